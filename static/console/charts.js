@@ -50,8 +50,8 @@ export class Chart {
         this.unit = unit;
         this.title = title;
         this.canvas = h("div", {class: "plot"});
-        this.element = h("figure", {class: "card", role: "group", "aria-label": title},
-            h("figcaption", {}, title, unit ? h("span", {class: "hint"}, ` ${unit}`) : null), this.canvas);
+        this.element = h("div", {class: "card chart", role: "group", "aria-label": title},
+            h("p", {class: "caption"}, title, unit ? h("span", {class: "hint"}, ` ${unit}`) : null), this.canvas);
         this.theme = matchMedia("(prefers-color-scheme: dark)");
         this.redraw = () => this.#draw(true);
         this.theme.addEventListener("change", this.redraw);

@@ -3,7 +3,7 @@
  */
 
 import {h, parts} from "./elements.js";
-import {count, span, time, took} from "./format.js";
+import {capital, count, span, time, took} from "./format.js";
 
 /** What each word means, and how it looks: bad where messages are stuck or lost. */
 const CONDITIONS = {
@@ -52,7 +52,7 @@ function lasting(since) {
 /** A cause with its times. */
 export function causeText(cause) {
     const times = TIMES[cause.kind]?.(cause) ?? "";
-    return [parts(cause.text, "."), times ? h("span", {class: "hint"}, ` ${times}`) : ""];
+    return [parts(capital(cause.text), "."), times ? [" ", h("span", {class: "hint times"}, times)] : ""];
 }
 
 /** The causes of a receiver in a list: those that are trouble; without any, what explains it. */

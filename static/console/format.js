@@ -22,6 +22,11 @@ export function things(number, thing, more = `${thing}s`) {
     return `${count(number)} ${number === 1 ? thing : more}`;
 }
 
+/** The text with a capital at its beginning; one that begins with a code, a name or a channel stays as it is. */
+export function capital(text) {
+    return /^[a-z]+[ ,;]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
+}
+
 /** What the server says of a failure, as a sentence: "there is no job 1-1" has neither capital nor full stop. */
 export function sentence(text) {
     return text && text[0].toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? "" : ".");

@@ -8,6 +8,8 @@ import {ago, count, span, things} from "./format.js";
 import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const NUMBER = {class: "number"};
+/** The cause that the word says already. */
+const AWAY = "its client is away";
 const HEADINGS = [{text: "Member", class: "id"}, "State", {text: "Has", ...NUMBER}, {text: "Oldest", class: "id"}, "Messages"];
 
 /** The view of a group. */
@@ -18,7 +20,7 @@ export function hrefOfGroup(pattern, name) {
 export function group({words: [pattern, name]}) {
     const head = h("div", {class: "stack"});
     const members = h("section", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/receivers?kind=group"}, "All groups")), h("h1", {}, `Group ${name} on ${pattern}`), head, members);
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers?kind=group"}, "All groups")), h("h1", {}, `Group ${name} on ${pattern}`), head, members);
 
     async function refresh() {
         let told;
@@ -55,7 +57,7 @@ function row(each) {
     const ids = each.messages.map((id) => [h("a", {href: `#/message/${id}`}, id), " "]);
     return [
         receiverLink(each.name),
-        h("span", {}, h("span", {class: `mark ${isStuck ? "bad" : each.state === "ALIVE" ? "good" : ""}`}, each.held ? "on hold" : each.state === "ALIVE" ? "connected" : "away"), each.cause ? h("span", {class: "hint"}, ` ${each.cause}`) : null),
+        h("span", {}, h("span", {class: `mark ${isStuck ? "bad" : each.state === "ALIVE" ? "good" : ""}`, title: `State in the API: ${each.state}.`}, each.held ? "on hold" : each.state === "ALIVE" ? "connected" : "away"), each.cause && each.cause !== AWAY ? h("span", {class: "hint"}, ` ${each.cause}`) : null),
         count(each.open),
         each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
         h("span", {class: "data"}, ids, each.open > each.messages.length ? `and ${count(each.open - each.messages.length)} more` : ""),

@@ -75,7 +75,7 @@ export function jobs({query, go}) {
     async function refresh() {
         const told = await get("/jobs", {state: asked.state, after: asked.after, count: PAGE});
         swap(list,
-            table("Jobs", HEADINGS, told.jobs.map(row), "No job. A redrive or discard of many dead letters, or a drain of many receivers, stands here with its progress."),
+            table("Jobs", HEADINGS, told.jobs.map(row), asked.state ? "No job matches." : "No jobs. A redrive or discard of many dead letters, or a drain of many receivers, stands here with its progress."),
             pager(asked, told.next, go));
     }
 
@@ -105,7 +105,7 @@ export function job({words: [id], query, go, me, again}) {
     const errors = h("section", {class: "stack"});
     const letters = h("section", {class: "stack"});
     const asked = Object.fromEntries(query);
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/jobs"}, "All jobs")), h("h1", {}, `Job ${id}`), head, actions, output, errors, letters);
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/jobs"}, "All jobs")), h("h1", {}, `Job ${id}`), head, actions, output, errors, letters);
     let known = null;
 
     async function refresh() {

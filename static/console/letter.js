@@ -100,7 +100,7 @@ export function deadLetter({words: [id], me, again}) {
     const body = h("div", {class: "stack"});
     const output = h("p", {class: "outcome"});
     const choice = h("div", {class: "actions"});
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/dead-letters"}, "All dead letters")),
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/dead-letters"}, "All dead letters")),
         h("h1", {}, `Dead letter ${id}`), choice, output, body);
 
     async function refresh() {

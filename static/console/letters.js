@@ -18,11 +18,11 @@ const GROUPED = 8;
 const NAMED = 3;
 const SEPARATORS = {code: ".", likeness: ", "};
 /** What dead letters are grouped by: the kind, its heading, and the filter that a group stands for. */
-const KINDS = [["code", "By code", "code"], ["reason", "By reason", "deadReason"], ["channel", "By channel", "channel"], ["receiver", "By receiver", "receiver"], ["likeness", "By shape of the data", "like"]];
+const KINDS = [["code", "By code", "code"], ["reason", "By reason", "deadReason"], ["channel", "By channel", "channel"], ["receiver", "By receiver", "receiver"], ["likeness", "By shape of the data", "like"], ["returns", "By failed redrives", "returns"]];
 const COLUMNS = [{text: "Dead letter", class: "id"}, {text: "Code", class: "code"}, {text: "Channel", class: "channel"}, {text: "Receiver", class: "receiver"}, {text: "Reason", class: "reason"}, {text: "Data", class: "payload"}];
 
 function filled(asked) {
-    const names = [...FIELDS.map(([field]) => field), "like", "deadReason"];
+    const names = [...FIELDS.map(([field]) => field), "like", "deadReason", "returns"];
     return Object.fromEntries(names.filter((field) => asked[field]).map((field) => [field, asked[field]]));
 }
 
@@ -126,11 +126,16 @@ function group({by, groups, values, partial}, heading, field, asked, changed) {
         const wanted = like ?? value; // a likeness is shown as a shape, and filtered by its id
         const isOn = asked[field] === wanted;
         return h("li", {},
-            h("a", {href: changed({[field]: isOn ? "" : wanted, after: ""}), "aria-current": isOn && "true", title: isOn ? "Show all again" : null}, parts(value || "without a reason", SEPARATORS[by] ?? "/")),
+            h("a", {href: changed({[field]: isOn ? "" : wanted, after: ""}), "aria-current": isOn && "true", title: isOn ? "Show all again" : null}, by === "returns" ? cameBack(value) : parts(value || "without a reason", SEPARATORS[by] ?? "/")),
             h("span", {class: "number"}, count(number)));
     });
     const hints = [values > GROUPED && `and ${count(values - GROUPED)} more`, partial && "of the newest ones"].filter(Boolean).join(", ");
     return [h("h2", {}, heading), rows.length ? h("ul", {}, rows) : h("p", {class: "hint"}, "None."), h("p", {class: "hint", hidden: !hints}, hints)];
+}
+
+/** How often a message was redriven and failed again. */
+function cameBack(times) {
+    return times === "0" ? "never redriven" : times === "1" ? "came back once" : `came back ${count(Number(times))} times`;
 }
 
 function row(letter) {
@@ -160,7 +165,7 @@ export function bin({query, go, me, again}) {
         selection.clear();
         return again();
     });
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/dead-letters"}, "All dead letters")), h("h1", {}, "Bin of dead letters"),
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/dead-letters"}, "All dead letters")), h("h1", {}, "Bin of dead letters"),
         filters(FIELDS, asked, go), total, h("div", {class: "actions"}, button, selection.element), output, list);
     enable();
 
@@ -180,7 +185,7 @@ export function bin({query, go, me, again}) {
         swap(list,
             table("Discarded dead letters", [{text: "Select", element: head, class: "select"}, ...COLUMNS, {text: "Discarded", class: "gone"}],
                 told.letters.map((each, index) => [boxes[index], ...row(each), discard(each.discarded)]),
-                "The bin is empty. What an operator discards stands here for a day."),
+                told.next ? "No match so far; the search continues on the next page." : isWhole ? "The bin is empty. What an operator discards stands here for a day." : "No discarded dead letter matches."),
             pager(asked, told.next, go));
     }
 

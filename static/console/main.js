@@ -20,10 +20,13 @@ import {showSaved} from "./saved.js";
 import {timeline} from "./timeline.js";
 import {topic, topics} from "./topics.js";
 
-/** Address, key, name in the navigation, and the function that shows it. The groups of the address are its arguments. */
+/**
+ * Address, key, name in the navigation, and the function that shows it. The groups of the address are its arguments. `under` is the
+ * view of the navigation to which it belongs, if its address does not begin with that.
+ */
 const VIEWS = [
     {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview, isOfServer: true},
-    {address: /^\/timeline$/, name: "Timeline", show: timeline, isOfServer: true},
+    {address: /^\/timeline$/, name: "Timeline", show: timeline, isOfServer: true, under: "/"},
     {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers},
     {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
     {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
@@ -33,7 +36,7 @@ const VIEWS = [
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
     {address: /^\/topics$/, key: "t", name: "Topics", href: "#/topics", show: topics},
     {address: /^\/topics\/(.+)$/, name: "Topic", show: topic},
-    {address: /^\/groups\/([^/]+)\/(.+)$/, name: "Group", show: group},
+    {address: /^\/groups\/([^/]+)\/(.+)$/, name: "Group", show: group, under: "/receivers"},
     {address: /^\/requests$/, key: "q", name: "Requests", href: "#/requests", show: requests},
     {address: /^\/jobs$/, key: "j", name: "Jobs", href: "#/jobs", show: jobs},
     {address: /^\/jobs\/([0-9]+-[0-9]+)$/, name: "Job", show: job},
@@ -106,7 +109,8 @@ async function route({focus = false} = {}) {
     const view = viewOf(path);
     close();
     for (const link of document.querySelectorAll("#nav a")) {
-        const isHere = path.startsWith(link.getAttribute("href").slice(1)) && (link.hash !== "#/" || path === "/");
+        const at = view?.under ?? path;
+        const isHere = at.startsWith(link.getAttribute("href").slice(1)) && (link.hash !== "#/" || at === "/");
         if (isHere) {
             link.setAttribute("aria-current", "page");
             const {left, right} = link.getBoundingClientRect(), nav = link.parentElement.getBoundingClientRect();

@@ -9,11 +9,13 @@ import {ago, count, sentence, things, time} from "./format.js";
 
 const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
 const LETTERS = 20;
+/** A field of the data and its exact value: order=100. Other texts are searched as they are. */
+const FIELD = /^[\w.-]+=[^=]*$/;
 const HEADINGS = ["Message", "Published", "Channel", "Sender", "Data"];
 
 /** What is an id leads to the message; any other text is searched for. */
 function form(text) {
-    const hint = "Id of a message or a dead letter, its idempotency key, or a text in its data";
+    const hint = "Id of a message or a dead letter, idempotency key, field such as order=100, or a text in its data";
     const field = h("input", {type: "search", value: text, required: true, "aria-label": hint, placeholder: hint});
     return h("form", {class: "filters", role: "search", onsubmit: (event) => {
         event.preventDefault();
@@ -25,9 +27,10 @@ function form(text) {
 /** The view without an id: where to enter one, and what has a text in it. */
 export function findMessage({query, go}) {
     const asked = Object.fromEntries(query);
+    const wanted = FIELD.test(asked.contains ?? "") ? {field: asked.contains} : {contains: asked.contains};
     const found = h("div", {class: "stack"});
     const element = h("div", {class: "stack"}, h("h1", {}, "Where is a message?"), form(asked.contains ?? ""), found,
-        h("p", {class: "hint"}, "The id is in the reply to a stored publish (ext.publish.id), in the queue of a receiver, and in each dead letter. A text is searched in the message as JSON without spaces: \"order\":17."));
+        h("p", {class: "hint"}, "The id is in the reply to a stored publish (ext.publish.id), in the queue of a receiver, and in each dead letter. order=100 finds exactly this value of the field order; any other text is searched in the message as JSON without spaces."));
 
     async function refresh() {
         if (!asked.contains) {
@@ -35,8 +38,8 @@ export function findMessage({query, go}) {
         }
         const [keyed, open, dead] = await Promise.all([
             get("/messages", {key: asked.contains, after: asked.keyAfter}),
-            get("/messages", {contains: asked.contains, after: asked.after}),
-            get("/dead-letters", {contains: asked.contains, count: LETTERS, newestFirst: true}),
+            get("/messages", {...wanted, after: asked.after}),
+            get("/dead-letters", {...wanted, count: LETTERS, newestFirst: true}),
         ]);
         swap(found,
             h("h2", {}, "With this idempotency key"),
@@ -45,7 +48,7 @@ export function findMessage({query, go}) {
             keyed.next ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({keyAfter: keyed.next})}, "Search further back")) : "",
             h("h2", {}, "Stored messages"),
             table("Stored messages", HEADINGS, open.messages.map(row),
-            open.next ? "None so far; the search continues with the next page." : "None that is open has exactly this text. Search for a part of its JSON without spaces, such as \"order\":17. Messages that all receivers have accepted leave the store soon."),
+            open.next ? "None so far; the search continues with the next page." : "None that is open has this. Search for a field, such as order=17, or for a part of its JSON without spaces. Messages that all receivers have accepted leave the store soon."),
             pager(asked, open.next, go),
             ...open.queued.length ? [
                 h("h2", {}, "Waiting for a subject or a group"),
@@ -56,8 +59,8 @@ export function findMessage({query, go}) {
             table("Dead letters", ["Dead letter", "Message", "Channel", "Receiver", "Data"], dead.letters.map((each) => [
                 h("a", {href: `#/dead-letters/${each.id}`}, each.id), h("a", {href: `#/message/${each.id}`}, each.message),
                 parts(each.channel, "/"), each.receiver.replace(/^\/node\/[^/]+\//, ""), data(each.data)]),
-            dead.next ? "None among the oldest dead letters that were searched; the link below searches all." : "No dead letter has this text."),
-            h("p", {class: "hint"}, h("a", {href: `#/dead-letters?${new URLSearchParams({contains: asked.contains})}`}, "All dead letters with this text")));
+            dead.next ? "None among the oldest dead letters that were searched; the link below searches all." : "No dead letter has this."),
+            h("p", {class: "hint"}, h("a", {href: `#/dead-letters?${new URLSearchParams(wanted)}`}, `All dead letters with this ${wanted.field ? "field" : "text"}`)));
     }
 
     return {element, refresh};

@@ -6,7 +6,7 @@ import {get} from "./api.js";
 import {Chart} from "./charts.js";
 import {WORDS} from "./conditions.js";
 import {facts, h, missing, parts, swap, table} from "./elements.js";
-import {ago, bytes, count, figure, span, things, time, took} from "./format.js";
+import {ago, bytes, capital, count, figure, span, things, time, took} from "./format.js";
 import {Samples} from "./samples.js";
 import {shortTimeline} from "./timeline.js";
 
@@ -23,7 +23,7 @@ export function overview({has}) {
     const charts = [
         new Chart("Messages", "per second", [{column: "published", label: "in"}, {column: "delivered", label: "out"}]),
         new Chart("Time to acknowledgement", "", [
-            {column: "p50", label: "half"}, {column: "p95", label: "95 %"}, {column: "p99", label: "99 %"}], took),
+            {column: "p50", label: "half within"}, {column: "p95", label: "95 % within"}, {column: "p99", label: "99 % within"}], took),
         new Chart("Failures", "in the minute before", [
             {column: "deadLettersInMinute", label: "dead letters"},
             {column: "redeliveredInMinute", label: "sent again"},
@@ -83,7 +83,7 @@ function nodeTable(nodes, told) {
         missing(told, "what is there is missing above"),
         table("Nodes", ["Node", "State", {text: "Stored sessions", class: "number"}, "Since", "Process"], nodes.map((each) => [
             each.own ? h("strong", {}, each.node) : each.node,
-            h("span", {class: `mark ${each.state === "ALIVE" ? "good" : "bad"}`}, each.state), count(each.sessions), ago(each.since), each.process])),
+            h("span", {class: `mark ${each.state === "ALIVE" ? "good" : "bad"}`, title: `State in the API: ${each.state}.`}, each.state === "ALIVE" ? "running" : "gone"), count(each.sessions), ago(each.since), each.process])),
     ];
 }
 
@@ -95,7 +95,7 @@ function finding(each, has) {
     return h("article", {class: `finding ${each.level}`},
         h("h3", {}, each.link !== "/" && has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
             each.since ? h("span", {class: "hint"}, ` since ${time(each.since)}, ${span(Date.now() - each.since)} ago`) : ""),
-        h("p", {}, each.nodes?.length && each.severalNodes ? [h("span", {class: "mark", title: each.nodes.length === 1 ? "Node" : "Nodes"}, each.nodes.join(", ")), " "] : "", each.cause),
+        h("p", {}, each.nodes?.length && each.severalNodes ? [h("span", {class: "mark", title: each.nodes.length === 1 ? "Node" : "Nodes"}, each.nodes.join(", ")), " "] : "", capital(each.cause)),
         h("p", {class: "hint"}, each.advice));
 }
 
@@ -114,8 +114,8 @@ function figures(told, samples) {
     return [
         tile("In", figure(samples.last("published")), "/s"),
         tile("Out", figure(samples.last("delivered")), "/s"),
-        tile("Time to acknowledge, 99 %", ...acknowledgement(samples)),
-        tile("Waiting", count(backlog), all.queued ? `of these ${count(all.queued)} for subjects and groups` : "", "#/receivers?sort=waiting"),
+        tile("99 % acknowledged in", ...acknowledgement(samples)),
+        tile("Waiting", count(backlog), all.queued ? `${count(all.queued)} of these for subjects and groups` : "", "#/receivers?sort=waiting"),
         tile("Sessions", count(number), all.pages ? `and ${things(all.pages, "page")}` : "", "#/receivers"),
         tile("On hold", count(all.held), "", `#/receivers?condition=${encodeURIComponent("on hold")}`),
         tile("Dead letters", kept.kept ? count(kept.letters) : "–", "", "#/dead-letters"),

@@ -13,6 +13,7 @@ import {ReceiverWorks} from "./receiver_works.js";
 import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const PAGE = 100;
+const NONE = "No receivers. A client that logs in with a session name stands here, also while it is away; so does each consumer group, and each subject with messages.";
 const WORDS = {
     opened: "began", lost: "its client went away", back: "its client came back", failed: "its client rejected a message",
     held: "put on hold", released: "released", killed: "an operator ended it",
@@ -29,7 +30,7 @@ const AUDITED_MS = 3000;
 const SIZES = [20, 100, 1000];
 /** The columns; a list is sorted by those with `sort`. */
 const HEADINGS = [{text: "Receiver", sort: "name"}, {text: "State", sort: "trouble"}, {text: "Waiting", class: "number", sort: "waiting"}, {text: "Size", class: "number", sort: "waitingBytes"},
-    {text: "Oldest", sort: "oldest"}, "Why", "Transport", "Address", "Client"];
+    {text: "Oldest", class: "id", sort: "oldest"}, "Why", "Transport", "Address", "Client"];
 const NO_TRANSPORT = "none";
 const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "none at the moment"]];
 const FIELDS = [["contains", "Name", "search"], ["address", "Address"], ["client", "Client"]];
@@ -50,6 +51,7 @@ export function receivers({query, go, me, again, changed}) {
         select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === USUAL ? "" : changes.sort})));
     const list = h("div");
     const {after: _, sort: __, ...matching} = asked;
+    const empty = Object.keys(matching).length ? "No receiver matches." : NONE;
     const works = new ReceiverWorks(me.role, matching, again);
     const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form, works.element, list);
 
@@ -65,7 +67,7 @@ export function receivers({query, go, me, again, changed}) {
         const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [sorted, told.receivers.map(row)];
         swap(list,
             missing(told, "receivers are missing here"),
-            table("Receivers", ...works.boxed(...withRates(headings, rows, told.receivers.map((each) => each.name), rates), told.receivers, !asked.after && !told.next), "No receiver matches."), pager(asked, told.next, go));
+            table("Receivers", ...works.boxed(...withRates(headings, rows, told.receivers.map((each) => each.name), rates), told.receivers, !asked.after && !told.next), empty), pager(asked, told.next, go));
     }
 
     return {element, refresh, everyMs: 5000, hears: RECEIVERS_CHANGE};
@@ -140,7 +142,7 @@ function subject({words: [name], query, go}) {
     const path = `/subjects/${encodeURIComponent(name.split("/")[1])}`;
     const head = h("section", {class: "card"});
     const queue = h("section", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/receivers?kind=subject"}, "All subjects")), h("h1", {}, name), head, queue);
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers?kind=subject"}, "All subjects")), h("h1", {}, name), head, queue);
 
     async function refresh() {
         const [told, messages] = await Promise.all([get(path), get(`${path}/messages`, {count: most})]).catch((error) => {
@@ -171,7 +173,7 @@ function session({words: [name], query, go, me, again}) {
     const output = h("p", {class: "outcome"});
     const queue = h("section", {class: "stack"});
     const past = h("section", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/receivers"}, "All receivers")), h("h1", {}, name), head, actions, output, queue, past);
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers"}, "All receivers")), h("h1", {}, name), head, actions, output, queue, past);
     let known = "";
 
     async function refresh() {

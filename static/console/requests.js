@@ -18,7 +18,7 @@ export function requests({query, go}) {
         const told = await get("/requests", {channel: asked.channel, caller: asked.caller, count: PAGE});
         swap(list,
             h("p", {class: "hint"}, `${things(told.count, "remote call")} to services of the server, the longest first. The server does not know requests between clients.`),
-            table("Requests", ["Channel", "Caller", "Since", "Message"], told.requests.map(row), "No call is waiting. A client's remote call stands here until the service of the server has answered it."));
+            table("Requests", ["Channel", "Caller", "Since", "Message"], told.requests.map(row), asked.channel || asked.caller ? "No call that is waiting matches." : "No call is waiting. A client's remote call stands here until the service of the server has answered it."));
     }
 
     return {element, refresh, everyMs: 3000};

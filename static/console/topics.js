@@ -15,7 +15,13 @@ const MANY = 1000;
 const SHOWN = 20;
 const NAMED = 200;
 const MEMBERS = 8;
-const STATES = ["ALIVE", "UNREFERENCED", "UNCONFIGURED", "SOFTERASED"];
+/** How a topic stands, by the word of the API: in plain words, how that looks, and what it means. */
+const STATES = {
+    ALIVE: ["in use", "good", "Messages or subscriptions refer to it."],
+    UNREFERENCED: ["unused", "", "Nothing refers to it: it ends after its destroy delay."],
+    UNCONFIGURED: ["nothing published yet", "", "It has subscribers, and gets its settings with the first publish."],
+    SOFTERASED: ["erased", "bad", "It is gone, but queues still hold messages of it, which are delivered."],
+};
 const NUMBER = {class: "number"};
 
 /** The columns: a heading, and what stands below it. */
@@ -42,7 +48,7 @@ export function topics({query, go}) {
     const pattern = asked.pattern ?? "";
     const below = prefixOf(pattern);
     const form = filters([["pattern", "Channel or pattern: /kitchen/**", "search"]], asked, go,
-        select("state", "State", [["", "any"], ...STATES.map((state) => [state, state])], asked.state ?? "", go));
+        select("state", "State", [["", "any"], ...Object.entries(STATES).map(([state, [word]]) => [state, word])], asked.state ?? "", go));
     const most = asked.prefixes === String(MANY) ? MANY : PAGE;
     const prefixes = h("section", {class: "card", hidden: true, "aria-label": "By prefix"});
     const list = h("div", {class: "stack"});
@@ -85,7 +91,8 @@ function tree(below, {prefixes, next, ...told}, most, go) {
 }
 
 function state(topic) {
-    return h("span", {class: `mark ${{ALIVE: "good", SOFTERASED: "bad"}[topic.state] ?? ""}`}, topic.state);
+    const [word, look, meaning] = STATES[topic.state] ?? [topic.state, "", ""];
+    return h("span", {class: `mark ${look}`, title: `${meaning} State in the API: ${topic.state}.`}, word);
 }
 
 function history({history: {entries, maxEntries}}) {
@@ -99,11 +106,15 @@ const ACTIONS = [
         (told) => `${things(told.cleared, "message")} removed.`],
     ["Erase", "/topics", {}, () => true,
         (topic) => `Ends the topic: ${things(topic.history.entries, "message")} of its history are removed, and ${things(topic.exactSubscribers, "subscription")} to exactly this channel end. ${things(topic.queued, "queued message")} will still be delivered.`,
-        (told) => `Erased: ${told.state}.`],
+        goneFrom],
     ["Erase with its queue", "/topics", {force: "true"}, (topic) => topic.queued > 0,
         (topic) => `Ends the topic, and drops ${things(topic.queued, "queued message")} without dead letters.`,
-        (told) => `Erased: ${told.state}.`],
+        goneFrom],
 ];
+
+function goneFrom({state}) {
+    return state === "SOFTERASED" ? "Erased. Queued messages of it will still be delivered." : "Erased.";
+}
 
 export function topic({words: [name], query, go, me, again}) {
     const channel = `/${name}`;
@@ -115,7 +126,7 @@ export function topic({words: [name], query, go, me, again}) {
     const names = h("div");
     const subscribers = h("details", {class: "card", ontoggle: () => again()}, h("summary", {}, h("h2", {}, "Subscribers")), names);
     const messages = h("section", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("p", {}, h("a", {href: "#/topics"}, "All topics")), h("h1", {}, channel),
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/topics"}, "All topics")), h("h1", {}, channel),
         head, actions, output, subscribers, messages);
     let known = null;
 

@@ -180,6 +180,33 @@ def test_dead_letters_are_grouped_by_reason_whatever_its_numbers_are(desk: Desk,
     assert any(each["value"] == "no paper" for each in desk.get("/dead-letters/groups?by=reason")["groups"])
 
 
+def test_dead_letters_are_grouped_by_how_often_they_came_back(
+    server: Server, desk: Desk, subject: str, channel: str
+) -> None:
+    person = Receiver(server).be(f"{subject}/1")
+    person.subscribe(channel)
+    publish(server, channel, 3)
+    person.reject(person.take())
+    (first, *_) = letters_of(desk, subject, 3)
+    desk.post("/dead-letters/redrive", {"ids": [first["id"]]})
+    person.reject(until(person.take))
+    until(lambda: [each for each in letters_of(desk, subject, 3) if each["id"] != first["id"] and each.get("returns")])
+    of_it = f"receiver=client/{subject}/1"
+    found = desk.get(f"/dead-letters/groups?by=returns&{of_it}")["groups"]
+    assert found == [{"value": "0", "count": 2}, {"value": "1", "count": 1}]
+    assert {"value": "1", "count": 1} in [
+        {**each, "count": min(each["count"], 1)} for each in desk.get("/dead-letters/groups?by=returns")["groups"]
+    ]
+    for returns, count in (("0", 2), ("1", 1), ("2", 0)):
+        assert desk.get(f"/dead-letters/count?{of_it}&returns={returns}")["count"] == count
+    for wrong in ("-1", "x", "1.5"):
+        assert desk.ask("GET", f"/dead-letters?returns={wrong}").status == 400
+    job = desk.post("/jobs", {"what": "discard", "all": True, "receiver": f"client/{subject}/1", "returns": 0})
+    until(lambda: desk.get(f"/jobs/{job['id']}")["state"] == "done")
+    (left,) = letters_of(desk, subject, 1)
+    assert left["returns"] == 1
+
+
 def test_each_attempt_is_kept_with_its_time_and_error(server: Server, desk: Desk, subject: str, channel: str) -> None:
     person = Receiver(server).be(f"{subject}/1", dispatcher={"retries": -1, "delay": 1})
     person.subscribe(channel)

@@ -180,6 +180,10 @@ def test_what_its_publisher_said_is_shown_as_long_as_the_store_has_it(
         rows = desk.get(f"/messages?contains={quote(text)}&count=1000")["messages"]
         assert [row["data"] for row in rows if row["message"] == message_id] == [data], text
     assert desk.get(f"/messages?contains=not{subject}")["messages"] == []
+    for field, is_there in (("order=17", True), ("order=1", False), (f"for={subject}", True)):
+        rows = desk.get(f"/messages?contains={subject}&field={quote(field)}")["messages"]
+        assert (message_id in [row["message"] for row in rows]) is is_there, field
+    assert desk.ask("GET", "/messages?field=order").status == 400
     assert desk.ask("GET", "/messages?after=x").status == 400
     desk.post(f"/sessions/{subject}/1/clear")
     assert receiver.id
@@ -208,7 +212,8 @@ def test_message_is_found_by_its_idempotency_key(
     rows = desk.get(f"/messages?key={quote(key)}")["messages"]
     assert [(row["message"], row["channel"]) for row in rows] == [(addressed, channel), (message_id, channel)]
     assert desk.get(f"/messages?key={quote(subject)}")["messages"] == []
-    assert desk.ask("GET", f"/messages?key=x&contains={subject}").status == 400
+    for more in (f"contains={subject}", "field=order=17"):
+        assert desk.ask("GET", f"/messages?key=x&{more}").status == 400
     assert desk.ask("GET", "/messages?after=1-2").status == 400
     asked = ("message", "--key", key, "--url", server.url, "--token", TOKEN)
     printed = crewel(*asked, directory=tmp_path)
@@ -237,6 +242,7 @@ def test_search_finds_what_waits_for_a_subject_or_a_group(
     assert [row["message"] for row in found["queued"]] == [addressed, shared]
     assert (found["queued"][0]["data"], found["queuedPartial"]) == (f"{subject} for one", False)
     assert desk.get(f"/messages?contains={subject}%20for&after={addressed}")["queued"] == []
+    assert desk.get(f"/messages?contains={subject}&field=order=17")["queued"] == []
 
 
 def test_a_dead_letter_that_has_gone_tells_who_took_it_away(

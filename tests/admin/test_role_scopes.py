@@ -101,7 +101,7 @@ def filled(route: Route, names: dict[str, str]) -> str:
 OF_SERVER = [route for route in ROUTES if route.about is About.SERVER and not route.is_public]
 NAMED = [route for route in ROUTES if route.about in (About.CHANNEL, About.SESSION, About.SUBJECT)]
 CHOSEN = [route for route in ROUTES if route.about is About.MANY]
-BY = {"/dead-letters/groups": ("code", "channel", "receiver", "likeness", "reason"), "/rates": KINDS}
+BY = {"/dead-letters/groups": ("code", "channel", "receiver", "likeness", "reason", "returns"), "/rates": KINDS}
 
 
 def test_each_route_says_what_it_is_about() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.admin.desk import SETS, STORED, TOKEN, Desk, Receiver
+from tests.functional.bayeux import Message
 from tests.functional.wire import until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
@@ -52,13 +53,14 @@ def _someone(server: Server, name: str, **session: Any) -> Receiver:
     return Receiver(server).be(name, token=signed(sub=name.partition("/")[0], **everything), **session)
 
 
-def in_a_mess(directory: Path) -> Mess:
-    """Start the server, and break everything."""
+def in_a_mess(directory: Path, *more: str, letters: int = LETTERS, sessions: int = SESSIONS) -> Mess:
+    """Start the server, with these settings too, and break everything."""
     sets = (
         *SETS,
         "security.policy=jwt",
         f"security.jwt_keys={secret_file(directory)}",
         "bayeux.max_interval_ms=1500",  # after that a client without a connect is away
+        *more,
     )
     server = Server(["--port=0", *(f"--set={text}" for text in sets)], directory)
     speaker = Receiver(server).be("speaker/1", token=TOKEN, timeout=600_000)  # it stays, however slow the machine is
@@ -67,8 +69,8 @@ def in_a_mess(directory: Path) -> Mess:
     worker = _leave_group(server, speaker)
     slow = _slow_down(server, speaker)
     _poison(server, speaker)
-    _fail(server, speaker)
-    for number in range(SESSIONS):
+    _fail(server, speaker, letters)
+    for number in range(sessions):
         _someone(server, f"guest{number}/1").forget_connections()
     speaker.disconnect()
     return Mess(server, slow, worker)
@@ -79,12 +81,20 @@ def _publish(speaker: Receiver, channel: str, *data: Any) -> None:
         speaker.publish(channel, each, ext=STORED)
 
 
+def _taken(client: Receiver, number: int) -> list[Message]:
+    """So many messages, which may be on their way between workers."""
+    taken: list[Message] = []
+    while len(taken) < number:
+        taken += until(client.take)
+    return taken
+
+
 def _hold(server: Server, speaker: Receiver) -> None:
     """A printer has no paper, and puts itself on hold."""
     printer = _someone(server, "printer/1")
     printer.subscribe("/print/pages")
     _publish(speaker, "/print/pages", "one", "two")
-    printer.reject(printer.take()[:1], "user.update.holdback", "out of paper")
+    printer.reject(_taken(printer, 2)[:1], "user.update.holdback", "out of paper")
 
 
 def _fill(server: Server, speaker: Receiver) -> None:
@@ -120,7 +130,7 @@ def _poison(server: Server, speaker: Receiver) -> None:
     till = _someone(server, "till/1")
     till.subscribe("/till/orders")
     _publish(speaker, "/till/orders", POISON)
-    till.reject(till.take(), "user.update.illegalArgument", "the price is no number")
+    till.reject(_taken(till, 1), "user.update.illegalArgument", "the price is no number")
     desk = Desk(server)
     for _ in range(2):
         (letter,) = until(lambda: desk.letters("receiver=client/till/1"))
@@ -139,14 +149,14 @@ def take_and_accept_all(client: Receiver) -> int:
     return count
 
 
-def _fail(server: Server, speaker: Receiver) -> None:
+def _fail(server: Server, speaker: Receiver, letters: int) -> None:
     """A kitchen rejects all its orders, for six reasons."""
     kitchen = _someone(server, "kitchen/1", burst={"maxEntries": AT_ONCE})
     kitchen.subscribe("/kitchen/orders")
-    for start in range(0, LETTERS, AT_ONCE):
-        count = min(AT_ONCE, LETTERS - start)
+    for start in range(0, letters, AT_ONCE):
+        count = min(AT_ONCE, letters - start)
         _publish(speaker, "/kitchen/orders", *({"order": start + number, "note": HOSTILE} for number in range(count)))
-        taken = kitchen.take_all()
+        taken = _taken(kitchen, count)
         for place, code in enumerate(CODES):
             kitchen.reject(taken[place :: len(CODES)], code, HOSTILE)
-    until(lambda: Desk(server).get("/dead-letters/count?receiver=client/kitchen/1")["count"] == LETTERS)
+    until(lambda: Desk(server).get("/dead-letters/count?receiver=client/kitchen/1")["count"] == letters)

@@ -32,13 +32,12 @@ def come(meet: Meet, server: Server, transport: str) -> tuple[Breaker, Person]:
     return joe, sue
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(
-    ("choice", "code", "reason"),
+    ("transport", "choice", "code", "reason"),
     [
-        ("user.update.error", "user.update.error", "the page broke it on purpose"),
-        ("user.update.deadMessage", "user.update.deadMessage", "the page broke it on purpose"),
-        ("a plain exception", "user.update.internalError", "the page's listener has a bug"),
+        ("websocket", "user.update.error", "user.update.error", "the page broke it on purpose"),
+        ("long-polling", "user.update.deadMessage", "user.update.deadMessage", "the page broke it on purpose"),
+        ("websocket", "a plain exception", "user.update.internalError", "the page's listener has a bug"),
     ],
 )
 def test_a_dead_letter_is_shown_and_sent_again(

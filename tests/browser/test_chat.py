@@ -9,6 +9,9 @@ from tests.conftest import StartServer
 ALL_TRANSPORTS = "bayeux.transports=websocket,long-polling,callback-polling"
 PATIENT = "bayeux.max_interval_ms=60000"
 TRANSPORTS = ["websocket", "long-polling", "callback-polling"]
+MAIN = TRANSPORTS[:2]
+"""Where callback-polling is to the page what long-polling is. What the page does for it alone, when it goes offline, is part of
+`test_going_offline_and_back_brings_what_was_missed`."""
 
 
 @pytest.fixture
@@ -17,8 +20,9 @@ def base(start_server: StartServer) -> str:
     return start_server(ALL_TRANSPORTS, PATIENT).base
 
 
-@pytest.mark.parametrize("reliable", [True, False], ids=["reliable", "unreliable"])
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize(
+    ("transport", "reliable"), [*((transport, True) for transport in TRANSPORTS), ("long-polling", False)]
+)
 def test_two_pages_chat(base: str, meet: Meet, transport: str, reliable: bool):
     joe = meet(base, "joe").join(transport=transport, reliable=reliable)
     sue = meet(base, "sue").join(transport=transport, reliable=reliable)
@@ -61,7 +65,7 @@ def test_going_offline_and_back_brings_what_was_missed(base: str, meet: Meet, tr
     sue.sees_members(2)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", MAIN)
 def test_what_is_typed_offline_is_sent_afterwards(base: str, meet: Meet, transport: str):
     joe = meet(base, "joe").join(transport=transport)
     sue = meet(base, "sue").join(transport=transport)
@@ -78,7 +82,7 @@ def test_what_is_typed_offline_is_sent_afterwards(base: str, meet: Meet, transpo
     expect(sue.page.locator("#offlineHint")).to_contain_text("Cuts the connection")
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", MAIN)
 def test_leaving_while_offline_ends_the_session(base: str, meet: Meet, transport: str):
     joe = meet(base, "joe").join(transport=transport)
     sue = meet(base, "sue").join(transport=transport)
@@ -90,14 +94,14 @@ def test_leaving_while_offline_ends_the_session(base: str, meet: Meet, transport
     joe.sees_members(1)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", MAIN)
 def test_a_cleared_acknowledge_box_shows_resends_and_checking_it_ends_them(base: str, meet: Meet, transport: str):
     joe = meet(base, "joe").join(transport=transport)
     sue = meet(base, "sue").join(transport=transport)
     joe.acknowledge(False)
     sue.say("again")
     joe.sees("again")
-    joe.sees_again("again", at_least=3)
+    joe.sees_again("again", at_least=2)
     sue.say("again")
     joe.sees("again", times=2)
     joe.sees_again("again")
@@ -235,7 +239,7 @@ def test_another_room_is_entered_within_the_same_session(base: str, meet: Meet):
     sue.sees_not("hello wool")
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", MAIN)
 def test_a_reload_keeps_the_session(base: str, meet: Meet, transport: str):
     joe = meet(base, "joe").join(transport=transport)
     sue = meet(base, "sue").join(transport=transport)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from crewel.security.sign_in import code
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit
-from tests.browser.conftest import SCREENSHOTS
-from tests.browser.test_looks import CONTRASTS, LOOKS
+from tests.browser.test_looks import SIZES, look_at
 from tests.functional.wire import until
-from tests.house.source import ROOT
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
 
@@ -108,11 +106,6 @@ def console(browser: Browser, mess: Server) -> Iterator[Console]:
     operator.close()
 
 
-def picture(console: Console, name: str) -> None:
-    SCREENSHOTS.mkdir(exist_ok=True)
-    console.page.screenshot(path=SCREENSHOTS / f"console-{name}.png", full_page=True)
-
-
 def test_link_signs_in_once_and_leaves_the_address_at_once(console: Console) -> None:
     link = f"{console.server.base}/admin/#code={code(TOKEN)}"
     page = console.page
@@ -195,14 +188,13 @@ def test_overview_names_what_is_wrong_and_the_way_to_it(console: Console) -> Non
     expect(page.get_by_role("searchbox")).to_be_focused()
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
-    console = Console(browser, mess, **LOOKS[look]).open()
+@pytest.mark.parametrize("size", SIZES)
+def test_views_look_well(browser: Browser, mess: Server, size: str) -> None:
+    console = Console(browser, mess, **SIZES[size]).open()
     page = console.page
     expect(page.locator("canvas")).to_have_count(6)
     expect(page.locator("article", has_text="of the last hour")).to_be_visible(timeout=15_000)
-    picture(console, f"overview-{look}")
-    judge(console)
+    look_at(page, "console-overview", size)
     for name, address, text in (
         ("receivers", "#/receivers", "client/joe/1"),
         ("receiver", "#/receivers/client/joe/1", '{"filter":"data"}'),
@@ -215,16 +207,13 @@ def test_views_look_well(browser: Browser, mess: Server, look: str) -> None:
     ):
         page.goto(f"{mess.base}/admin/{address}")
         expect(page.locator("main").get_by_text(text).first).to_be_visible()
-        picture(console, f"{name}-{look}")
-        judge(console)
+        look_at(page, f"console-{name}", size)
     page.locator("td a").first.click()
     expect(page.get_by_role("heading", name="Data")).to_be_visible()
-    picture(console, f"letter-{look}")
-    judge(console)
+    look_at(page, "console-letter", size)
     page.locator("dd a[href^='#/message/']").click()
     expect(page.locator("td", has_text="dead letter 1")).to_be_visible()
-    picture(console, f"message-{look}")
-    judge(console)
+    look_at(page, "console-message", size)
     console.close()
 
 
@@ -373,94 +362,6 @@ def test_operator_walks_through_topics_and_enters_commands(browser: Browser, own
     console.close()
 
 
-def _what_is_wrong(page: Page) -> None:
-    expect(page.get_by_role("heading", name="What is wrong: 2")).to_be_visible()
-
-
-def _why_nothing(page: Page) -> None:
-    page.get_by_role("link", name="client/joe/1 is on hold").click()
-    why = page.locator(".finding", has_text="user.update.holdback: out of paper")
-    expect(why).to_contain_text("by client/joe/1")
-    expect(why).to_contain_text("since 2")
-    expect(page.locator("dt", has_text="State").locator("+ dd")).to_have_text("on hold, connected")
-
-
-def _which_message(page: Page) -> None:
-    page.get_by_role("link", name="Receivers").click()
-    page.get_by_role("link", name="client/joe/1").click()
-    held = page.locator("dt", has_text="Held message").locator("+ dd").inner_text()
-    expect(page.get_by_role("table", name="Queue").locator("tr", has_text=held)).to_contain_text('"order":4')
-
-
-def _did_it_arrive(page: Page) -> None:
-    page.get_by_role("link", name="Message").click()
-    page.get_by_role("searchbox").fill('"order":5')
-    page.keyboard.press("Enter")
-    page.get_by_role("table", name="Stored messages").get_by_role("link").click()
-    expect(page.locator("tbody tr", has_text="client/joe/1")).to_contain_text("waiting")
-
-
-def _why_dead(page: Page) -> None:
-    page.get_by_role("link", name="Dead letters").first.click()
-    page.locator(".groups").get_by_role("link", name="user.update.illegalArgument").click()
-    expect(page.get_by_text("2 dead letters match.")).to_be_visible()
-    page.locator("td a").first.click()
-    expect(page.locator("dt", has_text="Reason").locator("+ dd")).to_have_text("no such dish")
-
-
-def _longest_backlog(page: Page) -> None:
-    page.get_by_role("link", name="Receivers").click()
-    page.get_by_label("Sorted by").select_option("waiting")
-    expect(page.locator("tbody tr").first).to_contain_text("client/joe/1")
-
-
-def _is_it_worse(page: Page) -> None:
-    for chart in ("Backlog", "Failures"):
-        expect(page.get_by_role("group", name=chart).get_by_role("img")).to_be_visible()
-
-
-def _from_where(page: Page) -> None:
-    page.get_by_role("link", name="Receivers").click()
-    page.get_by_role("textbox", name="Address").fill("127.0.0.1")
-    page.get_by_role("button", name="Filter").click()
-    expect(page.locator("tbody tr", has_text="client/joe/1")).to_contain_text("127.0.0.1")
-    page.get_by_role("textbox", name="Address").fill("10.1.2.3")
-    page.get_by_role("button", name="Filter").click()
-    expect(page.get_by_text("No receiver matches.")).to_be_visible()
-
-
-ANSWERS: dict[str, Callable[[Page], None] | None] = {
-    "What is wrong now?": _what_is_wrong,
-    "Why does joe get nothing since 02:00?": _why_nothing,
-    "Which message stopped joe?": _which_message,
-    "Let joe continue without that message": None,
-    "Did order 17 reach the kitchen?": _did_it_arrive,
-    "Why did these messages die?": _why_dead,
-    "Send again what failed between two and three o'clock": None,
-    "Did the redrive help?": None,
-    "Who has the longest backlog?": _longest_backlog,
-    "Is it getting worse?": _is_it_worse,
-    "Why did the store fail an hour ago?": None,
-    "Is a queue full, since when, and what did it turn away?": None,
-    "Why can joe not log in?": None,
-    "Who discarded that dead letter, and why?": None,
-    "Who is connected from 10.1.2.3, and with which client?": _from_where,
-}
-"""The questions of the manual, and the clicks from the overview that answer them. Those without change something, and are part
-of `test_operator_mends_what_is_wrong_and_a_viewer_cannot`, or need another server, that of `test_console_receivers`."""
-
-
-def test_questions_of_the_manual_are_answered_by_its_clicks(console: Console) -> None:
-    manual = (ROOT / "docs" / "how-to" / "console.md").read_text("utf-8").partition("## Questions of an operator")[2]
-    rows = re.findall(r"^\| (.+?) \| .+ \|$", manual.partition("\n## ")[0], re.MULTILINE)
-    assert rows[2:] == list(ANSWERS)
-    page = console.open().page
-    for clicks in filter(None, ANSWERS.values()):
-        page.get_by_role("link", name="Overview").click()
-        expect(page.get_by_role("link", name="client/joe/1 is on hold")).to_be_visible()
-        clicks(page)
-
-
 def follow_a_job(page: Page) -> None:
     """From a redrive to one of its messages, which is shown with all that is known of it; and find it by its data."""
     page.locator(".outcome").get_by_role("link", name="Job ").click()
@@ -496,9 +397,3 @@ def steer_a_job(page: Page) -> None:
         page.get_by_role("dialog").locator(".primary").click()
         expect(page.locator("dd .mark")).to_have_text(state)
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)
-
-
-def judge(console: Console) -> None:
-    """Every text has enough contrast, and nothing is wider than the window."""
-    assert console.page.evaluate(CONTRASTS) == []
-    assert console.page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.admin.desk import SETS, Desk, Receiver, publish
-from tests.browser.test_console import Console, judge, picture
-from tests.browser.test_looks import LOOKS
+from tests.browser.test_console import Console
+from tests.browser.test_looks import SIZES, look_at
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -74,7 +74,7 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
     expect(page.locator("tbody tr").first).to_contain_text("client/held/1")
     state, why = row(page, "client/full/1")
     assert state == "full, connected"
-    assert re.match(r"its queue is full: 3 of 3 messages; 5 messages became dead letters since 2\d{3}-", why)
+    assert re.match(r"Its queue is full: 3 of 3 messages; 5 messages became dead letters since 2\d{3}-", why)
     state, why = row(page, "client/away/1")
     assert state == "away"
     assert "3 logins of its name were refused: user.security.authentication.accessDenied" in why
@@ -85,11 +85,11 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
     state, why = row(page, "client/busy/1")
     assert (state, why.partition(" for ")[0]) == (
         "connected",
-        "its client is busy: 1 message sent and not acknowledged, of at most 1",
+        "Its client is busy: 1 message sent and not acknowledged, of at most 1",
     )
     assert row(page, "client/well/1") == ["connected", ""]
     state, why = row(page, "/jobs g")
-    assert (state, why) == ("away", "all its members are away or on hold")
+    assert (state, why) == ("away", "All its members are away or on hold")
     expect(page.locator("td .mark", has_text="full").first).to_have_attribute(
         "title", re.compile("State in the API: ALIVE")
     )
@@ -102,7 +102,7 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
 def test_the_page_of_a_receiver_says_why_since_when_and_what_to_do(console: Console) -> None:
     page = console.open("/receivers/client/full/1").page
     why = page.locator(".finding.bad")
-    expect(why).to_contain_text("its queue is full: 3 of 3 messages; 5 messages became dead letters since 2")
+    expect(why).to_contain_text("Its queue is full: 3 of 3 messages; 5 messages became dead letters since 2")
     expect(why).to_contain_text("drain the queue into dead letters")
     expect(page.locator("dt", has_text="State").locator("+ dd")).to_have_text("full, connected")
     event = page.get_by_role("table", name="What happened").locator("tbody tr")
@@ -170,9 +170,9 @@ def test_the_overview_has_one_finding_for_each_cause_with_its_time(console: Cons
     expect(day.locator("tr", has_text="logins were refused")).to_contain_text("3 with user.security.authentication")
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_receivers_and_servers_look_well(browser: Browser, server: Server, look: str) -> None:
-    console = Console(browser, server, **LOOKS[look]).open()
+@pytest.mark.parametrize("size", SIZES)
+def test_receivers_and_servers_look_well(browser: Browser, server: Server, size: str) -> None:
+    console = Console(browser, server, **SIZES[size]).open()
     page = console.page
     expect(page.get_by_role("table", name="The last day of the servers")).to_be_visible()
     expect(page.locator("canvas")).to_have_count(6)
@@ -180,6 +180,5 @@ def test_receivers_and_servers_look_well(browser: Browser, server: Server, look:
     for name, view in (views | {"away": "/receivers/client/away/1", "topics": "/topics"}).items():
         page.goto(f"{server.base}/admin/#{view}")
         page.wait_for_load_state("networkidle")
-        picture(console, f"state-{name}-{look}")
-        judge(console)
+        look_at(page, f"state-{name}", size)
     console.close()

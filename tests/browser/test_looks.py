@@ -1,29 +1,21 @@
 """How the pages look: pictures for a person to judge, and what a program can judge."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.breaker import TOKEN, Breaker
-from tests.browser.conftest import Meet
+from tests.browser.conftest import SCREENSHOTS, Meet
 from tests.browser.person import Person
 from tests.conftest import StartServer
 
-LOOKS: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 860}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 860}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 844}, "has_touch": True},
-    "phone-dark": {"color_scheme": "dark", "viewport": {"width": 390, "height": 844}, "has_touch": True},
+SIZES: dict[str, dict[str, Any]] = {
+    "desktop": {"viewport": {"width": 1280, "height": 860}},
+    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
 }
-
-NARROW: dict[str, dict[str, Any]] = {
-    "narrow": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}, "has_touch": True},
-}
-
-Picture = Callable[..., None]
+NARROW: dict[str, dict[str, Any]] = {"narrow": {"viewport": {"width": 360, "height": 740}, "has_touch": True}}
 
 CONTRASTS = """() => {
     const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -56,33 +48,40 @@ CONTRASTS = """() => {
 }"""
 
 
-def judge(person: Person) -> None:
+def judged(page: Page) -> None:
     """Every text has the contrast that WCAG AA asks for, and nothing is wider than the window."""
-    assert person.page.evaluate(CONTRASTS) == []
-    overflow = person.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    assert page.evaluate(CONTRASTS) == []
+    overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     assert overflow <= 0, f"{overflow} pixels too wide"
 
 
-@pytest.mark.parametrize("look", LOOKS)
-def test_the_pages_look_well(start_server: StartServer, meet: Meet, picture: Picture, look: str):
+def look_at(page: Page, name: str, size: str, *, whole: bool = True) -> None:
+    """Judge the page by day and by lamplight, and keep a picture of each."""
+    SCREENSHOTS.mkdir(exist_ok=True)
+    page.emulate_media(reduced_motion="reduce")  # a button that changes its colour has other colours on the way
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.screenshot(path=SCREENSHOTS / f"{name}-{size}-{scheme}.png", full_page=whole)
+        judged(page)
+    page.emulate_media(color_scheme="light")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_pages_look_well(start_server: StartServer, meet: Meet, size: str) -> None:
     base = start_server("bayeux.max_interval_ms=60000").base
     sue = meet(base, "sue").join()
-    joe = meet(base, "joe", **LOOKS[look])
-    picture(joe, f"join-{look}")
-    judge(joe)
+    joe = meet(base, "joe", **SIZES[size])
+    look_at(joe.page, "join", size)
     joe.join()
     sue.sees_members(2)
     talk(joe, sue)
-    picture(joe, f"chat-{look}", whole=True)
-    judge(joe)
+    look_at(joe.page, "chat", size)
     joe.press("Go offline")
     joe.say("I will be back")
     joe.sees_state("Offline, as you asked")
-    picture(joe, f"offline-{look}", whole=True)
-    judge(joe)
+    look_at(joe.page, "offline", size)
     joe.page.goto(f"{base}/")
-    picture(joe, f"welcome-{look}", whole=True)
-    judge(joe)
+    look_at(joe.page, "welcome", size)
 
 
 def talk(joe: Person, sue: Person) -> None:
@@ -99,17 +98,14 @@ def talk(joe: Person, sue: Person) -> None:
     joe.sees_again("Does this reach you?", at_least=2)
 
 
-@pytest.mark.parametrize("look", [*LOOKS, "narrow"])
-def test_the_panel_that_breaks_things_looks_well(
-    start_server: StartServer, meet: Meet, picture: Picture, look: str
-) -> None:
+@pytest.mark.parametrize("size", ["desktop", "narrow"])
+def test_the_panel_that_breaks_things_looks_well(start_server: StartServer, meet: Meet, size: str) -> None:
     base = start_server(f"admin.token={TOKEN}", "bayeux.max_interval_ms=60000").base
     sue = meet(base, "sue").join()
-    joe = Breaker.of(meet(base, "joe", **(LOOKS | NARROW)[look]).join())
+    joe = Breaker.of(meet(base, "joe", **(SIZES | NARROW)[size]).join())
     sue.sees_members(2)
     joe.opens()
-    picture(joe, f"break-{look}", whole=True)
-    judge(joe)
+    look_at(joe.page, "break", size)
     joe.is_operator()
     joe.arms("communication.timeout")
     sue.say("Is the green wool dry?")
@@ -124,9 +120,8 @@ def test_the_panel_that_breaks_things_looks_well(
     expect(joe.page.locator("#fates")).to_contain_text("Dead letter")
     joe.arms("a plain exception", 3)
     joe.page.locator("#fatesTitle").scroll_into_view_if_needed()
-    picture(joe, f"broken-there-{look}")
-    picture(joe, f"broken-{look}", whole=True)
-    judge(joe)
+    look_at(joe.page, "broken-there", size, whole=False)
+    look_at(joe.page, "broken", size)
 
 
 def test_the_chat_fits_a_small_window_and_prints_whole(start_server: StartServer, meet: Meet) -> None:

@@ -54,9 +54,13 @@ def refused(person: Person, text: str) -> None:
     expect(person.page.get_by_label("Message", exact=True)).to_have_value(text)
 
 
-@pytest.mark.parametrize("end", ["kill", "terminate"])
 @pytest.mark.parametrize(
-    "transports", [("websocket", "long-polling"), ("long-polling", "callback-polling")], ids=":".join
+    ("end", "transports"),
+    [
+        ("kill", ("websocket", "long-polling")),
+        ("kill", ("long-polling", "callback-polling")),
+        ("terminate", ("websocket", "long-polling")),
+    ],
 )
 def test_pages_go_on_after_a_restart_with_all_that_was_said(
     start_server: StartServer, meet: Meet, end: str, transports: tuple[str, str]

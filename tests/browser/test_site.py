@@ -1,8 +1,10 @@
 """The site of the documentation in Chromium: what readers of screens are told, and what the search finds."""
 
+import fcntl
 import functools
 import http.server
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 
 from tests.server_process import ROOT
 
@@ -46,19 +48,36 @@ COLOURED = {
     "tutorial/chat.html",
 }
 """Pages of each kind, with code in each language, tables, tabs and the names of Python."""
+SCHEMES: dict[str, dict[str, Any]] = {
+    "light": {"resultTypes": ["violations"]},
+    "dark": {"resultTypes": ["violations"], "runOnly": ["color-contrast"]},
+}
+"""What axe looks for: in the dark, only the colours are others."""
 IS_FULL = os.environ.get("FAULTS") == "full"
 pytestmark = pytest.mark.timeout(LIMIT_S * 3)
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built from the pages as they are."""
-    directory = tmp_path_factory.mktemp("site")
+    """The site, built once from the pages as they are: testers that run side by side share it."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    directory = shared / "site"
+    with (shared / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not directory.exists():
+            _build(directory)
+    return directory
+
+
+def _build(directory: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(directory)]
     environ = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
+    if built.returncode:
+        shutil.rmtree(directory, ignore_errors=True)
     assert built.returncode == 0, built.stderr
-    return directory
 
 
 @pytest.fixture(scope="module")
@@ -78,45 +97,36 @@ def site(files: Path) -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_a_finding_of_axe(browser: Browser, files: Path, site: str, scheme: Any) -> None:
-    """Pages that show each part of a page stand for all others; the full form looks at all, without contrast, which takes most
-    of the time."""
+def test_no_page_has_a_finding_of_axe(browser: Browser, files: Path, site: str) -> None:
+    """Pages that show each part of a page stand for all others, by day and by lamplight; the full form looks at all by day."""
     pages = [file.relative_to(files).as_posix() for file in sorted(files.rglob("*.html"))]
     assert set(pages) >= COLOURED
     script = AXE.read_text("utf-8")
-    context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
-    page = context.new_page()
     found: dict[str, Any] = {}
-    for address in pages if IS_FULL and scheme == "light" else sorted(COLOURED):
-        page.goto(f"{site}/{address}", wait_until="load")
-        page.evaluate(script)
-        rules = {"color-contrast": {"enabled": address in COLOURED}}
-        ended = page.evaluate("rules => axe.run(document, {rules, resultTypes: ['violations']})", rules)
-        for each in ended["violations"]:
-            found.setdefault(each["id"], []).append((address, [node["html"][:150] for node in each["nodes"][:2]]))
-    context.close()
+    for scheme, options in SCHEMES.items():
+        context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page = context.new_page()
+        for address in pages if IS_FULL and scheme == "light" else sorted(COLOURED):
+            page.goto(f"{site}/{address}", wait_until="load")
+            page.evaluate(script)
+            for each in page.evaluate("options => axe.run(document, options)", options)["violations"]:
+                nodes = [node["html"][:150] for node in each["nodes"][:2]]
+                found.setdefault(f"{each['id']}, {scheme}", []).append((address, nodes))
+        context.close()
     assert found == {}
 
 
-@pytest.fixture(scope="module")
-def reader(browser: Browser, site: str) -> Iterator[Page]:
+def test_the_search_finds_what_readers_type(browser: Browser, site: str) -> None:
     context = browser.new_context()
     page = context.new_page()
     page.goto(site)
-    yield page
+    box = page.get_by_role("textbox", name="Search")
+    for word, address in WORDS.items():
+        box.click()
+        box.fill("")
+        box.press_sequentially(word)
+        page.wait_for_function(
+            "address => document.querySelector('.md-search-result__item a')?.href.split(/[?#]/)[0].endsWith(address)",
+            arg=address,
+        )
     context.close()
-
-
-@pytest.mark.parametrize(("word", "address"), WORDS.items())
-def test_the_search_finds_what_readers_type(reader: Page, site: str, word: str, address: str) -> None:
-    box = reader.get_by_role("textbox", name="Search")
-    box.click()
-    box.fill("")
-    box.press_sequentially(word)
-    first = reader.locator(".md-search-result__item a").first
-    first.wait_for()
-    reader.wait_for_function(
-        "address => document.querySelector('.md-search-result__item a')?.href.split(/[?#]/)[0].endsWith(address)",
-        arg=address,
-    )

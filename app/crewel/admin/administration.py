@@ -34,7 +34,7 @@ from crewel.nodes.membership import Membership
 from crewel.security.grants import Scope
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
-from crewel.storage.dead_letter_groups import REASON, alike
+from crewel.storage.dead_letter_groups import REASON, RETURNS, alike
 from crewel.storage.fact_index import FactIndex
 from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
 from crewel.storage.store import Store
@@ -71,6 +71,8 @@ class Administration:
         """The groups of the newest dead letters by the shape of their data."""
         self.reasons = CachedResult(lambda: alike(self.store, kind=REASON), _KEPT_S)
         """Those by reason."""
+        self.returns = CachedResult(lambda: alike(self.store, kind=RETURNS), _KEPT_S)
+        """Those by the number of redrives after which they came back."""
         self.rates = {kind: CachedResult(partial(self._rates, kind), _KEPT_S) for kind in KINDS}
         """The rates of receivers, groups and topics, by kind."""
         self.fact_index = FactIndex()
@@ -90,6 +92,7 @@ class Administration:
         """Dead letters were moved: what is known of their groups does not hold any more."""
         self.likeness.drop()
         self.reasons.drop()
+        self.returns.drop()
 
     def queued(self) -> int:
         """How many messages wait for subjects and groups, as far as this node knows."""

@@ -21,7 +21,17 @@ from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letter_bin, dead_letters
-from crewel.storage.dead_letter_groups import KINDS, LIKENESS, REASON, Group, Groups, alike, groups, groups_since
+from crewel.storage.dead_letter_groups import (
+    KINDS,
+    LIKENESS,
+    REASON,
+    RETURNS,
+    Group,
+    Groups,
+    alike,
+    groups,
+    groups_since,
+)
 from crewel.storage.dead_letter_matching import parse_field
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.dead_letters import Page
@@ -65,6 +75,14 @@ def _field(value: object) -> str:
     return value
 
 
+def _returns(value: object) -> int:
+    """In a query it is a text, in a body a number."""
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else value
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 10**9:
+        raise ValueError("a whole number from 0 on")
+    return number
+
+
 def _rate(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= 1_000_000:
         raise ValueError("a number from 0.001 to 1000000")
@@ -77,6 +95,11 @@ def _all(value: object) -> bool:
     return True
 
 
+WITH_FIELD: Final = text_field(
+    "field",
+    "Only those whose data has this field with exactly this value: `order=100`, `lines.sku=A7`. A path goes through lists.",
+    _field,
+)
 _FILTERS: Final = (
     text_field("code", "Only dead letters with this error code, or one below it.", _code),
     text_field("receiver", "Only those of this session (client/joe/1) or of this subject (client/joe).", _receiver),
@@ -88,10 +111,12 @@ _FILTERS: Final = (
     ),
     text_field("like", "Only those whose data has this shape: `like` of a group."),
     text_field("deadReason", "Only those with this reason, whatever its numbers are: `value` of a group by reason."),
-    text_field(
-        "field",
-        "Only those whose data has this field with exactly this value: `order=100`, `lines.sku=A7`. A path goes through lists.",
-        _field,
+    WITH_FIELD,
+    Field(
+        "returns",
+        _returns,
+        {"type": "integer", "minimum": 0},
+        "Only those whose message was redriven so many times before, and came back each time. 0: never redriven.",
     ),
     text_field("after", "Continue after this id: `next` of the previous page.", _dead_id),
 )
@@ -124,13 +149,18 @@ FOR_GOOD: Final = flag_field("forGood", "Remove them at once, also from the bin,
 """What a discard takes more."""
 
 
+def wanted_field(ask: Ask) -> str:
+    """The field of the data that is asked for, and its value. Raises IllegalArgument for one that operators do not see."""
+    field: str = ask.fields.get("field", "")
+    if field and any(name.lower() in ask.admin.masks for name in parse_field(field)[0]):
+        raise IllegalArgument("field", "names a field that is masked (admin.mask)")
+    return field
+
+
 def filter_of(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
     """What the fields ask for, of the channels for which the operator has the role that is needed. Raises IllegalArgument for a
     field that operators do not see."""
     fields, within = ask.fields, sorted(ask.scope.patterns(needed))
-    field = fields.get("field", "")
-    if field and any(name.lower() in ask.admin.masks for name in parse_field(field)[0]):
-        raise IllegalArgument("field", "names a field that is masked (admin.mask)")
     return DeadLetterFilter(
         fields.get("code", ""),
         fields.get("receiver", ""),
@@ -140,8 +170,9 @@ def filter_of(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
         fields.get("contains", ""),
         fields.get("like", ""),
         fields.get("deadReason", ""),
-        field,
+        wanted_field(ask),
         tuple(within),
+        fields.get("returns"),
     )
 
 
@@ -181,7 +212,8 @@ async def _groups(ask: Ask) -> dict[str, Any]:
         return await _filtered_groups(ask, kind)
     if kind in KINDS:
         return _groups_view(kind, await groups(ask.admin.store, kind))
-    return _alike_view(kind, *await (ask.admin.likeness if kind == LIKENESS else ask.admin.reasons).get())
+    kept = {LIKENESS: ask.admin.likeness, REASON: ask.admin.reasons, RETURNS: ask.admin.returns}
+    return _alike_view(kind, *await kept[kind].get())
 
 
 def _groups_view(kind: str, found: Groups) -> dict[str, Any]:
@@ -335,7 +367,7 @@ def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:
     }
 
 
-_GROUPED: Final = (*KINDS, REASON, LIKENESS)
+_GROUPED: Final = (*KINDS, REASON, LIKENESS, RETURNS)
 _WORK: Final = (
     "`undone`: the first 1000 that remain, with `id`, `errorCode` and `message`; `undoneCount`: how many remain. A"
     " request takes five seconds at most. `next` is empty if nothing is left to do. Otherwise, wait for `waitMs`"
@@ -380,13 +412,13 @@ DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
         "/dead-letters/groups",
-        "Count the matching dead letters by code, channel, receiver, reason (whatever its numbers are), or likeness, which is"
-        " the shape of their data.",
+        "Count the matching dead letters by code, channel, receiver, reason (whatever its numbers are), likeness, which is the"
+        " shape of their data, or by how often they came back after a redrive.",
         _groups,
         "`by`; `groups`, a list of `value` and `count`, the largest first, at most 1000; `values`: their total number;"
-        " `partial`: whether there are more than one request reads, so that larger groups may be missing. By reason or"
-        " likeness, or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`, for"
-        " the filter, and `example`, the id of its newest dead letter.",
+        " `partial`: whether there are more than one request reads, so that larger groups may be missing. By reason, likeness"
+        " or returns, or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`,"
+        " for the filter, and `example`, the id of its newest dead letter.",
         query=(
             text_field("by", f"Group them by this: {', '.join(_GROUPED)}.", one_of(*_GROUPED)),
             *_FILTERS[:-1],

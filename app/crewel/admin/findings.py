@@ -13,7 +13,7 @@ from urllib.parse import quote
 from crewel.admin.figures import Figures
 from crewel.admin.level import Level
 from crewel.admin.receiver_condition import Condition, things
-from crewel.admin.session_counts import Named, Trouble
+from crewel.admin.session_counts import Trouble
 from crewel.storage.checks import FREE_DISK
 from crewel.storage.disk import Disk
 
@@ -190,14 +190,12 @@ def _of_receivers(words: Words, trouble: Trouble) -> Finding:
     first, is_one = trouble.named[0], trouble.count == 1
     waiting = f", {things(trouble.waiting, 'message')} waiting" if words.key == "away" else ""
     title = f"{first.name or _NO_NAME} {words.one}" if is_one else f"{things(trouble.count, 'receiver')} {words.many}"
-    more = trouble.count - min(trouble.count, _NAMED)
-    causes = [_named(each, is_one=is_one) for each in trouble.named[:_NAMED]]
     listed = "/receivers" if words.condition is None else f"/receivers?condition={quote(words.condition)}"
     return Finding(
         words.key,
         Level.BAD if any(each.is_bad for each in trouble.named) else Level.WARN,
         title + waiting,
-        "; ".join([*causes, f"and {more:,} more"] if more else causes),
+        _cause(words, trouble),
         words.advice,
         _receiver(first.name) if is_one else listed,
         trouble.count,
@@ -206,15 +204,31 @@ def _of_receivers(words: Words, trouble: Trouble) -> Finding:
     )
 
 
-def _named(each: Named, *, is_one: bool) -> str:
-    return each.text if is_one else f"{each.name or _NO_NAME}: {each.text}"
+def _cause(words: Words, trouble: Trouble) -> str:
+    """The cause of one receiver; of several the names of some, each with its cause unless all have the same."""
+    named = trouble.named[:_NAMED]
+    if trouble.count == 1:
+        return named[0].text
+    more = trouble.count - len(named)
+    names, texts = [each.name or _NO_NAME for each in named], [each.text for each in named]
+    if words.condition is Condition.AWAY and words.key == "away":
+        texts = [""]  # the title says it
+    are_same = len(set(texts)) == 1
+    listed = names if are_same else [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
+    ending = f" and {more:,} more" if more else ""
+    told = f"{', '.join(listed)}{ending}" if are_same else f"{'; '.join(listed)}{';' if more else ''}{ending}"
+    return f"{told}: {texts[0]}" if are_same and texts[0] else told
 
 
 def _letters(figures: Figures) -> Iterator[Finding]:
     made = figures.dead_letters_made
     if made and not _are_of_full_queues(figures):
         codes = figures.dead_letter_codes
-        most = f"in the store, most have the code {codes[0][0]}: {codes[0][1]:,}" if codes else "see their codes"
+        most = (
+            f"the most frequent code, of all that are kept: {codes[0][0]} ({codes[0][1]:,})"
+            if codes
+            else "see their codes"
+        )
         yield Finding(
             "letters",
             Level.BAD,
@@ -262,14 +276,21 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 def _groups(figures: Figures) -> Iterator[Finding]:
     if figures.empty_groups:
         first, count = figures.empty_groups[0], len(figures.empty_groups)
-        why = f"{things(first.members, 'member')}, away or on hold" if first.members else "no member"
+        name = f"{first.name} on {first.pattern}"
+        members = f"{things(first.members, 'member')}, away or on hold" if first.members else "no member"
+        cause = f"{things(first.waiting, 'message')} queued, {members}"
+        is_one = count == 1
         yield Finding(
             "group-empty",
             Level.BAD,
-            f"{things(count, 'consumer group')} without a member that takes messages",
-            f"{first.name} on {first.pattern}: {things(first.waiting, 'message')} queued, {why}",
+            f"The group {name} has no member that takes messages"
+            if is_one
+            else f"{things(count, 'group')} have no member that takes messages",
+            cause if is_one else f"the group {name}: {cause}; and {count - 1:,} more",
             "Start a worker of the group, or release one that is on hold.",
-            f"/topics?pattern={quote(first.pattern)}",
+            f"/groups/{quote(first.pattern, safe='')}/{quote(first.name, safe='')}"
+            if is_one
+            else "/receivers?kind=group",
             count,
         )
 

@@ -40,6 +40,8 @@ _PAUSE_S: Final = 1.0
 _MOST_ERRORS: Final = 20
 _MOST_KNOWN: Final = 8
 """Jobs whose outcomes are remembered."""
+_ANY: Final = asdict(DeadLetterFilter())
+"""What a filter has that asks for nothing."""
 _LATER: Final = "resource.unavailable"
 """The code of dead letters that the store will move as soon as it answers, and count."""
 
@@ -273,7 +275,7 @@ def choice_of(chosen: Chosen) -> dict[str, Any]:
     """What a job has of the dead letters that it works on, as JSON."""
     if chosen.ids is not None:
         return {"ids": list(chosen.ids)}
-    given = {name: value for name, value in asdict(chosen.wanted).items() if value}
+    given = {name: value for name, value in asdict(chosen.wanted).items() if value != _ANY[name]}
     return {"wanted": given, "after": chosen.after}
 
 

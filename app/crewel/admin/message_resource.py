@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
+from crewel.admin.dead_letter_resource import WITH_FIELD, wanted_field
 from crewel.admin.fields import MAX_PAGE, number_text, text_field
 from crewel.admin.message_history import (
     ACKNOWLEDGED,
@@ -364,14 +365,14 @@ async def _search(ask: Ask) -> dict[str, Any]:
     fields, store = ask.fields, ask.admin.store
     after, count = fields.get("after", ""), fields.get("count", _FOUND)
     if "key" in fields:
-        if "contains" in fields:
-            raise IllegalArgument("key", "excludes `contains`")
+        if {"contains", "field"} & fields.keys():
+            raise IllegalArgument("key", "excludes `contains` and `field`")
         return await _search_key(ask, fields["key"], after, count)
     if after and _log_id(after) is None:
         raise IllegalArgument("after", "must be the `next` of the previous page")
-    wanted = fields.get("contains", "")
-    found = await message_bodies.search(store, wanted, after, count)
-    queued, is_partial = ([], False) if after else await message_bodies.search_queues(store, wanted, count)
+    wanted, field = fields.get("contains", ""), wanted_field(ask)
+    found = await message_bodies.search(store, wanted, after, count, field=field)
+    queued, is_partial = ([], False) if after else await message_bodies.search_queues(store, wanted, count, field=field)
     return {
         "messages": _rows(ask, found.messages),
         "next": found.next,
@@ -438,16 +439,17 @@ MESSAGE_ROUTES: Final = (
     Route(
         "GET",
         "/messages",
-        "Search the stored messages by a text or by idempotency key, the newest first.",
+        "Search the stored messages by a text, a field of their data or idempotency key, the newest first.",
         _search,
         f"`messages`, a list, each with `message` (its id), `channel`, `publishedAt`, {_CONTENT}. `next`, the cursor of"
         " the next page, empty if this is the last: earlier pages may be short or empty. `queued`, on the first page:"
         " messages in the queues of subjects and groups, in the same form; `queuedPartial`: whether there may be more."
-        " A search by text finds messages that are or recently were pending, but not those that were redriven to a"
+        " A search by text or field finds messages that are or recently were pending, but not those that were redriven to a"
         " receiver. A search by key finds messages as long as their facts exist; their data is null if the store no"
         " longer has it.",
         query=(
             text_field("contains", "Only those with this text in data, options or sender."),
+            WITH_FIELD,
             text_field("key", "Only those that were published with this idempotency key."),
             text_field("after", "`next` of the previous page.", _place),
             number_text("count", "At most this many messages.", 1, MAX_PAGE, _FOUND),

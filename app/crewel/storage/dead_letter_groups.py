@@ -17,6 +17,8 @@ LIKENESS: Final = "likeness"
 """The kind of groups that no index knows: dead letters whose data has one shape."""
 REASON: Final = "reason"
 """Another such kind: dead letters with one reason, whatever its numbers are."""
+RETURNS: Final = "returns"
+"""Another such kind: how often the message was redriven before, and failed again."""
 _AT_ONCE: Final = 500
 _LENGTHS_AT_ONCE: Final = 100
 """Indexes whose lengths are asked for in one round trip: some milliseconds of this process."""

@@ -80,6 +80,8 @@ class DeadLetterFilter:
     """A field of the data and its exact value: `order=100`."""
     within: Sequence[str] = ()
     """Only those of channels that one of these patterns covers; empty: of all."""
+    returns: int | None = None
+    """How often the message was redriven before, and failed again; None: any number of times."""
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -90,7 +92,8 @@ class DeadLetterFilter:
     @property
     def is_read(self) -> bool:
         """Whether only the dead letters themselves know what is asked for, and no index."""
-        return bool(self.contains or self.like or self.reason or self.field or self.within)
+        texts = self.contains or self.like or self.reason or self.field
+        return bool(texts or self.within) or self.returns is not None
 
     def has(self, letter: StoredDeadLetter) -> bool:
         """Whether code, receiver, channel and text are wanted."""
@@ -103,6 +106,8 @@ class DeadLetterFilter:
         if self.reason and shape_of_reason(letter.reason) != shape_of_reason(self.reason):
             return False
         if self.field and not has_field(letter.body, self.field):
+            return False
+        if self.returns not in (None, letter.returns):
             return False
         if self.within and not any(fits("channel", pattern, letter.channel) for pattern in self.within):
             return False

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from crewel.delivery.records import Logged, LogId
 from crewel.event_loop import Turns
+from crewel.storage.dead_letter_matching import has_field
 from crewel.storage.log import logged, unpacked
 from crewel.storage.store import Store
 
@@ -49,9 +50,10 @@ class InQueues(NamedTuple):
     """Whether there are more messages in the queues than one call reads."""
 
 
-async def search_queues(store: Store, text: str, count: int = 100) -> InQueues:
+async def search_queues(store: Store, text: str, count: int = 100, *, field: str = "") -> InQueues:
     """Return at most so many messages that wait for subjects and groups, with this text in body, options or sender, whatever
-    the case of ASCII characters. One call reads a bounded number. Raises StoreError."""
+    the case of ASCII characters, and with this `field` of the data, such as `order=100`. One call reads a bounded number.
+    Raises StoreError."""
     needle, turns = text.encode().lower(), Turns()
     found: dict[LogId, Logged] = {}
     read = size = 0
@@ -63,7 +65,7 @@ async def search_queues(store: Store, text: str, count: int = 100) -> InQueues:
             answer: Any = await store.reader.hscan(bodies, cursor or 0, count=_PORTION)
             cursor, entries = answer
             for log_id, packed in entries.items():
-                if needle in packed.lower() and _has(fields := unpacked(packed), needle):
+                if needle in packed.lower() and _has(fields := unpacked(packed), needle, field):
                     found[LogId(int(log_id))] = logged(LogId(int(log_id)), fields)
                 size += len(packed)
                 await turns.rest()
@@ -77,9 +79,10 @@ def _newest(found: dict[LogId, Logged], count: int) -> list[Logged]:
     return [found[log_id] for log_id in nlargest(count, found)]
 
 
-def _has(fields: Mapping[bytes, bytes], needle: bytes) -> bool:
-    """Whether body, options or sender have the text."""
-    return any(needle in fields.get(name, b"").lower() for name in (b"b", b"q", b"s"))
+def _has(fields: Mapping[bytes, bytes], needle: bytes, field: str) -> bool:
+    """Whether body, options or sender have the text, and the data has the field."""
+    is_there = any(needle in fields.get(name, b"").lower() for name in (b"b", b"q", b"s"))
+    return is_there and (not field or has_field(fields.get(b"b", b""), field))
 
 
 class Found(NamedTuple):
@@ -91,10 +94,10 @@ class Found(NamedTuple):
     """To be passed as `before`; empty if there are no more."""
 
 
-async def search(store: Store, text: str, before: str = "", count: int = 100) -> Found:
-    """Return messages of the log with this text in body, options or sender, in any case (ASCII); older than
-    the place where the page before ended. A page may come back short, or empty, and yet say where the next begins: one call
-    reads a bounded number. Raises StoreError."""
+async def search(store: Store, text: str, before: str = "", count: int = 100, *, field: str = "") -> Found:
+    """Return messages of the log with this text in body, options or sender, in any case (ASCII), and with this `field` of the
+    data, such as `order=100`; older than the place where the page before ended. A page may come back short, or empty, and yet
+    say where the next begins: one call reads a bounded number. Raises StoreError."""
     needle, turns = text.encode().lower(), Turns()
     found: list[Logged] = []
     read = size = 0
@@ -105,7 +108,7 @@ async def search(store: Store, text: str, before: str = "", count: int = 100) ->
             log_id = LogId(int(place.partition(b"-")[0]))
             size += len(fields.get(b"b", b""))
             # What has a `k` is a note of nodes for each other.
-            if b"k" not in fields and _has(fields, needle):
+            if b"k" not in fields and _has(fields, needle, field):
                 found.append(logged(log_id, fields))
                 if len(found) == count:
                     return Found(found, str(log_id))
