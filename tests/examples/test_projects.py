@@ -4,6 +4,7 @@ can be followed; `make test-examples` installs what they need."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import StartServer
 from tests.functional.test_tutorials import HOW_TO, follow
 from tests.house.source import ROOT
 
@@ -54,3 +56,21 @@ def test_a_project_passes(project: str, request: pytest.FixtureRequest) -> None:
 def test_the_page_of_the_java_client_can_be_followed(tmp_path: Path) -> None:
     (tmp_path / "clients").symlink_to(ROOT / "clients")
     follow(HOW_TO / "java.md", tmp_path, DOWNLOAD_S)
+
+
+@pytest.mark.usefixtures("java_client")
+def test_the_java_example_of_the_readme_hears_itself(start_server: StartServer, tmp_path: Path) -> None:
+    """With what the example worker depends on. The client does not end by itself."""
+    jars = tmp_path / "jars"
+    run("examples/java-worker", *MAVEN, "--quiet", "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
+    found = re.search(r"```java\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    assert found
+    source, address = tmp_path / "Hello.java", "http://127.0.0.1:8080/cometd"
+    assert address in found[1]
+    source.write_text(found[1].replace(address, start_server().url))
+    with subprocess.Popen(("java", "-cp", f"{jars}/*", source), stdout=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            assert sorted(re.findall(r"\w+=\w+", program.stdout.readline())) == ["chat=hello", "user=eve"]
+        finally:
+            program.kill()
