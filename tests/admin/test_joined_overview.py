@@ -63,4 +63,5 @@ def test_group_is_without_members_only_if_it_is_at_all_nodes() -> None:
     assert reread(encode(told["groups"])) == {"working": [["/a", "x"]], "empty": [["/a", "y", 4, 3]]}
     (finding,) = told["findings"]
     assert (finding["key"], finding["nodes"]) == ("group-empty", [])
-    assert "y on /a: 4 messages queued, 3 members" in finding["cause"]
+    assert "y on /a" in finding["title"]
+    assert "4 messages queued, 3 members" in finding["cause"]
