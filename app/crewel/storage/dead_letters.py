@@ -108,12 +108,14 @@ def redrive(
     job_id: str = "",
     body: bytes = b"",
     who: str = "",
+    is_elsewhere: bool = False,
 ) -> Step[Redriven]:
     """Redrive a dead letter, to its receiver or, `to_channel`, to the subscribers of its channel; an addressed message goes
     to its destination then (`letter.to`), and to no other. A receiver that would have more than
     `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
     find a receiver full takes the store long if it has thousands waiting: redrive no more to that one. The job with `job_id`
-    counts what is moved. With a `body` that one is sent, and the bin keeps the dead letter, discarded by `who`.
+    counts what is moved. With a `body` that one is sent, and the bin keeps the dead letter, discarded by `who`. `is_elsewhere`:
+    this server does not know the receiver, which may be coming to it from another node; then the log has the message too.
 
     The step may be repeated when its outcome is unknown, for two minutes: it answers the same again. Another step for the
     same dead letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.
@@ -121,7 +123,19 @@ def redrive(
     once = k.once(f"redrive {secrets.token_hex(12)}")  # no publish has such a scope: those begin with the channel
     keys = (k.node(token), k.last, k.log, k.dead, k.facts, once, *([k.job(job_id)] if job_id else []))
     where = (_TO_DESTINATION if letter.to else _TO_CHANNEL) if to_channel else _TO_RECEIVER
-    arguments = (k.base, letter.dead_id, facts_max, _REMEMBERED_MS, where, max_entries, max_bytes, letter.to, body, who)
+    bounds = (max_entries, max_bytes)
+    arguments = (
+        k.base,
+        letter.dead_id,
+        facts_max,
+        _REMEMBERED_MS,
+        where,
+        *bounds,
+        letter.to,
+        body,
+        who,
+        int(is_elsewhere),
+    )
     return Step("redrive", keys, arguments, _redriven)
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from crewel.broker.dead_letters.redrive import Report
 from crewel.broker.durability import inheritance
 from crewel.broker.durability.inheritance import IN_ONE_TURN, Gap
 from crewel.delivery.records import Commit, Logged, LogId, SessionName
@@ -17,7 +18,7 @@ from crewel.storage import log
 from crewel.storage.keys import Keys
 from crewel.storage.log import Committed
 from crewel.storage.script_step import Step
-from tests.broker.stored_world import Receiver, StoredWorld
+from tests.broker.stored_world import Receiver, StoredWorld, failed, store
 from tests.broker.world import Request
 
 NODE = "cluster.enabled=true"
@@ -81,6 +82,35 @@ def test_sessions_that_come_while_a_message_is_handed_over_get_it_too(make_store
     assert heir.wait(both()) == 1
     heir.settle()
     assert data(heir, receiver) == ["before", "meanwhile"]
+
+
+def test_a_dead_letter_that_is_redriven_while_its_session_comes_reaches_it(
+    make_stored: Callable[..., StoredWorld],
+) -> None:
+    """In the store the session is the heir's by then. The heir does not know it yet, and its record lacks the message."""
+    dead, heir = pair(make_stored)
+    receivers = [Receiver(dead).started("/a", name=f"joe{number}/1", settle="message") for number in range(MANY)]
+    store(dead, "/a", "again")
+    for each in receivers:
+        (message,) = each.take()
+        each.tell(failed(message, "user.no"))
+    letters = dead.letters()
+    assert len(letters) == MANY
+    token = dead.access.token
+    dead.crash()
+
+    async def both() -> int:
+        """All steps go to the store together, so that it moves the dead letters when it has given the sessions away."""
+        adopting = heir.loop.create_task(heir.durability.inheritance.take_over_dead([token]))
+        await asyncio.sleep(0)
+        report = Report()
+        await heir.broker.dead_letters.redrive._send(letters, report, "", to_channel=False)
+        assert report.done == MANY
+        return await adopting
+
+    assert heir.wait(both()) == MANY
+    heir.settle()
+    assert [data(heir, each) for each in receivers] == [["again"]] * MANY
 
 
 def test_others_have_a_turn_between_the_portions_of_a_slice(make_stored: Callable[..., StoredWorld]) -> None:

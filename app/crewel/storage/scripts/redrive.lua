@@ -2,7 +2,8 @@
 -- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or in
 -- the queue of the subject or group that was its receiver, or lies in the log like something just published. One that is
 -- addressed to a receiver can wait for its destination instead, and is never published. Whatever server owns the receiver: the
--- log tells that of a session's message if another one has the session, with `w`, as send.lua does.
+-- log tells that of a session's message if another one has the session, or if the server that asks does not know it, with
+-- `w`, as send.lua does.
 --
 -- Returns {'moved', id, bytes}; {'gone'}: another operator was quicker; {'no receiver'}: the session is not in the store, its
 -- end has begun, or the group has no members; {'full'}: it has what it may have waiting; {'empty'}: nothing is left of the
@@ -26,10 +27,11 @@
 -- ARGV[8]  the destination: whom the message is addressed to (client/joe, client/joe/1); empty if it has none
 -- ARGV[9]  the body that is sent in place of the dead letter's, which the bin keeps; empty: none, and the dead letter ends
 -- ARGV[10] who wants it, or empty
+-- ARGV[11] '1' if the server that asks does not know the receiver, which may be coming to it from another one
 local node, last, log, dead, facts, once = unpack(KEYS)
 local base, place, facts_max, once_ms, to_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local max_entries, max_bytes, destination = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
-local edited, who = ARGV[9], ARGV[10]
+local edited, who, is_elsewhere = ARGV[9], ARGV[10], ARGV[11] == '1'
 local longest_history = 8000  -- bytes; of a longer one the older attempts are left out
 local call, format = redis.call, string.format
 
@@ -149,7 +151,7 @@ else
   call('HSET', inbox, text, packed(entry))
   local waiting = waiting_text('0', size, letter.channel, priority_of(letter), '0', '')
   call('HSET', session, 'i:' .. text, waiting)
-  if base .. 'node:' .. owner ~= node then
+  if is_elsewhere or base .. 'node:' .. owner ~= node then
     call('XADD', log, text .. '-0', 'w', cjson.encode({[receiver] = waiting}), unpack(entry))
   end
   where = '"session":' .. cjson.encode(receiver)
