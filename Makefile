@@ -26,7 +26,8 @@ LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.p
 	tests/pipeline/test_object_store.py tests/pipeline/test_live_killed.py tests/faults/test_redrive_killed.py
 
 # `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes takes a processor each.
-ALONE    := $(addprefix tests/faults/,test_abuse.py test_costs.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) $(LONG)
+ALONE    := $(addprefix tests/faults/,test_abuse.py test_costs.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) \
+	tests/pipeline/test_planted.py $(LONG)
 COMPUTED := $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py \
 	tests/broker/mailboxes/test_max_open_at_random.py tests/broker/subscriptions/test_filters_at_random.py
 # The longest tests come first, so that no tester is left with one at the end.

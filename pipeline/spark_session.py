@@ -39,6 +39,9 @@ _SETTINGS: Final = {
     "spark.sql.streaming.metricsEnabled": "false",
     # To note for each column which line of Python made it takes a third of the calls of Java that a plan is made of.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # For its pages in the browser Spark writes each plan as a text first; this is the shortest.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.ui.retainedExecutions": "20",
     # The log of a table names its files one by one; to look at each takes less than a job of Spark.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

@@ -13,21 +13,27 @@ from pyspark.sql import functions as f
 
 _LEAST: Final = 3
 """Messages: of fewer it is no surprise."""
-_MOST: Final = 3
+_MOST: Final = 4
 _LONGEST: Final = 40  # characters of a value
 _DIGITS: Final = r"^-?\d+(\.\d+)?$"
 
 
 def in_common(rejected: DataFrame) -> DataFrame:
     """Return (receiver, common) of rows of `causes`: texts such as `country CH`, `channel /orders` and `amount from 900 to
-    990`, at most three. A range of numbers is named if it is narrow: its length is less than half of its greatest value."""
+    990`, at most four. A range of numbers is named if it is narrow: its length is less than half of its greatest value."""
     known = rejected.where(f.col("body").isNotNull()).withColumn(
         "letters_known", f.count("*").over(Window.partitionBy("receiver"))
     )
     data = f.from_json(f.get_json_object("body", "$.data"), "map<string, string>")
     about = f.map_from_arrays(
-        f.array(*(f.lit(name) for name in ("channel", "sender", "shape", "bytes"))),
-        f.array("channel", "sender", "shape", f.length("body").cast("string")),
+        f.array(*(f.lit(name) for name in ("channel", "code", "sender", "shape", "bytes"))),
+        f.array(
+            "channel",
+            f.when(f.size("codes") == 1, f.col("codes")[0]),
+            "sender",
+            "shape",
+            f.length("body").cast("string"),
+        ),
     )
     fields = known.select(
         "receiver", "letters_known", f.explode(f.map_entries(about)).alias("field"), f.lit(1).alias("rank")

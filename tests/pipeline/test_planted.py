@@ -1,4 +1,7 @@
-"""Whose fault planted dead letters are: precision and recall of the causes, over mixtures whose truth is known."""
+"""Whose fault planted dead letters are: precision and recall of the causes, over mixtures whose truth is known.
+
+FAULTS=full draws the mixtures three times.
+"""
 
 from collections import Counter
 
@@ -7,14 +10,16 @@ from pyspark.sql import SparkSession
 
 from crewel.pipeline.transformations.causes import causes, of_ids
 from crewel.pipeline.transformations.poison import poison
+from tests.faults.conftest import IS_FULL
 from tests.pipeline.planted import MIXTURES, plant
 
 LEAST = 0.95
+SEEDS = (1, 2, 3) if IS_FULL else (1,)
 
 pytestmark = pytest.mark.timeout(400)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_cause_of_each_planted_dead_letter_is_found(spark: SparkSession, seed: int) -> None:
     scene, truth = plant(seed)
     caused = causes(scene.tables(spark), lambda each: each.localCheckpoint())
@@ -35,6 +40,7 @@ def test_the_cause_of_each_planted_dead_letter_is_found(spark: SparkSession, see
         assert right >= LEAST * named, (cause, pairs)
         assert right >= LEAST * planted, (cause, pairs)
     # What an operator is advised to discard was rejected by most that got it.
-    assert all(row["receivers"] > row["takers"] for row in poison(caused).collect())
+    named_poison = poison(caused).collect()
+    assert all(row["receivers"] > row["takers"] for row in named_poison)
     poisoned = {message for (message, _), cause in truth.items() if cause == "message"}
-    assert {row["message_id"] for row in poison(caused).collect()} <= poisoned
+    assert {row["message_id"] for row in named_poison} <= poisoned

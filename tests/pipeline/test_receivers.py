@@ -87,7 +87,7 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
     assert (rows["excused"]["failed"], rows["excused"]["excused"], rows["excused"]["why"]) == (4, 4, [])
     assert (rows["alone"]["rejected"], rows["alone"]["others_took"]) == (4, 2)
     assert rows["alone"]["why"] == [
-        "rejected 4 messages, 2 of them taken by others; all with country CH, bytes 31, channel /a"
+        "rejected 4 messages, 2 of them taken by others; all with country CH, bytes 31, channel /a, code user.x"
     ]
 
 
