@@ -79,7 +79,12 @@ def build_sbom(version: str) -> None:
     python = trials.environment(WORK / "sbom", SOURCE / "requirements-server.lock")
     made = FILES / f"crewel-{version}.cdx.json"
     run(BIN / "cyclonedx-py", "environment", "--pyproject", SOURCE / "pyproject.toml", "--output-file", made, python)
-    said = run("npm", "sbom", "--sbom-format", "cyclonedx", "--package-lock-only", cwd=SOURCE / "static")
+    pages = WORK / "pages"
+    pages.mkdir()
+    for name in ("package.json", "package-lock.json"):  # which have no version, and npm asks for one
+        content = json.loads((SOURCE / "static" / name).read_text("utf-8"))
+        (pages / name).write_text(json.dumps({**content, "version": version}), "utf-8")
+    said = run("npm", "sbom", "--sbom-format", "cyclonedx", "--package-lock-only", cwd=pages)
     (FILES / f"crewel-pages-{version}.cdx.json").write_text(said, "utf-8")
 
 
