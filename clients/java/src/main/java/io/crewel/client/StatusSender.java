@@ -199,8 +199,17 @@ final class StatusSender {
         return true;
     }
 
-    /** The goodbye waits for what is on its way, because requests over HTTP overtake each other. */
-    void tellBeforeGoing(Object carrier, Runnable go) {
+    /** The goodbye waits for what is on its way, because requests over HTTP overtake each other; the last connect, too. */
+    void tellBeforeGoing(Runnable go) {
+        synchronized (lock) {
+            if (heldConnect != null) {
+                ledger.statuses.release(heldConnect);
+            }
+        }
+        tellBeforeGoing(new Object(), go);
+    }
+
+    private void tellBeforeGoing(Object carrier, Runnable go) {
         List<Map<String, Object>> taken;
         synchronized (lock) {
             if (isTelling) {

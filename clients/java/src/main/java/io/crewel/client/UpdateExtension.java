@@ -292,7 +292,7 @@ public final class UpdateExtension implements ClientSession.Extension {
     @Override
     public void outgoing(ClientSession session, Message.Mutable message, Promise<Boolean> promise) {
         if (Channel.META_DISCONNECT.equals(message.getChannel()) && isGranted()) {
-            sender.tellBeforeGoing(new Object(), () -> promise.succeed(true));
+            sender.tellBeforeGoing(() -> promise.succeed(true));
         } else {
             ClientSession.Extension.super.outgoing(session, message, promise);
         }
