@@ -326,7 +326,11 @@ class LiveTest {
     @Test
     void theLastStatusesAreToldBeforeTheGoodbye() throws Exception {
         Person receiver = person();
-        UpdateExtension update = UpdateExtension.addTo(receiver.client);
+        CountDownLatch hasReturned = new CountDownLatch(1);
+        UpdateExtension update = UpdateExtension.addTo(receiver.client, new UpdateOptions().executor(task -> {
+            task.run();
+            hasReturned.countDown();
+        }));
         CompletableFuture<Void> decided = new CompletableFuture<>();
         receiver.open(reply -> update.subscribeAsync(channel, delivery -> {
             heard.add(delivery);
@@ -334,6 +338,7 @@ class LiveTest {
         }));
         publish(publisher(), 1L);
         assertHeard(1L);
+        assertTrue(hasReturned.await(LIMIT_S, TimeUnit.SECONDS));
         decided.completeExceptionally(UpdateException.reject("the last word"));
         receiver.client.disconnect();
         assertTrue(receiver.client.waitFor(TimeUnit.SECONDS.toMillis(LIMIT_S), BayeuxClient.State.DISCONNECTED));
