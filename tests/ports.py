@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import socket
+from random import SystemRandom
+from typing import Final
+
+_PORTS: Final = range(15_000, 32_768)
+"""Below those that Linux gives to outgoing connections: one of these could take a port before the test listens there."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nothing listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return ports that nothing listens on, on no address of this machine."""
+    found: list[int] = []
+    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+        try:
+            socket.create_server(("", port)).close()
+        except OSError:
+            continue
+        found.append(port)
+        if len(found) == count:
+            break
+    return found
 
 
 def free_port() -> int:

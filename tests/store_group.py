@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,17 +65,23 @@ class WatchedStore:
 
     def __init__(self, directory: Path, **options: str) -> None:
         """`options` are those of each server, with _ for -."""
+        self.servers: dict[int, StoreProcess] = {}
+        self.sentinels: list[Sentinel] = []
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._begin(directory, options)
+            failed.pop_all()
+
+    def _begin(self, directory: Path, options: dict[str, str]) -> None:
         first, *ports = free_ports(6)
         common = {"min_replicas_to_write": "1", "min_replicas_max_lag": "2", "repl_timeout": "5"}
         given = common | {"repl_ping_replica_period": "1"} | options
-        self.servers: dict[int, StoreProcess] = {}
         for port in (first, *ports[:2]):
             place = directory / f"server{port}"
             place.mkdir()
             follows = {} if port == first else {"replicaof": f"127.0.0.1 {first}"}
             self.servers[port] = StoreProcess(place, port=str(port), **given, **follows)
         until(lambda: self._good_replicas(first) == 2)
-        self.sentinels = []
         for port in ports[2:]:
             place = directory / f"sentinel{port}"
             place.mkdir()
@@ -132,9 +139,16 @@ class ClusterStore:
 
     def __init__(self, directory: Path, key: str, **options: str) -> None:
         """`key` is any key of the store that is to be in the part that has a replica."""
-        ports = free_ports(4)
         self.servers: dict[int, StoreProcess] = {}
-        self._buses = dict(zip(ports, free_ports(4), strict=True))
+        with ExitStack() as failed:
+            failed.callback(self.close)
+            self._begin(directory, key, options)
+            failed.pop_all()
+
+    def _begin(self, directory: Path, key: str, options: dict[str, str]) -> None:
+        given = free_ports(8)
+        ports = given[:4]
+        self._buses = dict(zip(ports, given[4:], strict=True))
         common = {"cluster_enabled": "yes", "cluster_node_timeout": "1000", "cluster_require_full_coverage": "no"}
         common |= {"min_replicas_max_lag": "2", "repl_ping_replica_period": "1", "cluster_config_file": "nodes.conf"}
         for port, bus in self._buses.items():

@@ -1,7 +1,6 @@
 """Publishes that wait for the server."""
 
 import asyncio
-import socket
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from crewel.client import Client, ClientError, NotConnectedError, NotEncodableEr
 from crewel.client.outbox import RefusedPublish
 from tests.client.support import QUICK
 from tests.conftest import StartServer
+from tests.ports import free_port
 from tests.server_process import Server
 
 LIMIT_S = 60.0
@@ -20,9 +20,7 @@ LIMIT_S = 60.0
 @pytest.fixture
 def port() -> int:
     """A port on which no server listens yet."""
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        number: int = reserved.getsockname()[1]
-        return number
+    return free_port()
 
 
 @pytest.fixture

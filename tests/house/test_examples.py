@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from crewel.client import Client, HandshakeRefused, PublishRefused, RemoteCallFa
 from tests.admin.desk import TOKEN
 from tests.conftest import StartServer
 from tests.house.source import ROOT
+from tests.ports import free_port
 from tests.server_process import Server
 
 pytestmark = pytest.mark.server
@@ -71,8 +71,7 @@ def with_poll(tmp_path: Path) -> Path:
 @pytest.fixture
 def mounted(with_poll: Path) -> Iterator[str]:
     """Run the aiohttp application of docs/how-to/applications.md; return where it serves Bayeux."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     script = applications()[2].replace("8080", str(port))
     process = subprocess.Popen([sys.executable, "-u", "-c", script], cwd=with_poll, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

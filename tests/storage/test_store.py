@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from crewel.settings import Settings
 from crewel.storage.keys import FORMAT
 from crewel.storage.script_step import Script, Step, scripts
 from crewel.storage.store import Store
+from tests.ports import free_port
 from tests.storage.conftest import OpenStore, StartStore, settings_for, until
 from tests.storage.steps import count, fill, known
 from tests.store_process import StoreProcess
@@ -355,8 +355,7 @@ async def test_steps_wait_for_replicas(start_store: StartStore, open_store: Open
 async def test_a_step_that_a_replica_has_is_answered(
     start_store: StartStore, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     process = start_store(port=port, repl_diskless_sync_delay="0")
     replica = start_store(replicaof=f"127.0.0.1 {port}")
     with replica.client() as client:
@@ -372,8 +371,7 @@ async def test_what_another_connection_wrote_is_not_answered_before_a_replica_ha
     start_store: StartStore, open_store: OpenStore
 ) -> None:
     """As a publish that is repeated on a new connection: it is found in the store, and WAIT would wait for nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     process = start_store(port=port, repl_diskless_sync_delay="0")
     replica = start_store(replicaof=f"127.0.0.1 {port}")
     with replica.client() as client:
