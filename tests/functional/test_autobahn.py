@@ -37,7 +37,7 @@ DIFFERENT: Final = {"true": {"7.1.5": 1002}, "false": {"7.9.5": 1000}}
 a message for an error; aiohttp takes the code 1005 in a close frame for a usual one."""
 
 
-def echoed(payload: bytes, **_: Any) -> list[bytes]:
+def echoed(payload: bytes, *_: int, **__: int) -> list[bytes]:
     """What stands in for the decoding of Bayeux: a text, which must be UTF-8."""
     try:
         payload.decode()
