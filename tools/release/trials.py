@@ -55,7 +55,8 @@ def try_python(release: Release) -> None:
         )
         crewel = python.parent / "crewel"
         _demand(release.version in run(crewel, "--version"), f"{package.name} says another version")
-        with _served([crewel, "serve", "--ephemeral"], release.work) as url:
+        data = release.work / f"data-{package.suffix[1:]}"
+        with _served([crewel, "serve", "--port", "0", "--data-dir", data], release.work) as url:
             _use(crewel, url)
 
 
@@ -134,7 +135,7 @@ def _use(crewel: Path, url: str) -> None:
     finally:
         receiver.kill()
     _demand("works" in told, f"a receiver prints {told!r}")
-    for page in ("", "chat/", "vendor/cometd/cometd.js", "extensions/update.js", "health/ready"):
+    for page in ("", "chat/", "static/vendor/cometd/cometd.js", "extensions/update.js", "health/ready"):
         _demand(_status(url + page) == 200, f"GET /{page} answers {_status(url + page)}")
 
 
