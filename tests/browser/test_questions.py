@@ -1,6 +1,6 @@
 """An operator's questions, answered from the page alone, on one server and on two workers.
 
-Whoever asks knows the overview and nothing else: each step is a click on a text that is on the screen, or a text typed into a
+The operator knows the overview and nothing else: each step is a click on a text that is on the screen, or a text typed into a
 field that says what it takes. With `-s` the table of clicks and seconds is printed. The full form asks on two workers too.
 """
 
@@ -34,7 +34,7 @@ WORKERS = ("cluster.workers=2", "cluster.lease_ms=600000")
 
 
 class Newcomer:
-    """Somebody at the overview, whose clicks and typed texts are counted until the answer is on the screen."""
+    """An operator at the overview, whose clicks and typed texts are counted until the answer is on the screen."""
 
     def __init__(self, page: Page) -> None:
         self.page = page

@@ -173,7 +173,7 @@ class Ledger:
                     INTERNAL_ERROR,
                 )
             self.statuses.put(
-                {"id": message_id, "errorCode": _told(code[:MAX_CODE]), "message": _told(text[:MAX_TEXT])}
+                {"id": message_id, "errorCode": _encodable(code[:MAX_CODE]), "message": _encodable(text[:MAX_TEXT])}
             )
 
     def _ok(self, message_id: str) -> None:
@@ -186,7 +186,7 @@ class Ledger:
             self.statuses.put({"id": message_id, "state": "OK"})
 
 
-def _told(text: str) -> str:
+def _encodable(text: str) -> str:
     """The text as JSON can have it: the name of a file that is no UTF-8, in the words of an exception, has half a character."""
     return _HALVES.sub("\N{REPLACEMENT CHARACTER}", text)
 

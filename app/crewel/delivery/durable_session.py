@@ -85,7 +85,9 @@ class DurableSession(DeliveryOrder):
         self.is_fenced = False
         """Whether another node has it now: nothing that happens here counts."""
         self._stored: dict[LogId, PendingMessage] = {}
-        self._stored_inbox: dict[LogId, None] = {}
+        self._stored_inbox: dict[
+            LogId, None
+        ] = {}  # as a set, but an empty dict takes 150 bytes less for each idle session
         self._stored_batch = 0
         self.dead_letters: PendingDeadLetters | None = None
         """Dead letters that the store does not have; None: it has them all."""

@@ -107,13 +107,17 @@ class NodeRegistry:
 
     async def run_forever(self) -> None:
         """Look again and again, until cancelled."""
-        while True:
-            with suppress(StoreError):
-                await self.refresh()
-            until = elapsed() + self._pause()
-            await woken(self._hurry, self._pause())
-            if elapsed() < until:
-                await asyncio.sleep(_SHORTEST_PAUSE_S)
+        try:
+            while True:
+                with suppress(StoreError):
+                    await self.refresh()
+                pause = self._pause()
+                until = elapsed() + pause
+                await woken(self._hurry, pause)
+                if elapsed() < until:
+                    await asyncio.sleep(_SHORTEST_PAUSE_S)
+        finally:
+            self._processes.keep(())
 
     def _pause(self) -> float:
         """Seconds until the next look: not later than the first lease of another node ends, unless it is renewed."""

@@ -1,5 +1,5 @@
-"""Full queues of one address at random, beside receivers of another one that keep up: whoever publishes from there never waits,
-and each message is at each receiver, or is its dead letter."""
+"""Full queues of one address at random, beside receivers of another one that keep up: publishers of the other address
+never wait, and each message is at each receiver, or is its dead letter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Filters of many sessions at random, in turns as short as can be and with little budget: no session loses a message, hears one
-twice or out of order, and one whose subscription ends is told so behind the message that could not be judged.
+twice or out of order, and one whose subscription ends gets the notice behind the message that could not be judged.
 
 `FAULTS=full` makes 100 runs."""
 

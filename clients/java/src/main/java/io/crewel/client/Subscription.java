@@ -14,7 +14,7 @@ public final class Subscription {
     /** Whether the application has ended it. The extension's lock guards it. */
     private boolean isUnwanted;
 
-    /** @param isLocal whether the server is told nothing of it */
+    /** @param isLocal whether the server does not know of it */
     Subscription(UpdateExtension extension, ClientSessionChannel channel, boolean isLocal, AsyncUpdateListener listener) {
         this.extension = extension;
         this.channel = channel;

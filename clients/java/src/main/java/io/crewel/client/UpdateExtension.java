@@ -166,7 +166,7 @@ public final class UpdateExtension implements ClientSession.Extension {
 
     /**
      * Adds a listener for messages of a channel that the session is subscribed to already, or that are addressed to the
-     * session. The server is told nothing, and a handshake does not remove it.
+     * session. The client sends nothing to the server, and a handshake does not remove it.
      *
      * @param channel the channel or wildcard
      * @param listener called with each message
