@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,9 +109,20 @@ class WatchedStore:
     def fail_over(self) -> StoreProcess:
         """Let the sentinels promote a replica, as an operator does, and return it when it is the primary."""
         before = self.primary
-        with self.sentinels[0].client() as client:
-            client.execute_command("SENTINEL", "FAILOVER", SERVICE)
+        until(lambda: self._has_left(before))
         return self.promoted_after(before)
+
+    def _has_left(self, before: StoreProcess) -> bool:
+        """Whether the first sentinel has promoted another server. It gives up after `failover-timeout`, or where no replica is
+        in a good state: then it is asked to begin."""
+        with self.sentinels[0].client() as client:
+            state: Any = client.sentinel_master(SERVICE)
+            if self.servers[int(state["port"])] is not before:
+                return True
+            if "failover_in_progress" not in state["flags"]:
+                with suppress(redis.ResponseError):  # NOGOODSLAVE
+                    client.execute_command("SENTINEL", "FAILOVER", SERVICE)
+        return False
 
     def promoted_after(self, before: StoreProcess) -> StoreProcess:
         """Wait until all sentinels take another server for the primary, and return that."""
