@@ -10,6 +10,7 @@ import pytest
 from crewel.admin.command import Access
 from crewel.admin.commands import COMMANDS
 from crewel.admin.operation import Level
+from crewel.version import VERSION
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit, publish
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, held
@@ -21,7 +22,7 @@ DATE = re.compile(r"2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 # What each property that is only read answers, where joe/1 is subscribed to two channels, has three messages waiting and
 # no connect held, and joe/2 is there too. A function says whether the answer is right.
 NODE: dict[str, Any] = {
-    "version": "0.1.0",
+    "version": VERSION,
     "uptime": lambda seconds: 0 <= seconds < 3600,
     "serverTimestamp": DATE.fullmatch,
     "numNodes": 1,

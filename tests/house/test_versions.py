@@ -1,35 +1,31 @@
 """That every place that names the version of Crewel names the same one."""
 
 import re
-import tomllib
+import shutil
+from pathlib import Path
 
-import pytest
-
+from crewel.version import VERSION
 from tests.house.source import ROOT
+from tools.release import versions
 
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-PLACES = {
-    "browser/package.json": r'^  "version": "([^"]+)"',
-    "browser/create/package.json": r'^  "version": "([^"]+)"',
-    "browser/create/README.md": r"(?:create-crewel|crewel-client)-([\d.]+)\.tgz",
-    "browser/create/template/package.json": r'"@crewel/client": "\^([^"]+)"',
-    "browser/README.md": r"crewel-client-([\d.]+)\.tgz",
-    "docs/reference/browser.md": r"crewel-client-([\d.]+)\.tgz",
-    "docs/how-to/kubernetes.md": r"/crewel:([\d.]+\d)",
-    "deploy/kubernetes/cluster.yaml": r"image: crewel:([\d.]+\d)",
-    "deploy/kubernetes/single.yaml": r"/crewel:([\d.]+\d)",
-    "clients/java/pom.xml": r"^  <version>([^<]+)</version>",
-    "examples/java-worker/pom.xml": r"crewel-client</artifactId>\n +<version>([^<]+)</version>",
-    "docs/how-to/java.md": r"crewel-client</artifactId>\n +<version>([^<]+)</version>",
-    "CHANGELOG.md": r"^These changes will be in ([\d.]+\d)\.$",
-}
 DEPRECATED = re.compile(r"deprecated[^.\n]{0,60}until (\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 
 
-@pytest.mark.parametrize(("place", "pattern"), PLACES.items())
-def test_a_place_names_the_version_of_the_package(place: str, pattern: str) -> None:
-    found = set(re.findall(pattern, (ROOT / place).read_text("utf-8"), re.MULTILINE))
-    assert found == {VERSION}
+def test_all_places_name_the_version_of_the_package() -> None:
+    assert versions.version_of(ROOT) == VERSION
+    assert versions.others(ROOT) == {}
+
+
+def test_the_command_writes_a_new_version_to_all_places_but_the_changelog(tmp_path: Path) -> None:
+    for place in ("pyproject.toml", "CHANGELOG.md", *versions.COPIES):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / place, tmp_path / place)
+    package = tmp_path / "pyproject.toml"
+    package.write_text(package.read_text("utf-8").replace(f'version = "{VERSION}"', 'version = "98.7.6"', 1), "utf-8")
+    said = versions.others(tmp_path)
+    assert said == {place: {VERSION} for place in (*versions.COPIES, "CHANGELOG.md")}
+    versions.write(tmp_path)
+    assert versions.others(tmp_path) == {"CHANGELOG.md": {VERSION}}
 
 
 def test_nothing_is_deprecated_until_a_version_that_is_two_ahead() -> None:

@@ -15,13 +15,13 @@ import shutil
 import sys
 import tarfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import trials
+import versions
 from commands import ReleaseError, missing, run, works
 
 ROOT = Path(__file__).parents[2]
@@ -111,19 +111,11 @@ PARTS = {
 
 
 def version_of(source: Path) -> str:
-    """Return the version that all packages have. Raises ReleaseError if they differ, or if the changelog has no section
-    of it."""
-    with (source / "pyproject.toml").open("rb") as file:
-        version: str = tomllib.load(file)["project"]["version"]
-    for package in ("browser", "browser/create"):
-        other = json.loads((source / package / "package.json").read_text("utf-8"))["version"]
-        if other != version:
-            raise ReleaseError(f"{package}/package.json has version {other}, pyproject.toml {version}")
-    pom = source / "clients" / "java" / "pom.xml"
-    if f"<version>{version}</version>" not in pom.read_text("utf-8"):
-        raise ReleaseError(f"{pom.relative_to(source)} does not have the version {version} of pyproject.toml")
-    if f"\n## [{version}] - " not in (source / "CHANGELOG.md").read_text("utf-8"):
-        raise ReleaseError(f"CHANGELOG.md has no section `## [{version}] - YYYY-MM-DD`")
+    """Return the version that all packages have. Raises ReleaseError if they differ, or if the newest section of the changelog
+    is of another one."""
+    version = versions.version_of(source)
+    for place, said in versions.others(source).items():
+        raise ReleaseError(f"{place} has version {' and '.join(sorted(said)) or 'none'}, pyproject.toml {version}")
     return version
 
 
