@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import interfaces
+import measured
 from interfaces import table
 
 from crewel import metrics
@@ -316,6 +317,11 @@ def decisions() -> str:
     return "\n".join(f"- [{title}](decisions/{page.name})" for page, title in zip(pages, titles, strict=True))
 
 
+def benchmark() -> str:
+    """Return the table of what was measured side by side."""
+    return table(("measured", *measured.SERVERS), measured.rows(measured.RESULTS.read_text("utf-8")))
+
+
 def subsystems() -> str:
     """Return the table of the subsystems of a broker as its constructor makes them, each of those above it."""
     broker = ROOT / "app" / "crewel" / "broker" / "broker.py"
@@ -389,6 +395,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "decisions": decisions,
     "conformance-checks": conformance_checks,
     "subsystems": subsystems,
+    "benchmark": benchmark,
 }
 
 
