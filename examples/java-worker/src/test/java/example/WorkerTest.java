@@ -89,9 +89,11 @@ class WorkerTest {
         waitForWorker();
         List<CompletableFuture<String>> orders = new ArrayList<>();
         for (int kill = 0; kill < KILLS; kill++) {
+            int before = baked().size();
             for (int number = 0; number < ORDERS_EACH; number++) {
                 orders.add(order(2));
             }
+            waitForBaked(before + 1 + kill % ORDERS_EACH); // so that it is killed at work, and not while it starts
             worker.destroyForcibly().waitFor();
             if (kill % 3 == 1) {
                 server.kill();
