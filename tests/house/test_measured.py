@@ -43,7 +43,7 @@ RUN = """# Results
 | what | Crewel | others |
 | --- | ---: | --- |
 | an idle client | 1 (1 to 1) | socket.io 2 (2 to 2) |
-| plain fan-out, 20,000/s | 14.0 (12.5 to 15.6) | the floor 10.0 (9.8 to 10.2), socket.io 1,028.3 (25.4 to 31.2), Faye 37.5 (37.3 to 37.7) |
+| plain fan-out | 14.0 (12.5 to 15.6) | the floor 10.0 (9.8 to 10.2), socket.io 1,028.3 (25.4 to 31.2), Faye 37.5 (37 to 38) |
 """
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 COPIES: Final = {
+    "README.md": r"crewel-(?:client-|image-)?(\d[\d.]+\d)(?=-py3|\.tgz|\.jar|\.pom|\.tar)",
     "browser/package.json": r'^  "version": "([^"]+)"',
     "browser/create/package.json": r'^  "version": "([^"]+)"',
     "browser/create/README.md": r"(?:create-crewel|crewel-client)-([\d.]+)\.tgz",
