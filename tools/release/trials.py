@@ -56,7 +56,8 @@ def try_python(release: Release) -> None:
         crewel = python.parent / "crewel"
         _demand(release.version in run(crewel, "--version"), f"{package.name} says another version")
         data = release.work / f"data-{package.suffix[1:]}"
-        with _served([crewel, "serve", "--port", "0", "--data-dir", data], release.work) as url:
+        words = [crewel, "serve", "--port", "0", "--data-dir", data, "--set", "log.level=warning"]
+        with _served(words, release.work) as url:
             _use(crewel, url)
 
 
