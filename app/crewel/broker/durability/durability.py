@@ -426,8 +426,9 @@ class Durability:
         else:
             now = self._runtime.loop.time()
             self._slow.took(now - self._asked_at, self._runtime.settings.storage.slow_ms / 1000, now)
-            self._listener.letters_made(commit.dead_letters)
-            self._listener.letters_stored([dead_id for answer in answers for dead_id in answer.letters])
+            dead_ids = [dead_id for answer in answers for dead_id in answer.letters]
+            if commit.dead_letters or dead_ids:
+                self._listener.letters_stored(commit.dead_letters, dead_ids)
             if self._access.node is node:  # and not another, with what was read again meanwhile
                 await self._committed(commit, [name for answer in answers for name in answer.fenced])
                 return node.has_more

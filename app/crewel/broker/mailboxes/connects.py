@@ -24,7 +24,6 @@ from crewel.broker.mailboxes.exchange import (
     Peer,
     connect_reply,
     encode_reply,
-    says_busy,
 )
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.mailboxes.listeners import OutboundListener
@@ -209,7 +208,7 @@ class Connects(ABC):
         if has_advice or session.advised_on != peer.transport:
             exchange.advise = True
             session.advised_on = peer.transport
-        exchange.is_busy = session.mailbox.batches is not NO_BATCHES and says_busy(message)
+        exchange.is_busy = session.mailbox.batches is not NO_BATCHES and message.says_busy
         exchange.connect = reply = replies.ok(message)
         return reply
 

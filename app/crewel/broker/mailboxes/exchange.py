@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
-from crewel.bayeux.message import AWAITS, Fields, Message
+from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.errors import BayeuxCode, Refused
 from crewel.metrics import Metrics
@@ -265,18 +265,6 @@ class Exchange:
         if self.connect is not None or not session.is_live:
             return True
         return not (session.connect_only or self.peer.connect_only)
-
-
-def says_busy(connect: Message) -> bool:
-    """Whether a connect says that its client is busy: what it got and does not acknowledge is not lost, and the reply, which
-    comes at once, brings no more."""
-    return connect.ext.get("busy") is True
-
-
-def awaits_answer(connect: Message) -> bool:
-    """Whether a connect says that its client is busy, and waits for an answer all the same: what it got and does not
-    acknowledge is not lost, and the reply brings what is new."""
-    return bool(connect.ext.get("busy") == AWAITS)
 
 
 def connect_reply(message_id: bytes, ext: bytes = b"") -> bytes:

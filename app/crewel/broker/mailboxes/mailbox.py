@@ -320,10 +320,10 @@ class Mailbox(ABC):
                 self.dead_letter(*each)
         failure = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
         put_back = [entry for entry in judgement.put_back if not goes_elsewhere(entry, *failure, 0, "", "")]
-        put_back += self.notices_after(put_back)
-        for entry in put_back:
-            self.take_back(entry)
         if put_back:
+            put_back += self.notices_after(put_back)
+            for entry in put_back:
+                self.take_back(entry)
             self.recall(put_back)
         self.note_retained()
 
