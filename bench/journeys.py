@@ -78,11 +78,13 @@ def returns(modules: Iterable[str]) -> int:
 
 
 class Tracer:
-    """Records calls into the package. What an idle server does is not recorded."""
+    """Records calls into the package. What an idle server does is not recorded, and no figures for operators, which it counts
+    now and then whatever happens."""
 
     def __init__(self) -> None:
         self.trace = Trace("idle")
         self._idle: set[tuple[str, str, str]] = set()
+        self._figures: set[str] = set()
         self._seen: dict[FrameType, bool] = {}
         self._modules: dict[str, str | None] = {}
 
@@ -94,14 +96,14 @@ class Tracer:
             self._modules[file] = name if name.startswith("crewel") else None
         return self._modules[file]
 
-    def _root(self, frame: FrameType) -> str:
+    def _root(self, frame: FrameType) -> FrameType:
         """The outermost function of the package on the stack: what the event loop called, or a supervised task."""
         root, outer = frame, frame.f_back
         while outer is not None:
             if self._module(outer) not in (None, "crewel.supervision"):
                 root = outer
             outer = outer.f_back
-        return root.f_code.co_qualname
+        return root
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or (module := self._module(frame)) is None:
@@ -109,11 +111,13 @@ class Tracer:
         if frame in self._seen or frame.f_code.co_name in ANONYMOUS:
             return  # a coroutine that is resumed
         self._seen[frame] = True
-        call = module, frame.f_code.co_qualname
-        rooted = self._root(frame), *call
+        call, root = (module, frame.f_code.co_qualname), self._root(frame)
+        rooted = root.f_code.co_qualname, *call
         if self.trace.step == "idle":
             self._idle.add(rooted)
-        elif rooted not in self._idle:
+            if (self._module(root) or "").startswith("crewel.admin."):
+                self._figures.add(rooted[0])
+        elif rooted not in self._idle and rooted[0] not in self._figures:
             self.trace.calls.append(call)
 
     @contextmanager

@@ -16,6 +16,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
+from crewel.broker.handler_steps import Promise
 from crewel.errors import BayeuxCode, Refused
 from crewel.metrics import Metrics
 
@@ -173,8 +174,9 @@ class Held:
         return request
 
 
-class Exchange:
-    """A request or frame that is being answered. The session of its first message is the session of the whole of it."""
+class Exchange(Promise[bool]):
+    """A request or frame that is being answered. The session of its first message is the session of the whole of it. If it
+    has to wait for something, it is the promise of its answer."""
 
     __slots__ = (
         "advise",
@@ -234,6 +236,7 @@ class Exchange:
 
     def wait(self) -> None:
         """Something has to be waited for. What reaches the session until the answer goes with the answer, and wakes nothing."""
+        self._function = self.result = None  # no exchange that waits for nothing needs them
         self.has_waited = True
         if self.session is not None:
             self.connect_then = self.session.connect_id

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
-from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
 from crewel.delivery.entry import NO_ENTRIES, in_order, least
@@ -664,11 +663,6 @@ class Mailbox(ABC):
         attempts = 0 if entry.origin is None else self._attempts(entry.origin.id)
         tries = "" if entry.origin is None else self.dispatcher.failed_before(entry.origin.id)
         self.dead_letter(entry, code, reason, attempts, given, tries)
-
-    @staticmethod
-    def _leaves_letter(entry: Entry) -> bool:
-        """Whether the message is one that becomes a dead letter: not one of the server about itself."""
-        return not (entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM))
 
     # Attempts
 

@@ -322,7 +322,7 @@ class StoredMailbox(Mailbox):
     ) -> None:
         """Make a dead letter of a message that is not in memory yet. One of the server about itself only ends."""
         durable, place = self.durable, entry.position
-        if self._leaves_letter(entry):
+        if entry.leaves_letter:
             message = None if place else self._listener.as_transient(entry)
             attempts += self._stored_attempts(place)
             durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, message, given, tries))
