@@ -40,7 +40,6 @@ from crewel.delivery.records import (
     Commit,
     Disposition,
     EndReason,
-    LogId,
     PendingMessage,
     SessionName,
     SessionRecord,
@@ -318,14 +317,6 @@ class Durability:
         self._access.node.fan_out.changes.note(durable)
 
     # Messages
-
-    def settle(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
-        """The receiver has acknowledged these."""
-        durable.settle_all(ids)
-        if not durable.is_dirty:
-            self._access.node.mark_dirty(durable)
-        if self._shared_queues.blocked and durable.connected is not None:
-            self._shared_queues.on_capacity(durable.connected)
 
     def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""

@@ -7,7 +7,7 @@ which the extensions are called.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -20,16 +20,13 @@ from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import BATCH_BLOCK, LogId
+from crewel.delivery.records import BATCH_BLOCK
 
 _SPARE = 500  # batch numbers that are reserved ahead of need
 
 
 class StoredSessions(Protocol):
     """The sessions that the store has."""
-
-    def settle(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
-        """The receiver has acknowledged these."""
 
     def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
@@ -117,11 +114,7 @@ class Acknowledgements:
             self._access.node.mark_dirty(durable)
 
     def _take(self, session: Session, batch: int | None, *, is_busy: bool = False) -> None:
-        acknowledged = session.mailbox.acknowledge(batch, is_busy=is_busy)
-        places = [entry.position for entry in acknowledged if entry.position]
-        if places and session.mailbox.durable is not None:
-            self._durability.settle(session.mailbox.durable, places)
-            self._events.settled(session, acknowledged)
+        session.mailbox.acknowledge(batch, is_busy=is_busy)
         if session.mailbox.limit is not None:
             self._dispatchers.note_room(session)
 

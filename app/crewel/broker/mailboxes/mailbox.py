@@ -36,6 +36,9 @@ class MailboxListener(Protocol):
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""
 
+    def acknowledged(self, durable: DurableSession, entries: list[Entry]) -> None:
+        """The client has acknowledged these, some of which the store has; they have ended."""
+
     def transients_ended(self, reason: EndReason, count: int) -> None:
         """So many messages that the store does not have ended in this way, of a session that acknowledges."""
 
@@ -298,7 +301,13 @@ class Mailbox(ABC):
         if self.dispatcher.rules.tells:
             settled = self.dispatcher.acknowledge(settled)
             self.note_retained()
+        if settled:
+            self._end_acknowledged(settled)
         return settled
+
+    @abstractmethod
+    def _end_acknowledged(self, entries: list[Entry]) -> None:
+        """These have ended, because their batches are acknowledged and no status is awaited."""
 
     def retain(self, entries: list[Entry]) -> int:
         """Keep what leaves until it is acknowledged. Returns how many of the entries were sent before."""

@@ -186,6 +186,13 @@ class StoredMailbox(Mailbox):
         """Whether messages that are open when the session ends become dead letters: what a client reports always does."""
         return self.leaves_letters or self.durable.death is not None
 
+    # Acknowledgements
+
+    def _end_acknowledged(self, entries: list[Entry]) -> None:
+        if places := [entry.position for entry in entries if entry.position]:
+            self.durable.settle_all(places)
+            self._listener.acknowledged(self.durable, entries)
+
     # Waiting again
 
     def recall(self, entries: Iterable[Entry] = ()) -> None:
