@@ -12,7 +12,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,14 +22,15 @@ from mypy.nodes import (
     AssignmentStmt,
     Decorator,
     Expression,
+    FuncDef,
     MemberExpr,
     NameExpr,
+    Node,
     OverloadedFuncDef,
     TupleExpr,
     Var,
 )
 from mypy.options import Options
-from mypy.traverser import ExtendedTraverserVisitor
 from mypy.types import (
     AnyType,
     CallableType,
@@ -39,6 +40,7 @@ from mypy.types import (
     ProperType,
     TupleType,
     Type,
+    TypeOfAny,
     TypeVarType,
     UnionType,
     get_proper_type,
@@ -115,41 +117,52 @@ def hooks(directory: Path = ROOT / "app") -> Places:
     """Return the attributes that hold a callable, and to which another object assigns. The type checker says what each one is:
     it takes most of a minute for the whole product."""
     options = Options()
-    options.export_types = options.ignore_errors = options.ignore_missing_imports = True
+    options.export_types = options.preserve_asts = options.ignore_errors = options.ignore_missing_imports = True
     options.incremental = False
     options.mypy_path = [str(directory)]
     options.cache_dir = os.devnull
     sources = [each for each in create_source_list([str(directory)], options) if ".pipeline" not in each.module]
     built = build(sources, options)
-    finder = Assignments(built.types)
+    found = []
     for source in sources:
-        finder.file = Path(source.path or "").resolve()
-        built.files[source.module].accept(finder)
-    return sorted(finder.found)
+        file = Path(source.path or "").resolve()
+        place = shown(file) if file.is_relative_to(ROOT) else file.name
+        for target, value in targets(built.files[source.module]):
+            if target.name not in EXTENSION_POINTS and is_hook(target, value, built.types):
+                found.append(f"{place}:{target.line} {text_of(target)}")
+    return sorted(found)
 
 
-class Assignments(ExtendedTraverserVisitor):
-    """Finds the assignments to attributes of other objects that hold callables."""
+PARTS = ("defs", "body", "func", "items", "impl", "else_body", "handlers", "finally_body", "bodies")
+"""Where a node of the type checker has its statements."""
 
-    def __init__(self, types: dict[Expression, Type]) -> None:
-        super().__init__()
-        self._types = types
-        self.file = ROOT
-        self.found: Places = []
 
-    def visit_assignment_stmt(self, statement: AssignmentStmt) -> None:
-        """Note each target that counts."""
-        super().visit_assignment_stmt(statement)
-        for target in statement.lvalues:
-            for part in target.items if isinstance(target, TupleExpr) else [target]:
-                if isinstance(part, MemberExpr) and part.name not in EXTENSION_POINTS and self._is_hook(part):
-                    place = shown(self.file) if self.file.is_relative_to(ROOT) else self.file.name
-                    self.found.append(f"{place}:{part.line} {text_of(part)}")
+def targets(node: object) -> Iterator[tuple[MemberExpr, Expression]]:
+    """Yield the attributes to which something below the node assigns, and what they get."""
+    if isinstance(node, list):
+        for each in node:
+            yield from targets(each)
+    elif isinstance(node, AssignmentStmt):
+        for target in node.lvalues:
+            parts = target.items if isinstance(target, TupleExpr) else [target]
+            yield from ((part, node.rvalue) for part in parts if isinstance(part, MemberExpr))
+    elif isinstance(node, Node) and not isinstance(node, Expression):
+        for name in PARTS:
+            yield from targets(getattr(node, name, None))
 
-    def _is_hook(self, target: MemberExpr) -> bool:
-        is_own = isinstance(target.expr, NameExpr) and target.expr.name == "self"
-        owner = self._types.get(target.expr)
-        return not is_own and (owner is None or any(holds_callable(each, target.name) for each in alternatives(owner)))
+
+def is_hook(target: MemberExpr, value: Expression, types: Mapping[Expression, Type]) -> bool:
+    """Return whether an attribute is another object's, and holds callables. Where its type is not known, that of the value
+    counts."""
+    if isinstance(target.expr, NameExpr) and target.expr.name == "self":
+        return False
+    declared = [
+        attribute(each, target.name) for each in alternatives(types.get(target.expr, AnyType(TypeOfAny.unannotated)))
+    ]
+    if None not in declared:
+        return any(is_callable(each) for each in declared if each is not None)
+    given = types.get(value)
+    return given is None or is_callable(given) or any(isinstance(each, AnyType) for each in alternatives(given))
 
 
 def text_of(expression: Expression) -> str:
@@ -167,24 +180,25 @@ def alternatives(given: Type) -> list[ProperType]:
     return [each for item in proper.items for each in alternatives(item)] if isinstance(proper, UnionType) else [proper]
 
 
-def holds_callable(owner: ProperType, name: str) -> bool:
-    """Return whether an attribute of this class holds callables; True if its type is not known."""
+def attribute(owner: ProperType, name: str) -> Type | None:
+    """Return the declared type of an attribute; None if it is not known."""
     if isinstance(owner, NoneType):
-        return False
+        return owner
     symbol = owner.type.get(name) if isinstance(owner, Instance) else None
     if symbol is None or symbol.node is None:
-        return True
+        return None
     if isinstance(symbol.node, Decorator):
-        return not symbol.node.var.is_property
-    if not isinstance(symbol.node, Var):
-        return not (isinstance(symbol.node, OverloadedFuncDef) and symbol.node.is_property)
-    return symbol.node.type is None or is_callable(symbol.node.type)
+        return symbol.node.var.type
+    if isinstance(symbol.node, OverloadedFuncDef) and symbol.node.is_property:
+        first = symbol.node.items[0]
+        return first.var.type if isinstance(first, Decorator) else None
+    return symbol.node.type if isinstance(symbol.node, Var | FuncDef) else None
 
 
 def is_callable(given: Type) -> bool:
     """Return whether values of this type are functions, or contain some."""
     for each in alternatives(given):
-        if isinstance(each, AnyType | CallableType | Overloaded):
+        if isinstance(each, CallableType | Overloaded):
             return True
         if isinstance(each, TupleType) and any(map(is_callable, each.items)):
             return True

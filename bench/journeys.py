@@ -28,6 +28,14 @@ from crewel.settings import Settings, load
 
 TOKEN = "journeys-need-an-operator-0123456789"
 QUIET_S, LIMIT_S, IDLE_S = 0.3, 10.0, 3.0
+SETTINGS = (
+    "http.port=0",
+    "http.demos=false",
+    "bayeux.max_sessions_per_browser=-1",
+    "bayeux.timeout_ms=120000",
+    "bayeux.sweep_ms=60000",
+    f"admin.token={TOKEN}",
+)
 ANONYMOUS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 VALUES = (
     "bayeux.",
@@ -91,6 +99,8 @@ class Tracer:
     def _module(self, frame: FrameType) -> str | None:
         """The name of the module that the frame's code is in; None if it is not of the package."""
         file = frame.f_code.co_filename
+        if file.startswith("<"):
+            return None  # generated, such as the constructor of a record
         if file not in self._modules:
             name = frame.f_globals.get("__name__", "")
             self._modules[file] = name if name.startswith("crewel") else None
@@ -161,6 +171,11 @@ class Connection:
         self.cookie = answer.get("set-cookie", self.cookie).partition(";")[0]
         return json.loads(await reader.readexactly(int(answer["content-length"])))
 
+    async def close(self) -> None:
+        if self.streams is not None:
+            self.streams[1].close()
+            await self.streams[1].wait_closed()
+
 
 class Peer:
     """A long-polling client: it knows the wire, and nothing of the package. Like a browser it has two connections, one of
@@ -204,6 +219,13 @@ class Peer:
     def hold(self, **fields: Any) -> None:
         """Send a connect that waits for the next message."""
         self.held = asyncio.create_task(self.connect(**fields))
+
+    async def close(self) -> None:
+        if self.held is not None:
+            self.held.cancel()
+            await asyncio.gather(self.held, return_exceptions=True)
+        await self.requests.close()
+        await self.connects.close()
 
     async def receive(self) -> dict[str, Any]:
         """The message that ends the held connect."""
@@ -284,10 +306,9 @@ async def journeys(tracer: Tracer, url: str) -> list[tuple[str, list[Trace]]]:
         caller.hold()
         await asyncio.sleep(QUIET_S)
     finish("request to answer", asked)
-    held = [peer.held for peer in (publisher, plain, reliable, responder, caller) if peer.held is not None]
-    for task in held:
-        task.cancel()
-    await asyncio.gather(*held, return_exceptions=True)
+    await operator.close()
+    for peer in (publisher, plain, reliable, responder, caller):
+        await peer.close()
     return done
 
 
@@ -317,16 +338,7 @@ def main() -> None:
     parser.add_argument("--calls", action="store_true", help="print each call too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        sets = (
-            "http.port=0",
-            "http.demos=false",
-            "bayeux.max_sessions_per_browser=-1",
-            "bayeux.timeout_ms=120000",
-            "bayeux.sweep_ms=60000",
-            f"storage.data_dir={directory}",
-            f"admin.token={TOKEN}",
-        )
-        done = asyncio.run(run(load(None, sets)))
+        done = asyncio.run(run(load(None, (*SETTINGS, f"storage.data_dir={directory}"))))
     if options.calls:
         for journey, traces in done:
             for trace in traces:

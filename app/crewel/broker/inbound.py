@@ -27,7 +27,7 @@ from crewel.broker.durability.publish_window import PublishWindow
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.mailboxes.exchange import Exchange, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
-from crewel.broker.publishing.publish_handler import PublishHandler, channel_of, not_stored
+from crewel.broker.publishing.publish_handler import Publish, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State, Verdict, new_secret
@@ -74,7 +74,7 @@ class Inbound:
 
     _runtime: Runtime
     _mailboxes: Mailboxes
-    _publish_handler: PublishHandler
+    _publish: Publish
     _sessions: dict[str, Session]
     _meta: MetaHandlers
 
@@ -87,8 +87,6 @@ class Inbound:
         self._spawn = self._runtime.spawn
         self._turns = self._runtime.turns
         self._window = PublishWindow()
-        self.on_publish = self._publish_handler.publish
-        """Called with each publish of a live session."""
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """Answer these elements through `peer.send`: at once, and return None; or, if something must be waited for, later,
@@ -321,7 +319,7 @@ class Inbound:
         if not channel.is_meta:
             if exchange.overload is not None and self._pressure.delays(channel.name, payers_of(session)):
                 raise exchange.overload
-            return self.on_publish(session, message)
+            return self._publish(session, message)
         handler = self._meta.by_channel.get(channel.name)
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))
