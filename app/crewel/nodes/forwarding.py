@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
@@ -17,7 +17,7 @@ from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind
-from crewel.nodes.link import Link
+from crewel.nodes.link import Link, OpenLinks
 
 _REQUEST: Final = Kind.REQUEST
 _ANSWER: Final = Kind.ANSWER
@@ -170,6 +170,14 @@ class ForwarderListener(Protocol):
 
     def on_leaving(self, token: str) -> None:
         """The node with this token ends."""
+
+
+class Ways(NamedTuple):
+    """What leads to other nodes."""
+
+    links: OpenLinks
+    bus: Bus
+    calls: Calls
 
 
 class Forwarder:

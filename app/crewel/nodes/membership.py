@@ -17,6 +17,7 @@ from crewel.event_loop import in_turns
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.cluster import Nodes
+from crewel.nodes.forwarding import Ways
 from crewel.nodes.frames import Kind
 from crewel.nodes.heir_search import HeirSearch
 from crewel.nodes.link import LinkListener, OpenLinks, address_of, advertised_address
@@ -55,7 +56,15 @@ class Membership:
             self.registry,
             self.links,
         )
-        self.router = Router(broker, self.registry, self.bus, self.calls, self.links, siblings)
+        self.router = Router(
+            broker.runtime,
+            broker.inbound,
+            broker.sessions.by_id,
+            broker.addressing.names,
+            self.registry,
+            Ways(self.links, self.bus, self.calls),
+            siblings,
+        )
         broker.runtime.life.on_drain.append(self.router.forwarder.drain)
         self.remote_peers = RemotePeers(
             broker.runtime, broker.mailboxes, self.router, self.bus, self.calls, self.addressed

@@ -7,6 +7,7 @@ node waits until its sessions have been taken over; one that another node has fo
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
@@ -14,16 +15,16 @@ from typing import Any, Final
 from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
-from crewel.broker.broker import Broker
+from crewel.broker.addressing.names import Names
 from crewel.broker.ids import elapsed
-from crewel.broker.inbound import Answering
+from crewel.broker.inbound import Answering, Inbound
 from crewel.broker.mailboxes.exchange import Peer, encode_reply
 from crewel.broker.node_tags import tag_in
+from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
 from crewel.errors import Refused, StoreError, coded
-from crewel.nodes.bus import Bus
-from crewel.nodes.calls import Calls
-from crewel.nodes.forwarding import Forwarder
-from crewel.nodes.link import Dialler, OpenLinks
+from crewel.nodes.forwarding import Forwarder, Ways
+from crewel.nodes.link import Dialler
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.remote_peers import RemotePeer
 from crewel.nodes.siblings import Siblings
@@ -52,25 +53,27 @@ class Router:
 
     def __init__(
         self,
-        broker: Broker,
+        runtime: Runtime,
+        inbound: Inbound,
+        sessions: Mapping[str, Session],
+        names: Names,
         registry: NodeRegistry,
-        bus: Bus,
-        calls: Calls,
-        links: OpenLinks,
+        ways: Ways,
         siblings: Siblings,
     ) -> None:
-        self._runtime = runtime = broker.runtime
-        self._inbound = broker.inbound
+        """`sessions` are those of this node, by `clientId`."""
+        self._runtime = runtime
+        self._inbound = inbound
         self._access = runtime.access
-        self._knows = broker.sessions.by_id.__contains__
-        self._names = broker.addressing.names
-        self._lease = broker.durability.lease
+        self._knows = sessions.__contains__
+        self._names = names
+        self._lease = registry.lease
         self._registry = registry
         self._siblings = siblings
         self._changed: asyncio.Future[None] | None = None
-        self.forwarder = Forwarder(self, bus, calls)
-        self.links = links
-        self.dialler = Dialler(runtime.loop, self.forwarder, links)
+        self.links = ways.links
+        self.forwarder = Forwarder(self, ways.bus, ways.calls)
+        self.dialler = Dialler(runtime.loop, self.forwarder, self.links)
         registry.on_change.append(self.on_nodes_changed)
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
