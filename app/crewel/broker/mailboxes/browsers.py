@@ -1,4 +1,4 @@
-"""Browsers, told apart by a cookie: which of them may speak for a session, and how many connects each holds."""
+"""Browsers, distinguished by a cookie: which of them may speak for a session, and how many connects each holds."""
 
 from __future__ import annotations
 
