@@ -28,6 +28,14 @@ from crewel.settings import Settings, load
 
 TOKEN = "journeys-need-an-operator-0123456789"
 QUIET_S, LIMIT_S, IDLE_S = 0.3, 10.0, 3.0
+SETTINGS = (
+    "http.port=0",
+    "http.demos=false",
+    "bayeux.max_sessions_per_browser=-1",
+    "bayeux.timeout_ms=120000",
+    "bayeux.sweep_ms=60000",
+    f"admin.token={TOKEN}",
+)
 ANONYMOUS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 VALUES = (
     "bayeux.",
@@ -78,30 +86,34 @@ def returns(modules: Iterable[str]) -> int:
 
 
 class Tracer:
-    """Records calls into the package. What an idle server does is not recorded."""
+    """Records calls into the package. What an idle server does is not recorded, and no figures for operators, which it counts
+    now and then whatever happens."""
 
     def __init__(self) -> None:
         self.trace = Trace("idle")
         self._idle: set[tuple[str, str, str]] = set()
+        self._figures: set[str] = set()
         self._seen: dict[FrameType, bool] = {}
         self._modules: dict[str, str | None] = {}
 
     def _module(self, frame: FrameType) -> str | None:
         """The name of the module that the frame's code is in; None if it is not of the package."""
         file = frame.f_code.co_filename
+        if file.startswith("<"):
+            return None  # generated, such as the constructor of a record
         if file not in self._modules:
             name = frame.f_globals.get("__name__", "")
             self._modules[file] = name if name.startswith("crewel") else None
         return self._modules[file]
 
-    def _root(self, frame: FrameType) -> str:
+    def _root(self, frame: FrameType) -> FrameType:
         """The outermost function of the package on the stack: what the event loop called, or a supervised task."""
         root, outer = frame, frame.f_back
         while outer is not None:
             if self._module(outer) not in (None, "crewel.supervision"):
                 root = outer
             outer = outer.f_back
-        return root.f_code.co_qualname
+        return root
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or (module := self._module(frame)) is None:
@@ -109,11 +121,13 @@ class Tracer:
         if frame in self._seen or frame.f_code.co_name in ANONYMOUS:
             return  # a coroutine that is resumed
         self._seen[frame] = True
-        call = module, frame.f_code.co_qualname
-        rooted = self._root(frame), *call
+        call, root = (module, frame.f_code.co_qualname), self._root(frame)
+        rooted = root.f_code.co_qualname, *call
         if self.trace.step == "idle":
             self._idle.add(rooted)
-        elif rooted not in self._idle:
+            if (self._module(root) or "").startswith("crewel.admin."):
+                self._figures.add(rooted[0])
+        elif rooted not in self._idle and rooted[0] not in self._figures:
             self.trace.calls.append(call)
 
     @contextmanager
@@ -156,6 +170,11 @@ class Connection:
         answer = {name.lower(): text.strip() for name, _, text in (line.partition(":") for line in lines[1:])}
         self.cookie = answer.get("set-cookie", self.cookie).partition(";")[0]
         return json.loads(await reader.readexactly(int(answer["content-length"])))
+
+    async def close(self) -> None:
+        if self.streams is not None:
+            self.streams[1].close()
+            await self.streams[1].wait_closed()
 
 
 class Peer:
@@ -200,6 +219,13 @@ class Peer:
     def hold(self, **fields: Any) -> None:
         """Send a connect that waits for the next message."""
         self.held = asyncio.create_task(self.connect(**fields))
+
+    async def close(self) -> None:
+        if self.held is not None:
+            self.held.cancel()
+            await asyncio.gather(self.held, return_exceptions=True)
+        await self.requests.close()
+        await self.connects.close()
 
     async def receive(self) -> dict[str, Any]:
         """The message that ends the held connect."""
@@ -280,10 +306,9 @@ async def journeys(tracer: Tracer, url: str) -> list[tuple[str, list[Trace]]]:
         caller.hold()
         await asyncio.sleep(QUIET_S)
     finish("request to answer", asked)
-    held = [peer.held for peer in (publisher, plain, reliable, responder, caller) if peer.held is not None]
-    for task in held:
-        task.cancel()
-    await asyncio.gather(*held, return_exceptions=True)
+    await operator.close()
+    for peer in (publisher, plain, reliable, responder, caller):
+        await peer.close()
     return done
 
 
@@ -313,16 +338,7 @@ def main() -> None:
     parser.add_argument("--calls", action="store_true", help="print each call too")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        sets = (
-            "http.port=0",
-            "http.demos=false",
-            "bayeux.max_sessions_per_browser=-1",
-            "bayeux.timeout_ms=120000",
-            "bayeux.sweep_ms=60000",
-            f"storage.data_dir={directory}",
-            f"admin.token={TOKEN}",
-        )
-        done = asyncio.run(run(load(None, sets)))
+        done = asyncio.run(run(load(None, (*SETTINGS, f"storage.data_dir={directory}"))))
     if options.calls:
         for journey, traces in done:
             for trace in traces:

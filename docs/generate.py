@@ -21,6 +21,8 @@ from crewel import metrics
 from crewel import topics as topic_life
 from crewel.admin.command import Access
 from crewel.admin.commands import COMMANDS
+from crewel.broker.mailboxes.message_states import TRANSITIONS as MESSAGE_TRANSITIONS
+from crewel.broker.mailboxes.message_states import MessageState
 from crewel.client.states import TRANSITIONS
 from crewel.client.times import TIMES
 from crewel.conformance.runner import CHECKS
@@ -345,6 +347,19 @@ def subsystems() -> str:
     return table(("attribute", "class", "made of", "what it is"), rows)
 
 
+def message_states() -> str:
+    """Return the diagram of the states of a message in a mailbox."""
+    lines = [f"{each.value:<8} {each.meaning}" for each in MessageState] + [""]
+    for state, row in MESSAGE_TRANSITIONS.items():
+        for after in dict.fromkeys(row.values()):
+            events = [event for event, to in row.items() if to is after]
+            for index, event in enumerate(events):
+                arrow = f"{state.value} ──▶ {after.value}" if not index else ""
+                lines.append(f"{arrow:<20} {event.method:<16} {event.meaning}")
+        lines += [""] if row else []
+    return "\n".join(("```", *lines[:-1], "```"))
+
+
 def names_in(call: ast.Call) -> Iterator[ast.Attribute | ast.Name]:
     """Yield the names in the arguments of a call."""
     for argument in call.args:
@@ -367,6 +382,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "dispatcher-options": dispatcher_options,
     "client-publish-options": client_publish_options,
     "client-subscribe-options": client_subscribe_options,
+    "message-states": message_states,
     "topic-states": topic_states,
     "topic-transitions": topic_transitions,
     "metrics": figures,

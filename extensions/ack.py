@@ -11,7 +11,6 @@ from __future__ import annotations
 from crewel.bayeux.message import AWAITS, Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.mailboxes.acknowledgements import Acknowledgements
-from crewel.broker.mailboxes.exchange import awaits_answer, says_busy
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.entry import Entry
@@ -48,8 +47,8 @@ class AckExtension(Extension):
         if session is not None and session.mailbox.batches is not NO_BATCHES and reply["successful"]:
             if self._settings.allow_message_delivery_during_handshake:
                 number = session.mailbox.batches.close()
-                self._port.reserve(session, number)
                 _tell(reply, {"enabled": True, "batch": number})
+                self._port.reserve(session, number)
             else:
                 _tell(reply, message.ext["ack"])  # in kind: true, or "true"
         return True
@@ -118,11 +117,11 @@ class AcknowledgedSession(SessionPart):
     def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:
         """Tell the batch id of a connect reply. The reply to a client that is busy is none: it brings nothing, and the client
         has the batches that it does not acknowledge yet. One that waits for an answer learns whether it has them still."""
-        if reply["successful"] and message.channel.name == CONNECT and not says_busy(message):
+        if reply["successful"] and message.channel.name == CONNECT and not message.says_busy:
             number = self._batches.close()
-            self._port.reserve(session, number)
             _tell(reply, number)
-            if self._brings_new and awaits_answer(message):
+            self._port.reserve(session, number)
+            if self._brings_new and message.awaits_answer:
                 reply["ext"]["busy"] = AWAITS
         return True
 

@@ -7,8 +7,6 @@ not count is returned in `ext.update.rejected` of the reply. The engine behind i
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from crewel.bayeux import replies
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
@@ -31,29 +29,24 @@ class UpdateExtension(Extension):
     def installed(self, broker: Broker) -> None:
         """Offer updates to sessions."""
         self._port = broker.durability.acknowledgements
-        self._port.offer_statuses(self._read)
-        self._rejected: WeakKeyDictionary[Session, list[Fields]] = WeakKeyDictionary()
+        self._port.offer_statuses()
         broker.runtime.services.answers[SERVICE] = self._answer
         broker.admission.guard.admit(SERVICE)
 
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
-        """Take the statuses that a connect carries. Of a session that acknowledges, the port asks for them, before the
+        """Take the statuses that a connect carries. Of a session that acknowledges, the port reads them itself, before the
         acknowledgement counts."""
         if session is not None and not (session.is_live and session.mailbox.batches is not NO_BATCHES):
-            self._read(session, message)
+            batch = message.ext.get("ack")
+            self._port.read_statuses(session, message, batch if type(batch) is int else None)
         return True
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell which statuses did not count."""
-        rejected = None if session is None else self._rejected.pop(session, None)
+        rejected = None if session is None else self._port.rejected.pop(session, None)
         if rejected:
             reply.setdefault("ext", {})["update"] = {"rejected": rejected}
         return True
-
-    def _read(self, session: Session, message: Message) -> None:
-        batch = message.ext.get("ack")
-        last = batch if type(batch) is int else None
-        self._rejected[session] = self._port.handle_statuses(session, message.ext["update"], last)
 
     def _answer(self, session: Session, message: Message) -> Reply:
         if not isinstance(message.data, list):

@@ -188,10 +188,6 @@ DECLARED = (
 )
 
 
-async def _alone(text: bytes) -> bytes:
-    return text
-
-
 class Metrics(Collector):
     """The counters of one server. The attributes are the figures' names without `crewel_` and `_total`."""
 
@@ -241,8 +237,6 @@ class Metrics(Collector):
         self.bus_lost = 0
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
-        self.join: Callable[[bytes], Awaitable[bytes]] = _alone
-        """Makes of the figures of this process those of the whole server."""
         self._gauges: dict[str, Callable[[], float]] = {}
         self._counts: dict[str, Callable[[], Awaitable[float]]] = {}
 

@@ -72,11 +72,11 @@ async def figures(broker: Broker) -> bytes:
     return broker.metrics.exposition()
 
 
-def mount_metrics(app: web.Application, broker: Broker) -> None:
-    """Serve the figures for Prometheus at `/metrics`."""
+def mount_metrics(app: web.Application, broker: Broker, join: Callable[[bytes], Awaitable[bytes]]) -> None:
+    """Serve the figures for Prometheus at `/metrics`. `join` makes of those of this process those of the whole server."""
 
     async def metrics(_: web.Request) -> web.Response:
-        text = await broker.metrics.join(await figures(broker))
+        text = await join(await figures(broker))
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.router.add_get("/metrics", metrics)

@@ -31,6 +31,7 @@ from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.nodes.cluster import Nodes
 from crewel.nodes.membership import Membership
+from crewel.nodes.siblings import Siblings, SingleProcess
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy
 from crewel.security.tokens import keep_token
@@ -51,6 +52,7 @@ BROKER = web.AppKey("BROKER", Broker)
 ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 NODES = web.AppKey("NODES", Membership)
+SIBLINGS = web.AppKey("SIBLINGS", Siblings)
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
 _LEAVE_S = 3.0  # that the farewell to the other nodes may take
 _IN_FLIGHT_S: Final = LONGEST_PAUSE_MS / 3000
@@ -104,7 +106,17 @@ def attach(
     `mount` names what else is served, of `MOUNTS`: `api` is `/api/publish`, `admin` is `/admin/api`, without which the
     operators' commands find nothing, and the operator's page; `health`, `metrics` and `extensions` are the paths below these
     names. `extensions` come after those of `bayeux.extensions`. Raises SettingsError for an unknown name."""
-    settings = settings or Settings()
+    return _attach(app, settings or Settings(), services, mount, extensions, SingleProcess())
+
+
+def _attach(
+    app: web.Application,
+    settings: Settings,
+    services: Iterable[Service],
+    mount: Iterable[str],
+    extensions: Iterable[Extension],
+    siblings: Siblings,
+) -> Broker:
     mounted = list(mount)
     for name in mounted:
         if name not in MOUNTS:
@@ -122,7 +134,8 @@ def attach(
     broker.install(services)
     app[ADMIN] = Administration(broker)
     answer_remote_calls(app[ADMIN])
-    membership = None if nodes is None else _share_store(broker, nodes)
+    app[SIBLINGS] = siblings
+    membership = None if nodes is None else _share_store(broker, nodes, siblings)
     endpoint = Endpoint(broker, None if membership is None else membership.router.receive)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
@@ -177,7 +190,7 @@ MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {
     "api": lambda app: mount_api(app, app[BROKER]),
     "admin": _mount_admin,
     "health": lambda app: mount_health(app, app[BROKER]),
-    "metrics": lambda app: mount_metrics(app, app[BROKER]),
+    "metrics": lambda app: mount_metrics(app, app[BROKER], app[SIBLINGS].join),
     "extensions": mount_extensions,
 }
 """What `attach` can serve beside Bayeux, and `crewel serve` does."""
@@ -239,11 +252,11 @@ async def _background_of_services(app: web.Application) -> AsyncIterator[None]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _share_store(broker: Broker, nodes: Nodes) -> Membership:
+def _share_store(broker: Broker, nodes: Nodes, siblings: Siblings) -> Membership:
     """Make of this server one of several that share the store."""
     if (why := broker.settings.why_shorter_hold) is not None:
         log.warning("%s", why)
-    return Membership(broker, nodes)
+    return Membership(broker, nodes, siblings)
 
 
 async def _drain(app: web.Application) -> None:
@@ -260,15 +273,16 @@ async def _announce_end(app: web.Application, lane: FastLane | None) -> None:
         await asyncio.sleep(_IN_FLIGHT_S)
 
 
-def build(settings: Settings, services: Iterable[Service] = ()) -> web.Application:
-    """The whole server as an application: Bayeux, health, metrics, and the demos if `http.demos` is set."""
+def build(settings: Settings, services: Iterable[Service] = (), siblings: Siblings | None = None) -> web.Application:
+    """The whole server as an application: Bayeux, health, metrics, and the demos if `http.demos` is set. `siblings` are the
+    other workers, if there are any."""
     app = web.Application(middlewares=[mark_requests])
     services = list(services)
     if settings.http.demos:
         from crewel.demo import chat_service
 
         services.append(chat_service())
-    attach(app, settings, services, mount=MOUNTS)
+    _attach(app, settings, services, MOUNTS, (), siblings or SingleProcess())
     app.middlewares.append(app[ENDPOINT].guard)
     app[ENDPOINT].hosts.on_loopback = is_loopback(settings.http.host)
     # Only of the whole server: an application that mounts Crewel has headers of its own.
@@ -285,12 +299,10 @@ async def serve(
     serves on the sockets of its parent, and ends with it. Raises OSError if the address cannot be had, SettingsError for a
     certificate that cannot be used, StoreTaken if a server that lives has the store, and StoreLost if another one has taken it
     meanwhile."""
-    stop = asyncio.Event()
+    stop = asyncio.Event() if worker is None else worker.stop
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    if worker is not None:
-        worker.stop = stop.set
     has_lost_store = False
 
     def lost_store() -> None:
@@ -322,7 +334,7 @@ async def listening(
     settings: Settings, services: Iterable[Service], lost_store: Callable[[], None], worker: Worker | None = None
 ) -> AsyncIterator[str]:
     """A server that listens; the value is its Bayeux URL. `lost_store` is called when another server has taken the store."""
-    app = build(settings, services)
+    app = build(settings, services, worker)
     app[BROKER].on_store_lost.append(lost_store)
     async with listening_with(app, worker) as url:
         yield url
@@ -359,7 +371,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
             stack.push_async_callback(_announce_end, app, lane)
         stack.callback(listener.close)  # before all others, when the server ends
         if worker is not None:
-            parts = app[NODES].registry, app[NODES].router, partial(figures, broker)
+            parts = app[NODES].registry, partial(figures, broker)
             served = Serving(broker.runtime, broker.runtime.access, listener, connect, *parts)
             await stack.enter_async_context(worker.serving(served))
         await listener.start(broker.supervisor)

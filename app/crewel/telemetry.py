@@ -29,6 +29,7 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.handler_steps import Steps, resume, start
+from crewel.broker.publishing.publish_handler import Publish
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.entry import Entry
 from crewel.errors import CrewelError
@@ -72,14 +73,17 @@ class Tracing(Extension):
     def installed(self, broker: Broker) -> None:
         """Enter through the hooks of this broker."""
         self._topics = broker.topics
-        self._publish = broker.publishing.handler.publish
-        broker.inbound.on_publish = broker.publishing.for_back_ends.on_publish = self._published
         broker.runtime.services.session_added.append(lambda session: session.add_part(self._part))
         broker.runtime.services.dead_letter.append(self._died)
         broker.mailboxes.events.on_settled.append(self._settled)
         broker.dead_letters.redrive.on_redriven.append(self._redriven)
 
     # Publish
+
+    def around_publish(self, publish: Publish) -> Publish:
+        """Handle each publish inside a span."""
+        self._publish = publish
+        return self._published
 
     def _published(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         """Handle a publish inside a span."""

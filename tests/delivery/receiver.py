@@ -29,6 +29,9 @@ class Listener:
     def has_changed(self, durable: DurableSession) -> None:
         pass
 
+    def acknowledged(self, durable: DurableSession, entries: list[Entry]) -> None:
+        pass
+
     def transients_ended(self, reason: EndReason, count: int) -> None:
         pass
 
@@ -149,10 +152,7 @@ class Receiver(StoredMailbox):
 
     def connected(self, batch: int | None) -> None:
         """A connect came."""
-        for entry in self.acknowledge(batch):
-            self.gone(entry)
-            if entry.position:
-                self.durable.end_message(entry.position)
+        self.gone(*self.acknowledge(batch))
 
     # Ends
 

@@ -58,8 +58,10 @@ class Pair:
         runtime: Any = SimpleNamespace(loop=asyncio.get_running_loop(), spawn=self.spawn)
         self.link: Any = Link(lambda kind, frame: self.answers.asked(self.back, frame))
         self.back: Any = Link(lambda kind, frame: self.asks.on_answer(self.link, frame))
-        self.asks = Calls(runtime, lambda token: self.link)
-        self.answers = Calls(runtime, lambda token: None)
+        to_the_other: Any = SimpleNamespace(to=lambda _: self.link)
+        to_none: Any = SimpleNamespace(to=lambda _: None)
+        self.asks = Calls(runtime, to_the_other)
+        self.answers = Calls(runtime, to_none)
 
     def spawn(self, coroutine: Any) -> None:
         self.tasks.add(asyncio.create_task(coroutine))

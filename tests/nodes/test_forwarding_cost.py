@@ -94,10 +94,10 @@ async def linked(settings: Settings) -> AsyncIterator[tuple[Peer, Peer, Ends]]:
         peers[0].membership.registry.know(members)
         first, second = (each.membership for each in peers)
         ends = Ends(
-            first.links._made(first.departures, dials=True, expected=nodes[1].token),
-            second.links._made(second.arrivals, dials=False),
+            first.router.dialler.made(nodes[1].token),
+            second.listener.made(),
         )
-        first.links._dialled[nodes[1].token] = ends.links[0]
+        first.links.add_dialled(nodes[1].token, ends.links[0])
         yield peers[0], peers[1], ends
         for link in ends.links:
             link.connection_lost(None)

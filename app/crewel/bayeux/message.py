@@ -96,6 +96,18 @@ class Message:
         return value if isinstance(value, dict) else _NO_EXT
 
     @property
+    def says_busy(self) -> bool:
+        """Whether a connect says that its client is busy: what it got and does not acknowledge is not lost, and the reply,
+        which comes at once, brings no more."""
+        return self.ext.get("busy") is True
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether a connect says that its client is busy, and waits for an answer all the same: what it got and does not
+        acknowledge is not lost, and the reply brings what is new."""
+        return bool(self.ext.get("busy") == AWAITS)
+
+    @property
     def has_advice(self) -> bool:
         """Whether the request carried an `advice` object, be it empty."""
         return isinstance(self.fields.get("advice"), dict)

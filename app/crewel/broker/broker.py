@@ -80,10 +80,10 @@ class Broker:
         self.durability = Durability(runtime, mailboxes, addressing, topics, self.subscriptions, above)
         self.dead_letters = DeadLetters(runtime, mailboxes, addressing)
         options, handler = self.subscriptions.options, self.subscriptions.handler
-        self.publishing = Publishing(runtime, mailboxes, addressing, admission, topics, options)
+        self.publishing = Publishing(runtime, mailboxes, addressing, admission, topics, options, installed)
         self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)
         meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, handler)
-        self.inbound = Inbound(runtime, mailboxes, self.publishing.handler, by_id, meta)
+        self.inbound = Inbound(runtime, mailboxes, self.publishing.publish, by_id, meta)
         self.sweeper = Sweeper(runtime, (self.sessions, mailboxes, addressing, topics, admission))
         for extension in installed:
             extension.installed(self)

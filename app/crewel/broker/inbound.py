@@ -27,7 +27,7 @@ from crewel.broker.durability.publish_window import PublishWindow
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.mailboxes.exchange import Exchange, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
-from crewel.broker.publishing.publish_handler import PublishHandler, channel_of, not_stored
+from crewel.broker.publishing.publish_handler import Publish, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State, Verdict, new_secret
@@ -74,7 +74,7 @@ class Inbound:
 
     _runtime: Runtime
     _mailboxes: Mailboxes
-    _publish_handler: PublishHandler
+    _publish: Publish
     _sessions: dict[str, Session]
     _meta: MetaHandlers
 
@@ -87,8 +87,6 @@ class Inbound:
         self._spawn = self._runtime.spawn
         self._turns = self._runtime.turns
         self._window = PublishWindow()
-        self.on_publish = self._publish_handler.publish
-        """Called with each publish of a live session."""
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """Answer these elements through `peer.send`: at once, and return None; or, if something must be waited for, later,
@@ -111,9 +109,8 @@ class Inbound:
             self._outbound.answer(exchange)
             return None
         exchange.wait()
-        answered: Promise[bool] = Promise()
-        self._wait(exchange, pending, answered)
-        return answered if answered.result is None else None
+        self._wait(exchange, pending)
+        return exchange if exchange.result is None else None
 
     async def _process_admitted(self, exchange: Exchange, payer: str, count: int) -> None:
         """Process it when so many messages of its account may come."""
@@ -130,15 +127,15 @@ class Inbound:
     def _relief(self, exchange: Exchange) -> asyncio.Future[None] | None:
         return self._pressure.relief(map(channel_of, exchange.elements), payers_of(exchange.session))
 
-    def _wait(self, exchange: Exchange, pending: _Pending | _TurnOver, answered: Promise[bool]) -> None:
+    def _wait(self, exchange: Exchange, pending: _Pending | _TurnOver) -> None:
         """Continue the exchange when it is time. As long as it waits for the store or its turn only, it needs no task."""
         if isinstance(pending, _TurnOver):
-            go_on = partial(self._go_on, exchange, pending, answered, None)
+            go_on = partial(self._go_on, exchange, pending, None)
             self._turns.later(exchange.peer.remote, go_on, has_begun=True)
         elif isinstance(pending[2], Promise):
-            pending[2].then(partial(self._go_on, exchange, pending, answered))
+            pending[2].then(partial(self._go_on, exchange, pending))
         else:
-            self._spawn(self._process_later(exchange, pending)).add_done_callback(lambda _: answered.resolve(True))
+            self._spawn(self._process_later(exchange, pending)).add_done_callback(lambda _: exchange.resolve(True))
 
     async def _process_relieved(self, exchange: Exchange, relief: Awaitable[None]) -> None:
         """Process it when its publishes may continue. It has waited as a whole, so that its messages keep their order, and what
@@ -149,20 +146,20 @@ class Inbound:
             exchange.overload = not_stored(error)
         await self._process_later(exchange, _TURN_OVER)
 
-    def _go_on(self, exchange: Exchange, pending: _Pending | _TurnOver, answered: Promise[bool], result: Any) -> None:
+    def _go_on(self, exchange: Exchange, pending: _Pending | _TurnOver, result: Any) -> None:
         """The store has answered, or the exchange has its turn."""
         further = self._resume(exchange, pending, result)
         while further is not None:
             awaited = None if isinstance(further, _TurnOver) else further[2]
             if not isinstance(awaited, Promise) or awaited.result is None:
-                self._wait(exchange, further, answered)
+                self._wait(exchange, further)
                 return
             further = self._resume(exchange, further, awaited.result)
         exchange.resume()
         try:
             self._outbound.answer(exchange)
         finally:
-            answered.resolve(True)
+            exchange.resolve(True)
 
     def _resume(self, exchange: Exchange, pending: _Pending | _TurnOver, result: Any) -> _Pending | _TurnOver | None:
         """Continue with what was waited for; what must be waited for next, None if all elements have their replies."""
@@ -322,7 +319,7 @@ class Inbound:
         if not channel.is_meta:
             if exchange.overload is not None and self._pressure.delays(channel.name, payers_of(session)):
                 raise exchange.overload
-            return self.on_publish(session, message)
+            return self._publish(session, message)
         handler = self._meta.by_channel.get(channel.name)
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))

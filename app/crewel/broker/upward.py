@@ -83,13 +83,9 @@ class UpwardCalls:
         """Wait until the store knows how all has ended that has ended so far."""
         return self._broker.durability.committed()
 
-    def letters_made(self, letters: Iterable[PendingDeadLetter]) -> None:
-        """These dead letters are to be counted."""
-        self._broker.dead_letters.notifier.made(letters)
-
-    def letters_stored(self, dead_ids: Sequence[str]) -> None:
-        """The store has these dead letters since just now."""
-        self._broker.dead_letters.notifier.stored(dead_ids)
+    def letters_stored(self, letters: Iterable[PendingDeadLetter], dead_ids: Sequence[str]) -> None:
+        """The store has these dead letters since just now, under these ids."""
+        self._broker.dead_letters.notifier.stored(letters, dead_ids)
 
     # To sessions
 

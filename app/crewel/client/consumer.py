@@ -101,7 +101,7 @@ class Delivery(Message[DataT]):
             self.consumer.retry(self, after)
 
     def _check_not_recorded(self) -> None:
-        if self.is_recorded is not None and self.is_recorded():
+        if self.is_recorded:
             raise RuntimeError(
                 f"the inbox has recorded message {self.id}: after the commit it counts as handled, and is not processed "
                 "again; decide before is_first, or roll back the transaction first"

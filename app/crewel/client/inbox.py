@@ -81,7 +81,7 @@ class Inbox:
         With the commit the message is handled: to have it sent again, decide before this call, or roll back. Until then
         `retry`, `hold` and a `reject` after which the server sends it again raise RuntimeError."""
         row = self._row(message, key)
-        message.is_recorded = lambda: _is_open(connection)
+        message.recorded_in = connection
         return bool(connection.execute(self._note, row).rowcount)
 
     def forget(self, connection: Connection, age: timedelta) -> int:
@@ -96,7 +96,7 @@ class Inbox:
     async def is_first_async(self, connection: AsyncConnection, message: Message, key: str | None = None) -> bool:
         """As `is_first`."""
         row = self._row(message, key)
-        message.is_recorded = lambda: _is_open(connection)
+        message.recorded_in = connection
         return bool((await connection.execute(self._note, row)).rowcount)
 
     async def forget_async(self, connection: AsyncConnection, age: timedelta) -> int:
@@ -111,15 +111,6 @@ class Inbox:
 
     def _before(self, age: timedelta) -> tuple[str, str]:
         return self._receiver, _text(datetime.now(UTC) - age)
-
-
-def _is_open(connection: Any) -> bool:
-    """Whether the connection is in a transaction, as sqlite3 and aiosqlite say it, or psycopg; False if it says nothing."""
-    in_transaction = getattr(connection, "in_transaction", None)
-    if in_transaction is not None:
-        return bool(in_transaction)
-    status = getattr(getattr(connection, "info", None), "transaction_status", None)
-    return getattr(status, "name", "") in ("ACTIVE", "INTRANS")
 
 
 def _text(moment: datetime) -> str:

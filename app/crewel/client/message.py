@@ -90,14 +90,23 @@ class Message(Generic[DataT]):
     """Whether only the application settles it, with `settle` or `reject`."""
     is_settled: bool = field(default=False, repr=False, compare=False)
     """Whether it was settled, or left to another listener."""
-    is_recorded: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
-    """Whether an inbox has recorded it in a transaction that is still open; None: no inbox has seen it."""
+    recorded_in: Any = field(default=None, repr=False, compare=False)
+    """The database connection with which an inbox has recorded it; None: no inbox has seen it."""
 
     @property
     def ext(self) -> Fields:
         """The message's `ext`; empty if it has none."""
         ext = self.fields.get("ext")
         return ext if isinstance(ext, dict) else {}
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether an inbox has recorded it in a transaction that is still open, as sqlite3 and aiosqlite say it, or psycopg."""
+        in_transaction = getattr(self.recorded_in, "in_transaction", None)
+        if in_transaction is not None:
+            return bool(in_transaction)
+        status = getattr(getattr(self.recorded_in, "info", None), "transaction_status", None)
+        return getattr(status, "name", "") in ("ACTIVE", "INTRANS")
 
     @property
     def id(self) -> str | None:

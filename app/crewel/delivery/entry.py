@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from sys import intern
 from typing import Any, Final
 
+from crewel.bayeux.channel import SYSTEM
 from crewel.bayeux.codec import encode, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.fan_out_buffer import FanOutRecord
@@ -215,6 +216,11 @@ class Entry:
         """Whether it reports what has happened to a topic or subscription: it is no message of it, and never makes a dead
         letter."""
         return self.origin is not None and bool(self.origin.state)
+
+    @property
+    def leaves_letter(self) -> bool:
+        """Whether it becomes a dead letter where its receiver leaves any: not a message of the server about itself."""
+        return not (self.is_oneway or self.is_notice or self.channel.startswith(SYSTEM))
 
     @property
     def fields(self) -> Fields:

@@ -85,8 +85,6 @@ class SalesforceExtension(Extension):
         self._verdicts: dict[int, Fields] = {}
         """The replies of messages that are refused, by the message."""
         self._records: dict[int, Record] = {}
-        org.on_event = self.deliver
-        org.online = self.online
 
     def installed(self, broker: Broker) -> None:
         """Remember the broker, which has the sessions."""
@@ -347,8 +345,14 @@ class SalesforceExtension(Extension):
             for event in events:
                 self._enqueue(session, event, Entry(event.sent_on(str(name))))
 
-    def deliver(self, event: Event) -> None:
-        """Send a new event to all its subscribers."""
+    def publish(self, channel: str, data: Any, age: float = 0.0, **more: Any) -> Event:
+        """Publish a new event, as `Org.publish`, and send it to all its subscribers. An older one only waits for a replay."""
+        event = self.org.publish(channel, data, age, **more)
+        if age < 1:
+            self._deliver(event)
+        return event
+
+    def _deliver(self, event: Event) -> None:
         entries: dict[str, Entry] = {}
         for session in list(self.broker.sessions.by_id.values()):
             part = part_of(session)

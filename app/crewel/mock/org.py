@@ -85,9 +85,6 @@ class Org:
     history: list[Record] = field(default_factory=list)
     interests: dict[tuple[str, str], Interest] = field(default_factory=dict)
     delivered_today: list[float] = field(default_factory=list)
-    on_event: Callable[[Event], None] = lambda _: None
-    online: Callable[[str], set[str]] = lambda _: set()
-    """The ids of the users that are subscribed to a channel now."""
     started_at: float = 0.0
 
     def __post_init__(self) -> None:
@@ -151,16 +148,13 @@ class Org:
         return missing or [name for name in filtered if name.lower() not in {each.lower() for each in queried}]
 
     def publish(self, channel: str, data: Any, age: float = 0.0, **more: Any) -> Event:
-        """A new event, which subscribers get; `more` as `EventLog.publish` has it. Raises ValueError for a channel that there
+        """Keep a new event; `more` as `EventLog.publish` has it. Raises ValueError for a channel that there
         cannot be, and TypeError for data that has the wrong form."""
         if not is_well_formed(channel) or "?" in channel:
             raise ValueError(
                 f"{channel!r} is not a channel of Salesforce: expected /topic/…, /u/…, /event/…__e, /data/…ChangeEvent"
             )
-        event = self.log.publish(channel, data, self.now(), age, **more)
-        if age < 1:
-            self.on_event(event)
-        return event
+        return self.log.publish(channel, data, self.now(), age, **more)
 
     def is_over_daily_limit(self) -> bool:
         """Whether the events of the last 24 hours are used up."""

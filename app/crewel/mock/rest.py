@@ -10,6 +10,7 @@ from uuid import uuid4
 from aiohttp import web
 
 from crewel.mock import shapes
+from crewel.mock.extension import SalesforceExtension
 from crewel.mock.front import VERSIONED, json_response
 from crewel.mock.org import Org
 
@@ -18,9 +19,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _BASE: Final = "/services/data/" + VERSIONED
 
 
-def mount_rest(app: web.Application, org: Org) -> None:
+def mount_rest(app: web.Application, salesforce: SalesforceExtension) -> None:
     """Serve it; all but the list of versions asks for a token."""
-    rest = _Rest(org)
+    rest = _Rest(salesforce)
     guarded = rest.guarded
     app.router.add_get("/services/data", _versions)
     for slash in ("", "/"):  # simple-salesforce writes it
@@ -37,8 +38,8 @@ def mount_rest(app: web.Application, org: Org) -> None:
 class _Rest:
     """The handlers of an org."""
 
-    def __init__(self, org: Org) -> None:
-        self._org = org
+    def __init__(self, salesforce: SalesforceExtension) -> None:
+        self._salesforce, self._org = salesforce, salesforce.org
 
     def guarded(self, answer: Handler) -> Handler:
         """The handler behind the check of the token."""
@@ -55,7 +56,7 @@ class _Rest:
         """Create a record, a PushTopic or a generic channel, or publish a platform event."""
         org, name, asked = self._org, request.match_info["name"], await request.json()
         if name.endswith("__e"):
-            org.publish(f"/event/{name}", asked)
+            self._salesforce.publish(f"/event/{name}", asked)
             return json_response(_created(_record_id("e00", org), queued=True), status=201)
         if name == "PushTopic":
             org.topics[asked["Name"]] = {**asked, "Id": _record_id("0IF", org)}
@@ -64,16 +65,16 @@ class _Rest:
         if name == "StreamingChannel":
             org.generic[record] = asked["Name"]
         else:
-            _publish_change(org, name, record, "CREATE", asked)
+            self._publish_change(name, record, "CREATE", asked)
         return json_response(_created(record), status=201)
 
     async def change(self, request: web.Request) -> web.Response:
         """Update or delete a record."""
         name, record = request.match_info["name"], request.match_info["id"]
         if request.method == "DELETE":
-            _publish_change(self._org, name, record, "DELETE", {})
+            self._publish_change(name, record, "DELETE", {})
         else:
-            _publish_change(self._org, name, record, "UPDATE", await request.json())
+            self._publish_change(name, record, "UPDATE", await request.json())
         return web.Response(status=204)
 
     async def push(self, request: web.Request) -> web.Response:
@@ -82,8 +83,21 @@ class _Rest:
         if channel is None:
             return _not_found()
         if request.method == "GET":
-            return json_response({"OnlineUserIds": sorted(self._org.online(channel)), "ChannelName": channel})
-        return json_response([_pushed(self._org, channel, each) for each in (await request.json())["pushEvents"]])
+            return json_response({"OnlineUserIds": sorted(self._salesforce.online(channel)), "ChannelName": channel})
+        return json_response([self._pushed(channel, each) for each in (await request.json())["pushEvents"]])
+
+    def _pushed(self, channel: str, event: dict[str, Any]) -> dict[str, Any]:
+        """Publish one generic event, to some users or to all, and return its result."""
+        user_ids = event.get("userIds") or []
+        statuses = {each: each in self._salesforce.online(channel) for each in user_ids}
+        self._salesforce.publish(channel, event["payload"], user_ids=user_ids)
+        return {"fanoutCount": sum(statuses.values()) if user_ids else -1, "userOnlineStatus": statuses}
+
+    def _publish_change(self, entity: str, record: str, kind: str, fields: dict[str, Any]) -> None:
+        """Publish the change of a record, if the org has change events of its entity."""
+        if self._org.has_channel(channel := f"/data/{entity}ChangeEvent"):
+            header = {"recordIds": [record], "entityName": entity, "changeType": kind}
+            self._salesforce.publish(channel, fields, header=header)
 
     async def query(self, request: web.Request) -> web.Response:
         """Find PushTopics or generic channels, all or by name."""
@@ -109,21 +123,6 @@ async def _missing(_: web.Request) -> web.Response:
 
 def _not_found() -> web.Response:
     return json_response([{"message": "The requested resource does not exist", "errorCode": "NOT_FOUND"}], status=404)
-
-
-def _publish_change(org: Org, entity: str, record: str, kind: str, fields: dict[str, Any]) -> None:
-    """Publish the change of a record, if the org has change events of its entity."""
-    if org.has_channel(channel := f"/data/{entity}ChangeEvent"):
-        header = {"recordIds": [record], "entityName": entity, "changeType": kind}
-        org.publish(channel, fields, header=header)
-
-
-def _pushed(org: Org, channel: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Publish one generic event, to some users or to all, and return its result."""
-    user_ids = event.get("userIds") or []
-    statuses = {each: each in org.online(channel) for each in user_ids}
-    org.publish(channel, event["payload"], user_ids=user_ids)
-    return {"fanoutCount": sum(statuses.values()) if user_ids else -1, "userOnlineStatus": statuses}
 
 
 def _record_id(prefix: str, org: Org) -> str:

@@ -70,7 +70,7 @@ class _Instance(Instance):
         self.extension = SalesforceExtension(self.org)
         attach(app, settings, services, extensions=[self.extension])
         self._mount(app)
-        mount_rest(app, self.org)
+        mount_rest(app, self.extension)
         return app
 
     def _mount(self, app: web.Application) -> None:
@@ -210,7 +210,7 @@ class Salesforce:
         """Publish an event and return its replay id. `data` is the `sobject` of a PushTopic, otherwise the `payload`. `age` is
         how long ago it was published. `type` is for a PushTopic, `header` has fields of a ChangeEventHeader, `user_ids` are the
         only users that get a generic event. Raises ValueError."""
-        event: Event = self._call(lambda: self.org.publish(channel, data, seconds_of(age), **more))
+        event: Event = self._call(lambda: self._instance.extension.publish(channel, data, seconds_of(age), **more))
         return event.replay_id
 
     def publish_while_away(self, channel: str, data: Any = None) -> int:
@@ -219,7 +219,7 @@ class Salesforce:
 
         def both() -> Event:
             self._instance.extension.forget_all()
-            return self.org.publish(channel, data)
+            return self._instance.extension.publish(channel, data)
 
         event: Event = self._call(both)
         return event.replay_id

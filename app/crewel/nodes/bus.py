@@ -25,7 +25,7 @@ from crewel.broker.publishing.broadcaster import Broadcaster
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import Entry
 from crewel.nodes.frames import Frame, Kind
-from crewel.nodes.link import Link
+from crewel.nodes.link import Link, OpenLinks
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.qos.names import group_of
 
@@ -45,15 +45,14 @@ class Bus:
         addressing: Addressing,
         dead_letters: DeadLetterNotifier,
         registry: NodeRegistry,
-        link_to: Callable[[str], Link | None],
+        links: OpenLinks,
     ) -> None:
-        """`link_to` gives the link to the node with a token, if there is one that takes something."""
         self._runtime = runtime
         self._channels, self._groups = addressing.channels, addressing.groups
         self._broadcaster = broadcaster
         self._dead_letters = dead_letters
         self._registry = registry
-        self._link_to = link_to
+        self._links = links
         # What others want
         self._wanted: defaultdict[str, set[str]] = defaultdict(set)  # pattern: tokens
         self._sent: Counter[str] = Counter()
@@ -207,14 +206,14 @@ class Bus:
         head = orjson.dumps([entry.channel, sender, stored_qos.decode(), entry.lazy, entry.priority, entry.expires])
         for token in tokens:
             self._sent[token] += 1
-            link = self._link_to(token)
+            link = self._links.to(token)
             if link is not None:  # else the next message that arrives shows that this one did not
                 link.send(Kind.MESSAGE, 0, _MESSAGE.pack(self._sent[token], len(head)) + head + entry.wire)
 
     def announce_dead_letters(self, dead_ids: Sequence[str]) -> None:
         """Let the nodes with operators who follow dead letters read these from the store."""
         for token in self._wanted.get(DEAD_LETTERS, ()):
-            link = self._link_to(token)
+            link = self._links.to(token)
             if link is not None:
                 link.send(Kind.DEAD_LETTERS, 0, orjson.dumps(dead_ids))
 

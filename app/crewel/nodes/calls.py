@@ -13,7 +13,7 @@ from crewel.bayeux.codec import encode
 from crewel.broker.runtime import Runtime
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.frames import Frame, Kind
-from crewel.nodes.link import Link
+from crewel.nodes.link import Link, OpenLinks
 from crewel.nodes.requests import REQUESTS, Answer, Question, Request
 
 log = logging.getLogger(__name__)
@@ -30,10 +30,9 @@ _FAILED: Final = "failed"
 class Calls:
     """The questions of one node, and those that it answers."""
 
-    def __init__(self, runtime: Runtime, link_to: Callable[[str], Link | None]) -> None:
-        """`link_to` gives the link to the node with a token, if there is one that takes something."""
+    def __init__(self, runtime: Runtime, links: OpenLinks) -> None:
         self._runtime = runtime
-        self._link_to = link_to
+        self._links = links
         self._waiting: dict[tuple[Link, int], asyncio.Future[bytes]] = {}
         self._answering: dict[str, Callable[[Any], Awaitable[Any]]] = {}
 
@@ -44,7 +43,7 @@ class Calls:
     async def ask(self, token: str, request: Request[Question, Answer], question: Question) -> Answer:
         """Return what the node with this token answers. Raises NodeFailed if it fails, or answers what this node cannot read,
         and StoreUnavailable if it cannot be reached or says nothing in time."""
-        link = self._link_to(token)
+        link = self._links.to(token)
         if link is None:
             raise StoreUnavailable("the node cannot be reached at the moment")
         asked = encode({_ABOUT: request.about, **orjson.loads(request.question.write(question))})

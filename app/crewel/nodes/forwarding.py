@@ -1,14 +1,14 @@
 """Requests that go to another node (decision 0261).
 
 The node that a client has reached has a `Relay` for each request that it forwards, and for each WebSocket; the owner of the
-session has a `Guest` (`nodes.guests`).
+session has a `RemotePeer` (`nodes.remote_peers`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
@@ -17,7 +17,7 @@ from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind
-from crewel.nodes.link import Link
+from crewel.nodes.link import Link, OpenLinks
 
 _REQUEST: Final = Kind.REQUEST
 _ANSWER: Final = Kind.ANSWER
@@ -156,7 +156,7 @@ def _described(peer: Peer, elements: list[Any], *, with_headers: bool) -> bytes:
         return orjson.dumps(fields)
 
 
-class DeparturesListener(Protocol):
+class ForwarderListener(Protocol):
     """Gets what happens to requests on their way."""
 
     def on_open(self) -> None:
@@ -172,21 +172,28 @@ class DeparturesListener(Protocol):
         """The node with this token ends."""
 
 
-class Departures:
+class Ways(NamedTuple):
+    """What leads to other nodes."""
+
+    links: OpenLinks
+    bus: Bus
+    calls: Calls
+
+
+class Forwarder:
     """The requests that this node forwards, and what the other nodes subscribe to."""
 
-    def __init__(self, listener: DeparturesListener) -> None:
+    def __init__(self, listener: ForwarderListener, bus: Bus, calls: Calls) -> None:
         self._listener = listener
-        self.bus: Bus
-        self.calls: Calls
+        self._calls = calls
         self._relays: dict[Link, dict[int, Relay]] = {}
         self._is_draining = False
         self._by_kind: Mapping[int, Callable[[Link, Frame], None]] = {
             Kind.LEAVING: lambda link, _: self._listener.on_leaving(link.token),
-            Kind.TOLD: self._answered,
-            Kind.ALL_PATTERNS: self._on_patterns,
-            Kind.SUBSCRIBE: self._on_patterns,
-            Kind.UNSUBSCRIBE: self._on_patterns,
+            Kind.TOLD: calls.on_answer,
+            Kind.ALL_PATTERNS: bus.on_patterns,
+            Kind.SUBSCRIBE: bus.on_patterns,
+            Kind.UNSUBSCRIBE: bus.on_patterns,
         }
         """What is done with a frame that belongs to no stream of a client."""
 
@@ -237,15 +244,9 @@ class Departures:
         if relay is not None and elements is not None:
             self._listener.on_refused(link.token, relay.peer, elements)
 
-    def _answered(self, link: Link, frame: Frame) -> None:
-        self.calls.on_answer(link, frame)
-
-    def _on_patterns(self, link: Link, frame: Frame) -> None:
-        self.bus.on_patterns(link, frame)
-
     def lost(self, link: Link) -> None:
         """The requests queued there are lost, but for connects."""
-        self.calls.lost(link)
+        self._calls.lost(link)
         waiting = []
         for relay in list(self._relays.pop(link).values()):
             connect = relay.lost()

@@ -21,8 +21,8 @@ from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import in_turns
 from crewel.nodes.calls import Calls
-from crewel.nodes.guests import Guest
 from crewel.nodes.node_registry import NodeRegistry
+from crewel.nodes.remote_peers import RemotePeer
 from crewel.nodes.requests import HEIR, NodeAddress, OfNode
 from crewel.nodes.router import Router
 from crewel.storage.nodes import Node
@@ -52,7 +52,7 @@ class HeirSearch:
         self._access = runtime.access
         self._lease = lease
         self._registry = registry
-        self._links, self._receive = router.links, router.receive
+        self._links, self._dialler, self._receive = router.links, router.dialler, router.receive
         self._calls = calls
         calls.serve(HEIR, self._tell)
 
@@ -71,7 +71,7 @@ class HeirSearch:
         try:
             while not self._serves:
                 known = self._registry.heir
-                is_reached = known is not None and self._links.open_to(known.token) is not None
+                is_reached = known is not None and self._links.to(known.token) is not None
                 if not is_reached and (heir := await self._ask_all(lost)) is not None:
                     log.warning("the sessions of this node are at another node now: forwarding their requests")
                     self._registry.heir = heir
@@ -89,7 +89,7 @@ class HeirSearch:
         return self._lease.lasts and not self._access.is_reloading
 
     async def _ask_all(self, lost: str) -> Node | None:
-        asked = [self._ask(each.token, lost) for each in self._registry.others() if self._links.open_to(each.token)]
+        asked = [self._ask(each.token, lost) for each in self._registry.others() if self._links.to(each.token)]
         return next((each for each in await asyncio.gather(*asked) if each is not None), None)
 
     async def _ask(self, token: str, lost: str) -> Node | None:
@@ -97,7 +97,7 @@ class HeirSearch:
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
                 answer = await self._calls.ask(token, HEIR, OfNode(lost))
-                if answer.token and await self._links.reach(answer.token, answer.link):
+                if answer.token and await self._dialler.reach(answer.token, answer.link):
                     return Node(answer.token, "", "", answer.link, None, inf, 0, 0, "")
         return None
 
@@ -120,6 +120,6 @@ class HeirSearch:
         async for session in in_turns(self._sessions.values()):
             if self._registry.heir is not heir or self._serves:
                 return
-            if session.held is not None and not isinstance(session.held.peer, Guest):
+            if session.held is not None and not isinstance(session.held.peer, RemotePeer):
                 for peer, elements in self._outbound.give_back(session):
                     self._receive(peer, elements)

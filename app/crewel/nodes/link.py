@@ -217,74 +217,39 @@ class _NotYet(asyncio.Protocol):
         transport.close()
 
 
-class Links:
-    """All links of one node: those that it has dialled, and those that it has accepted."""
+class OpenLinks:
+    """The links of one node: those that it has dialled, and those that it has accepted."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, token: Callable[[], str], out: LinkUser, into: LinkUser
-    ) -> None:
+    def __init__(self, token: Callable[[], str]) -> None:
         """`token` gives this node's, which changes when it begins again."""
-        self._loop = loop
         self._token = token
-        self._out = out
-        self._into = into
         self._dialled: dict[str, Link] = {}
-        self._dialling: dict[str, asyncio.Task[None]] = {}
         self._accepted: set[Link] = set()
-        self._strangers = Strangers(loop)
-        self._server: asyncio.Server | None = None
         self.secret = ""
         """What nodes of one store know; empty until it has been read, and so long no link opens."""
 
-    async def listen(self, host: str, port: int) -> int:
-        """Accept links there; returns the port. Raises OSError."""
-        self._server = await self._loop.create_server(self._accept, host, port)
-        address: tuple[str, int] = self._server.sockets[0].getsockname()
-        return address[1]
+    def introduction(self, *, dials: bool, expected: str = "") -> Introduction:
+        """With this, a new link proves which node this is; `expected` is the token of the node that it leads to."""
+        return Introduction(self.secret, self._token(), secrets.token_hex(16), dials=dials, expected=expected)
 
-    def _accept(self) -> asyncio.Protocol:
-        if not self.secret:
-            return _NotYet()
-        link = self._made(self._into, dials=False)
-        self._accepted.add(link)
-        link.settled.add_done_callback(lambda _: None if link.is_open else self._accepted.discard(link))
-        return link
-
-    def _made(self, user: LinkUser, *, dials: bool, expected: str = "") -> Link:
-        introduction = Introduction(self.secret, self._token(), secrets.token_hex(16), dials=dials, expected=expected)
-        return Link(self._loop, introduction, user, None if dials else self._strangers)
-
-    def open_to(self, token: str) -> Link | None:
+    def to(self, token: str) -> Link | None:
         """The link to the node with this token, if it is open and not clogged."""
         link = self._dialled.get(token)
         return link if link is not None and link.is_open and not link.is_clogged else None
 
-    async def reach(self, token: str, address: str) -> bool:
-        """Open the link to this node, unless it is open; returns whether it is now. Not more than one attempt at a time."""
-        link = self._dialled.get(token)
-        if link is not None and link.is_open:
-            return True
-        dialling = self._dialling.get(token)
-        if dialling is None:
-            dialling = self._dialling[token] = self._loop.create_task(self._dial(token, address))
-            dialling.add_done_callback(lambda _: self._dialling.pop(token, None))
-        await asyncio.shield(dialling)
+    def leads_to(self, token: str) -> bool:
+        """Whether the link to the node with this token is open."""
         link = self._dialled.get(token)
         return link is not None and link.is_open
 
-    async def _dial(self, token: str, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        try:
-            async with asyncio.timeout(_DIAL_S):
-                _, link = await self._loop.create_connection(
-                    lambda: self._made(self._out, dials=True, expected=token), host.strip("[]"), int(port)
-                )
-                await asyncio.shield(link.settled)
-        except (OSError, ValueError, TimeoutError) as error:
-            log.info("the node at %s cannot be reached: %s", address or "no address", error or "no answer in time")
-            return
-        if link.is_open:
-            self._dialled[token] = link
+    def add_dialled(self, token: str, link: Link) -> None:
+        """This link leads to the node with this token."""
+        self._dialled[token] = link
+
+    def add_accepted(self, link: Link) -> None:
+        """Another node has dialled this link, and has to prove itself."""
+        self._accepted.add(link)
+        link.settled.add_done_callback(lambda _: None if link.is_open else self._accepted.discard(link))
 
     def accepted(self) -> list[Link]:
         """The open links that others have dialled."""
@@ -296,17 +261,88 @@ class Links:
         self._dialled = {token: each for token, each in self._dialled.items() if each.is_open}
         return list(self._dialled.values())
 
+    def end(self) -> None:
+        """Close all of them."""
+        for link in (*self.dialled(), *self._accepted):
+            link.end()
+
+
+class Dialler:
+    """Opens links to other nodes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, user: LinkUser, links: OpenLinks) -> None:
+        self._loop = loop
+        self._user = user
+        self._links = links
+        self._dialling: dict[str, asyncio.Task[None]] = {}
+
+    async def reach(self, token: str, address: str) -> bool:
+        """Open the link to this node, unless it is open; returns whether it is now. Not more than one attempt at a time."""
+        if self._links.leads_to(token):
+            return True
+        dialling = self._dialling.get(token)
+        if dialling is None:
+            dialling = self._dialling[token] = self._loop.create_task(self._dial(token, address))
+            dialling.add_done_callback(lambda _: self._dialling.pop(token, None))
+        await asyncio.shield(dialling)
+        return self._links.leads_to(token)
+
+    def made(self, token: str) -> Link:
+        """A link that is to lead to the node with this token."""
+        return Link(self._loop, self._links.introduction(dials=True, expected=token), self._user)
+
+    async def _dial(self, token: str, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(_DIAL_S):
+                _, link = await self._loop.create_connection(lambda: self.made(token), host.strip("[]"), int(port))
+                await asyncio.shield(link.settled)
+        except (OSError, ValueError, TimeoutError) as error:
+            log.info("the node at %s cannot be reached: %s", address or "no address", error or "no answer in time")
+            return
+        if link.is_open:
+            self._links.add_dialled(token, link)
+
     async def close(self) -> None:
-        """Close them all, and accept no more."""
+        """Dial no more."""
         dialling = list(self._dialling.values())
         for task in dialling:
             task.cancel()
         await asyncio.gather(*dialling, return_exceptions=True)
+
+
+class LinkListener:
+    """Accepts the links that other nodes dial."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, user: LinkUser, links: OpenLinks) -> None:
+        self._loop = loop
+        self._user = user
+        self._links = links
+        self._strangers = Strangers(loop)
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int) -> int:
+        """Accept links there; returns the port. Raises OSError."""
+        self._server = await self._loop.create_server(self._accept, host, port)
+        address: tuple[str, int] = self._server.sockets[0].getsockname()
+        return address[1]
+
+    def _accept(self) -> asyncio.Protocol:
+        if not self._links.secret:
+            return _NotYet()
+        link = self.made()
+        self._links.add_accepted(link)
+        return link
+
+    def made(self) -> Link:
+        """A link that another node has dialled."""
+        return Link(self._loop, self._links.introduction(dials=False), self._user, self._strangers)
+
+    def close(self) -> None:
+        """Accept no more."""
         if self._server is not None:
             self._server.close()
         self._strangers.close()
-        for link in (*self.dialled(), *self._accepted):
-            link.end()
 
 
 def address_of(listen: str) -> tuple[str, int]:

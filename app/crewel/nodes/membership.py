@@ -17,16 +17,17 @@ from crewel.event_loop import in_turns
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.cluster import Nodes
-from crewel.nodes.forwarding import Departures
-from crewel.nodes.frames import Frame, Kind
-from crewel.nodes.guests import Arrivals
+from crewel.nodes.forwarding import Ways
+from crewel.nodes.frames import Kind
 from crewel.nodes.heir_search import HeirSearch
-from crewel.nodes.link import Links, address_of, advertised_address
+from crewel.nodes.link import LinkListener, OpenLinks, address_of, advertised_address
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.remote_destinations import RemoteDestinations
+from crewel.nodes.remote_peers import RemotePeers
 from crewel.nodes.remote_subjects import RemoteSubjects
 from crewel.nodes.remote_topics import RemoteTopics
 from crewel.nodes.router import Router
+from crewel.nodes.siblings import Siblings
 from crewel.storage import nodes, shared_queues
 from crewel.storage.nodes import Node
 
@@ -36,31 +37,15 @@ _FORGET_S: Final = 60.0
 class Membership:
     """The part that a server has in a cluster."""
 
-    def __init__(self, broker: Broker, nodes: Nodes) -> None:
+    def __init__(self, broker: Broker, nodes: Nodes, siblings: Siblings) -> None:
         self._broker = broker
         nodes.membership = self
         access, durability = broker.runtime.access, broker.durability
         self._settings = broker.settings.cluster
         self.registry = NodeRegistry(access, durability, broker.metrics, self._settings.lease_ms / 1000)
-        self.router = Router(
-            broker.runtime,
-            broker.inbound,
-            broker.sessions.by_id.__contains__,
-            lambda name: broker.addressing.names.find(name) is not None,
-            durability.lease,
-            self.registry,
-        )
-        self.departures = Departures(self.router)
-        self.arrivals = Arrivals(
-            broker.mailboxes.outbound,
-            self.router.receive_guest,
-            self._lost_way,
-            self.router.on_leaving,
-            self._take_addressed,
-        )
-        self.links = Links(broker.loop, lambda: access.token, self.departures, self.arrivals)
-        self.router.connect(self.links, self.departures)
+        self.links = OpenLinks(lambda: access.token)
         self.bus = self._made_bus(broker)
+        self.calls = Calls(broker.runtime, self.links)
         broker.dead_letters.notifier.on_stored.append(self.bus.announce_dead_letters)
         self.addressed = RemoteDestinations(
             broker.loop,
@@ -71,20 +56,30 @@ class Membership:
             self.registry,
             self.links,
         )
-        self.calls = Calls(broker.runtime, self.links.open_to)
-        broker.runtime.life.on_drain.append(self.departures.drain)
-        self.departures.calls = self.arrivals.calls = self.calls
+        self.router = Router(
+            broker.runtime,
+            broker.inbound,
+            broker.sessions.by_id,
+            broker.addressing.names,
+            self.registry,
+            Ways(self.links, self.bus, self.calls),
+            siblings,
+        )
+        broker.runtime.life.on_drain.append(self.router.forwarder.drain)
+        self.remote_peers = RemotePeers(
+            broker.runtime, broker.mailboxes, self.router, self.bus, self.calls, self.addressed
+        )
+        self.listener = LinkListener(broker.loop, self.remote_peers, self.links)
         self.search = self._made_search(broker)
         self.topics = RemoteTopics(access, broker.topics, self.registry, self.calls)
         self.subjects = RemoteSubjects(
             access, broker.addressing.names, broker.sessions.claims, self.registry, self.calls
         )
-        self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.on_nodes_changed)
         self.registry.on_change.append(self._dial)
         self.registry.on_change.append(self._name_again)
         self._named_as = ""
-        broker.metrics.gauge("forwarded_open", lambda: len(self.departures))
+        broker.metrics.gauge("forwarded_open", lambda: len(self.router.forwarder))
 
     def _made_bus(self, broker: Broker) -> Bus:
         return Bus(
@@ -93,7 +88,7 @@ class Membership:
             broker.addressing,
             broker.dead_letters.notifier,
             self.registry,
-            self.links.open_to,
+            self.links,
         )
 
     def _made_search(self, broker: Broker) -> HeirSearch:
@@ -107,20 +102,11 @@ class Membership:
             self.calls,
         )
 
-    def _take_addressed(self, frame: Frame) -> None:
-        self.addressed.take(frame)
-
-    def _lost_way(self) -> None:
-        """A node does not reach this one any more, and clients of sessions that are here may wait at it. They get as much more
-        time as after a restart."""
-        grace_s = self._broker.settings.delivery.restart_grace_ms / 1000
-        self._broker.mailboxes.times.excuse(self._broker.loop.time() + grace_s)
-
     async def listen(self) -> None:
         """Accept links, before other nodes read where. Raises SettingsError."""
         host, port = address_of(self._settings.listen)
         try:
-            port = await self.links.listen(host, port)
+            port = await self.listener.listen(host, port)
         except OSError as error:
             raise SettingsError(f"cluster.listen {self._settings.listen}: {error.strerror or error}") from error
         self._broker.runtime.access.link = advertised_address(host, port, self._settings.advertise)
@@ -133,7 +119,7 @@ class Membership:
         self.links.secret = await nodes.secret(access.store)
         await self.registry.refresh()
         others = self.registry.others()
-        reached = await asyncio.gather(*(self.links.reach(each.token, each.link) for each in others))
+        reached = await asyncio.gather(*(self.router.dialler.reach(each.token, each.link) for each in others))
         tokens = [each.token for each, is_open in zip(others, reached, strict=True) if is_open]
         await self.bus.wait_for(tokens)
         await self.bus.linked(tokens)
@@ -188,11 +174,11 @@ class Membership:
     def _dial(self) -> None:
         """Have a link to each other node, before there is something to forward."""
         for node in self.registry.others():
-            if self.links.open_to(node.token) is None:
+            if self.links.to(node.token) is None:
                 self._broker.spawn(self._reach(node))
 
     async def _reach(self, node: Node) -> None:
-        await self.links.reach(node.token, node.link)
+        await self.router.dialler.reach(node.token, node.link)
 
     async def leave(self) -> None:
         """This node has given up its sessions: let the others have them at once."""
@@ -200,4 +186,6 @@ class Membership:
             link.send(Kind.LEAVING)
         await asyncio.sleep(0)  # what was sent goes out at the end of a turn
         await asyncio.sleep(0)
-        await self.links.close()
+        await self.router.dialler.close()
+        self.listener.close()
+        self.links.end()

@@ -37,6 +37,7 @@ class NodeRegistry:
     def __init__(self, access: StoreAccess, durability: Durability, metrics: Metrics, lease_s: float) -> None:
         self._access = access
         self._durability = durability
+        self.lease = durability.lease
         self._metrics = metrics
         metrics.gauge("nodes", lambda: len(self.others()) + 1)
         self._looked_at = -inf

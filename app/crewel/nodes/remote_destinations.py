@@ -20,7 +20,7 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import PendingMessage
 from crewel.nodes.frames import Frame, Kind
-from crewel.nodes.link import Links
+from crewel.nodes.link import OpenLinks
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.qos.names import Name
 from crewel.qos.update import Origin
@@ -42,7 +42,7 @@ class RemoteDestinations:
         destinations: Destinations,
         shared_queues: SharedQueues,
         registry: NodeRegistry,
-        links: Links,
+        links: OpenLinks,
     ) -> None:
         self._loop = loop
         self._access = access
@@ -70,7 +70,7 @@ class RemoteDestinations:
         cut_off = set()
         origin = entry.origin or Origin("", "")
         for token, of_it in names.items():
-            link = self._links.open_to(token)
+            link = self._links.to(token)
             if link is None:
                 cut_off.add(token)
                 continue
@@ -89,7 +89,7 @@ class RemoteDestinations:
     def _announce_queues(self) -> None:
         payload, self._queues = orjson.dumps(list(self._queues)), {}
         for node in self._registry.others():
-            link = self._links.open_to(node.token)
+            link = self._links.to(node.token)
             if link is not None:
                 link.send(Kind.QUEUES, 0, payload)
 

@@ -7,7 +7,7 @@ node waits until its sessions have been taken over; one that another node has fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
@@ -15,17 +15,19 @@ from typing import Any, Final
 from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
-from crewel.broker.durability.lease import StoreLease
+from crewel.broker.addressing.names import Names
 from crewel.broker.ids import elapsed
 from crewel.broker.inbound import Answering, Inbound
 from crewel.broker.mailboxes.exchange import Peer, encode_reply
 from crewel.broker.node_tags import tag_in
 from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
 from crewel.errors import Refused, StoreError, coded
-from crewel.nodes.forwarding import Departures
-from crewel.nodes.guests import Guest
-from crewel.nodes.link import Links
+from crewel.nodes.forwarding import Forwarder, Ways
+from crewel.nodes.link import Dialler
 from crewel.nodes.node_registry import NodeRegistry
+from crewel.nodes.remote_peers import RemotePeer
+from crewel.nodes.siblings import Siblings
 from crewel.qos.names import parse_name
 from crewel.storage import nodes
 from crewel.storage.nodes import Node
@@ -53,29 +55,26 @@ class Router:
         self,
         runtime: Runtime,
         inbound: Inbound,
-        knows: Callable[[str], bool],
-        knows_name: Callable[[str], bool],
-        lease: StoreLease,
+        sessions: Mapping[str, Session],
+        names: Names,
         registry: NodeRegistry,
+        ways: Ways,
+        siblings: Siblings,
     ) -> None:
-        """`knows` tells whether the session of a `clientId` is here, `knows_name` that of a name."""
+        """`sessions` are those of this node, by `clientId`."""
         self._runtime = runtime
         self._inbound = inbound
         self._access = runtime.access
-        self._knows = knows
-        self._knows_name = knows_name
-        self._lease = lease
+        self._knows = sessions.__contains__
+        self._names = names
+        self._lease = registry.lease
         self._registry = registry
+        self._siblings = siblings
         self._changed: asyncio.Future[None] | None = None
-        self.mover: Callable[[Peer, Node], bool | None] | None = None
-        """Gives the connection of a peer to a node, and returns whether it could. None: it may be able to later."""
-        self.links: Links
-        self.departures: Departures
+        self.links = ways.links
+        self.forwarder = Forwarder(self, ways.bus, ways.calls)
+        self.dialler = Dialler(runtime.loop, self.forwarder, self.links)
         registry.on_change.append(self.on_nodes_changed)
-
-    def connect(self, links: Links, departures: Departures) -> None:
-        """Forward over these links from now on."""
-        self.links, self.departures = links, departures
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """What `Inbound.receive` does, here or at another node, at once or later."""
@@ -87,31 +86,31 @@ class Router:
             if peer.relay is not None:
                 peer.relay.gone()  # a socket that spoke for another session before
             return self._inbound.receive(peer, elements)
-        if isinstance(place, Node) and self.mover is not None:
+        if isinstance(place, Node):
             place = self._moved(peer, place)
             if place is Place.GONE:
                 return None
-        link = self.links.open_to(place.token) if isinstance(place, Node) else None
+        link = self.links.to(place.token) if isinstance(place, Node) else None
         if link is not None:
             self._runtime.metrics.forwarded += 1
-            self.departures.forward(link, peer, elements)
+            self.forwarder.forward(link, peer, elements)
             return None
         return self._runtime.spawn(self._receive_later(peer, elements, since))
 
-    def receive_guest(self, guest: Guest, elements: list[Any]) -> Answering | None:
+    def receive_forwarded(self, peer: RemotePeer, elements: list[Any]) -> Answering | None:
         """Take what another node has forwarded. It is never forwarded again: nodes that disagree about the owner would send it
         round in circles."""
         since = elapsed()
         place = self._place(elements, since)
         if place is not _HERE and (place is Place.LATER or (isinstance(place, Node) and not is_handshake(elements[0]))):
-            return self._runtime.spawn(self._receive_later(guest, elements, since))
-        return self._inbound.receive(guest, elements)
+            return self._runtime.spawn(self._receive_later(peer, elements, since))
+        return self._inbound.receive(peer, elements)
 
     def _moved(self, peer: Peer, node: Node) -> Place | Node:
         """Try to give the connection itself to a node that lives; that node if this cannot be done."""
-        if self.mover is None or peer.relay is not None:
+        if peer.relay is not None:
             return node
-        has_gone = self.mover(peer, node)
+        has_gone = self._siblings.move(peer, node)
         if has_gone is None:
             return Place.LATER
         return Place.GONE if has_gone else node
@@ -150,7 +149,7 @@ class Router:
         node = self._registry.owner(tag_in(client_id)) if type(client_id) is str else None
         if node is not None and node.token in self._lease.own:
             node = self._registry.heir
-        return Place.LATER if node is None or self.links.open_to(node.token) is None else node
+        return Place.LATER if node is None or self.links.to(node.token) is None else node
 
     def _place_of_login(self, handshake: dict[str, Any], since: float) -> Place | Node:
         """A login goes to the node of the session that it may take over."""
@@ -164,7 +163,7 @@ class Router:
             if place is not Place.HERE:
                 return place
         name = _session_name(asked)
-        return Place.HERE if not name or self._knows_name(name) else Place.NAMED
+        return Place.HERE if not name or self._names.find(name) is not None else Place.NAMED
 
     def _place_of_tag(self, tag: str, since: float) -> Place | Node:
         steady = self._registry.steady.get(tag)
@@ -203,15 +202,15 @@ class Router:
                 place = await self._settled(peer, elements, since, not_by)
         if place is Place.GONE or peer.is_gone:
             return
-        link = self.links.open_to(place.token) if isinstance(place, Node) else None
+        link = self.links.to(place.token) if isinstance(place, Node) else None
         if link is not None:
             self._runtime.metrics.forwarded += 1
-            self.departures.forward(link, peer, elements)
+            self.forwarder.forward(link, peer, elements)
         elif place is Place.HERE:
             answering = self._inbound.receive(peer, elements)
             if answering is not None:
                 await answering
-        elif isinstance(place, Node) and isinstance(peer, Guest):
+        elif isinstance(place, Node) and isinstance(peer, RemotePeer):
             peer.refuse(elements)
         elif cuts:
             peer.cut_off()
@@ -228,18 +227,18 @@ class Router:
             if not_by and isinstance(place, Node) and place.token == not_by:
                 # It says that it does not have the session; what this node knew of it may have been old.
                 place = Place.HERE if self._registry.has_looked(since) else Place.LATER
-            if isinstance(place, Node) and not isinstance(peer, Guest):
+            if isinstance(place, Node) and not isinstance(peer, RemotePeer):
                 place = self._moved(peer, place)
             if place in (Place.HERE, Place.GONE):
                 return place
             if isinstance(place, Node):
-                if isinstance(peer, Guest):
+                if isinstance(peer, RemotePeer):
                     if is_handshake(elements[0]):
                         return Place.HERE
                     # The other node may know more: that the owner is dead, and this one its heir.
                     if place is self._registry.heir or self._registry.has_looked(since):
                         return place
-                elif await self.links.reach(place.token, place.link) and self.links.open_to(place.token) is not None:
+                elif await self.dialler.reach(place.token, place.link) and self.links.to(place.token) is not None:
                     return place
             self._registry.hurry()
             await asyncio.wait([changed])
@@ -249,7 +248,7 @@ class Router:
             self._changed = self._runtime.loop.create_future()
         return self._changed
 
-    # What departures report
+    # What the forwarder reports
 
     def on_open(self) -> None:
         """There is a way for the queued requests."""

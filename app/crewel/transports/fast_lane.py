@@ -37,6 +37,7 @@ class FastLane:
         self.idle_deadline = inf
         """Loop time (s) at which a connection that has been answered now is idle for too long; a second early at most."""
         http = self.settings.http
+        self.scheme = "http" if http.tls_cert is None else "https"
         self.header_timeout = http.header_timeout_ms / 1000
         self.body_timeout = http.body_timeout_ms / 1000
         self.keepalive = http.keepalive_ms / 1000

@@ -263,7 +263,7 @@ class FastConnection(asyncio.Protocol, Peer):
                 self._upgrade(raw, data)
                 return None
             address = self._address() if lane.endpoint.origins.has_proxies else None  # asking costs a system call
-            head = lane.heads.read(raw, address, self._scheme())
+            head = lane.heads.read(raw, address, lane.scheme)
         if head is None or head.length > lane.settings.bayeux.max_message_bytes:
             self._hand_over(data)
             return None
@@ -279,7 +279,7 @@ class FastConnection(asyncio.Protocol, Peer):
             self._keep(data)
             self._rests_until, self.deadline = lane.loop.time(), inf
             return
-        upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, self._address(), self._scheme())
+        upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, self._address(), lane.scheme)
         date = b"" if self._has_upgraded else lane.date
         if upgrade is None or (socket := lane.sockets.answer(upgrade, transport, date)) is None:
             self._hand_over(data)
@@ -300,10 +300,6 @@ class FastConnection(asyncio.Protocol, Peer):
     def _address(self) -> str | None:
         peername = self._transport.get_extra_info("peername") if self._transport is not None else None
         return peername[0] if isinstance(peername, tuple) else None
-
-    def _scheme(self) -> str:
-        assert self._transport is not None
-        return "http" if self._transport.get_extra_info("sslcontext") is None else "https"
 
     # To aiohttp, and back
 
@@ -359,7 +355,7 @@ class FastConnection(asyncio.Protocol, Peer):
     def part_with(self, take: Take) -> bool:
         """Give up the connection, unless it is encrypted."""
         transport = self._transport
-        if transport is None or self._request is None or self._scheme() != "http":
+        if transport is None or self._request is None or self._lane.scheme != "http":
             return False
         transport.pause_reading()
         self.deadline = self._lane.idle_deadline

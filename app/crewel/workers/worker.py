@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.runtime import Runtime
 from crewel.nodes.node_registry import NodeRegistry
-from crewel.nodes.router import Router
+from crewel.nodes.siblings import Siblings
+from crewel.storage.nodes import Node
 from crewel.transports.connection import Connection
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener
@@ -34,18 +36,18 @@ class Serving(NamedTuple):
     connect: Callable[[], FastConnection | Connection]
     """Makes the protocol of a connection that is a WebSocket already."""
     registry: NodeRegistry
-    router: Router
     figures: Callable[[], Awaitable[bytes]]
     """What this process counts, for Prometheus."""
 
 
 @dataclass(eq=False)
-class Worker:
+class Worker(Siblings):
     """This process, as its parent sees it. Made from what the process has inherited, before the event loop runs."""
 
     inherited: Inheritance
-    stop: Callable[[], None] = field(default=lambda: None, init=False)
-    """Ends the server: the parent has ended."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set when the server is to end: by a signal, or because the parent has ended."""
+    _handover: Handover | None = field(default=None, init=False)
     _is_informed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _streams: Streams | None = field(default=None, init=False)
 
@@ -69,10 +71,8 @@ class Worker:
             await server.listener.adopt(connection, data, partial(_upgraded, server.connect) if is_socket else None)
 
         runtime = server.runtime
-        handover = Handover(runtime, Path(self.inherited.directory), adopt, server.figures)
+        self._handover = handover = Handover(runtime, Path(self.inherited.directory), adopt, server.figures)
         handover.open()
-        server.router.mover = handover.move
-        runtime.metrics.join = partial(self._joined, handover)
         self._streams = await control_channel.streams(socket.socket(fileno=self.inherited.channel))
         obeying = runtime.spawn(self._obey(self._streams, server, handover))
         try:
@@ -97,12 +97,18 @@ class Worker:
             control_channel.send(writer, {"noted": told.number})
             self._is_informed.set()
         self._is_informed.set()
-        self.stop()
+        self.stop.set()
 
-    async def _joined(self, handover: Handover, own: bytes) -> bytes:
-        texts = {str(self.inherited.number): own}
-        for number, pid in handover.siblings.items():
-            texts[number] = await handover.figures_of(pid)
+    def move(self, peer: Peer, node: Node) -> bool | None:
+        """Give the connection to another worker, if the node is one."""
+        return self._handover is not None and self._handover.move(peer, node)
+
+    async def join(self, figures: bytes) -> bytes:
+        """Ask the other workers for theirs."""
+        texts = {str(self.inherited.number): figures}
+        if self._handover is not None:
+            for number, pid in self._handover.siblings.items():
+                texts[number] = await self._handover.figures_of(pid)
         return joined(texts)
 
 

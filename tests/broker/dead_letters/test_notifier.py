@@ -122,7 +122,7 @@ class TestFollowers:
         assert "dead letters could not be sent to the live channel" in caplog.text
 
     def test_without_one_nothing_is_kept(self, world: World, store: Store) -> None:
-        world.broker.dead_letters.notifier.stored(["1-0"])
+        world.broker.dead_letters.notifier.stored([], ["1-0"])
         world.settle()
         assert store.asked == []
 
@@ -177,7 +177,7 @@ class TestHooks:
 
         service.on_dead_letter(told.append)
         world = make_world(services=[service])
-        world.broker.dead_letters.notifier.stored(["1-0", "2-0"])
+        world.broker.dead_letters.notifier.stored([], ["1-0", "2-0"])
         world.settle()
         assert [letter.dead_id for letter in told] == ["1-0", "2-0"]
         assert caplog.text.count("a service failed in") == 4
@@ -210,5 +210,5 @@ class TestLetters:
             PendingDeadLetter(SessionName("client/joe/1"), LogId(1), code, "")
             for code in ("user.update.x", "user.update.y", "user.z")
         ]
-        world.broker.dead_letters.notifier.made(letters)
+        world.broker.dead_letters.notifier.stored(letters, [])
         assert world.broker.metrics.letters == {"user.update": 2, "user": 1}

@@ -64,7 +64,7 @@ class Store:
             enter=lambda session, pattern, choices: self.index.add(pattern),
             leave=lambda session, pattern: self.index.discard(pattern),
         )
-        letters: Any = SimpleNamespace(letters_made=self.dead_letters.extend, letters_stored=lambda dead_ids: None)
+        letters: Any = SimpleNamespace(letters_stored=lambda letters, dead_ids: self.dead_letters.extend(letters))
         returning: Any = SimpleNamespace(of=lambda durable: {}, ended=lambda durable, returning, returned: None)
         expiring: Any = SimpleNamespace(now=lambda: 0)
         backlog: Any = SimpleNamespace(load_if_waiting=lambda session: None)

@@ -11,11 +11,8 @@ from crewel.delivery.records import PendingDeadLetter
 class LettersListener(Protocol):
     """Gets the dead letters that are made."""
 
-    def letters_made(self, letters: Iterable[PendingDeadLetter]) -> None:
-        """These are to be counted."""
-
-    def letters_stored(self, dead_ids: Sequence[str]) -> None:
-        """The store has these since just now."""
+    def letters_stored(self, letters: Iterable[PendingDeadLetter], dead_ids: Sequence[str]) -> None:
+        """The store has these since just now: of some that it made itself there is only the id."""
 
 
 class AddressingListener(LettersListener, Protocol):

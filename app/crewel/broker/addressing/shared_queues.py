@@ -439,10 +439,8 @@ class SharedQueues:
             if isinstance(discarded, StoreError):
                 return
             self._discarded(name, EndReason.DEAD, discarded.count)
-            self._listener.letters_made(
-                [PendingDeadLetter(SessionName(name), LogId(0), code, reason)] * discarded.count
-            )
-            self._listener.letters_stored(discarded.letters)
+            letter = PendingDeadLetter(SessionName(name), LogId(0), code, reason)
+            self._listener.letters_stored([letter] * discarded.count, discarded.letters)
             if ids is None and discarded.count == shared_queues.MOST_DISCARDED:
                 self.dead_letter(name, None, code, reason)
 

@@ -121,8 +121,8 @@ class DeadLetterNotifier:
             )
             self._posts = Follower("webhook", self._runtime, self._post)
 
-    def made(self, letters: Iterable[PendingDeadLetter]) -> None:
-        """Count dead letters that the store has now."""
+    def stored(self, letters: Iterable[PendingDeadLetter], dead_ids: Sequence[str]) -> None:
+        """The store has these dead letters since just now, under these ids: count them, and show them to who follows."""
         counted = self._runtime.metrics.letters
         for letter in letters:
             if not counted:
@@ -134,9 +134,6 @@ class DeadLetterNotifier:
                     letter.reason or "no reason given",
                 )
             counted[class_of(letter.code)] += 1
-
-    def stored(self, dead_ids: Sequence[str]) -> None:
-        """The store has these dead letters since just now: show them to who follows."""
         if not dead_ids:
             return
         if self._channels.count(CHANNEL):

@@ -40,7 +40,6 @@ from crewel.delivery.records import (
     Commit,
     Disposition,
     EndReason,
-    LogId,
     PendingMessage,
     SessionName,
     SessionRecord,
@@ -319,14 +318,6 @@ class Durability:
 
     # Messages
 
-    def settle(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
-        """The receiver has acknowledged these."""
-        durable.settle_all(ids)
-        if not durable.is_dirty:
-            self._access.node.mark_dirty(durable)
-        if self._shared_queues.blocked and durable.connected is not None:
-            self._shared_queues.on_capacity(durable.connected)
-
     def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
         events = self._events
@@ -426,8 +417,9 @@ class Durability:
         else:
             now = self._runtime.loop.time()
             self._slow.took(now - self._asked_at, self._runtime.settings.storage.slow_ms / 1000, now)
-            self._listener.letters_made(commit.dead_letters)
-            self._listener.letters_stored([dead_id for answer in answers for dead_id in answer.letters])
+            dead_ids = [dead_id for answer in answers for dead_id in answer.letters]
+            if commit.dead_letters or dead_ids:
+                self._listener.letters_stored(commit.dead_letters, dead_ids)
             if self._access.node is node:  # and not another, with what was read again meanwhile
                 await self._committed(commit, [name for answer in answers for name in answer.fenced])
                 return node.has_more

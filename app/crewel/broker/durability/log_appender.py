@@ -18,7 +18,7 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.durability.access import PendingPublish, Published
 from crewel.broker.durability.log_tail import ReadAhead
-from crewel.broker.durability.subscriber_cache import SubscriberCache, Subscribers, is_open
+from crewel.broker.durability.subscriber_cache import SubscriberCache, is_open
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -285,8 +285,7 @@ class LogAppender:
         pending = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires)
         node, is_usual = self._access.node, not (excluded or entry.expires)
         is_laden = node.fan_out.deliveries >= node.max_pending
-        known = None if is_laden or not is_usual else self._cache.of(channel)
-        if known is not None and self._take_together(known, channel, entry, publisher, pending):
+        if is_usual and not is_laden and self._take_together(channel, entry, publisher, pending):
             return
         message = (channel, entry, publisher, excluded, sender, qos)
         if is_laden or self._channels.most_subscribers(channel) > self._outbound.fan_outs.looked_up:
@@ -299,9 +298,11 @@ class LogAppender:
                 return
 
     def _take_together(
-        self, known: Subscribers, channel: Channel, entry: Entry, publisher: Session | None, pending: PendingMessage
+        self, channel: Channel, entry: Entry, publisher: Session | None, pending: PendingMessage
     ) -> bool:
-        if not self._cache.take(channel, known, entry, pending, self._unfinished):
+        """Take it for all subscribers at once, if they are known and get every message."""
+        known = self._cache.take(channel, entry, pending, self._unfinished)
+        if known is None:
             return False
         if entry.position > self._heard:
             self._heard = entry.position
@@ -318,8 +319,7 @@ class LogAppender:
         channel, entry, publisher, *_ = message
         if is_usual and self._cache.of(channel) is None:
             yield from self._cache.look_up(channel)
-        known = self._cache.of(channel) if is_usual else None
-        if known is None or not self._take_together(known, channel, entry, publisher, pending):
+        if not (is_usual and self._take_together(channel, entry, publisher, pending)):
             yield from self._take_one_by_one(message, pending)
 
     def _take_one_by_one(self, message: _Message, pending: PendingMessage) -> Iterator[None]:

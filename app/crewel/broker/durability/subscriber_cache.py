@@ -173,20 +173,19 @@ class SubscriberCache:
         return found
 
     def take(
-        self,
-        channel: Channel,
-        subscribers: Subscribers,
-        entry: Entry,
-        pending: PendingMessage,
-        unfinished: deque[Iterator[None]],
-    ) -> bool:
-        """Take the next message of the log, and queue it for those whom the store has; False if it was taken before. What takes
-        too long for one turn, and must be done before the next message is taken, is added to `unfinished`."""
+        self, channel: Channel, entry: Entry, pending: PendingMessage, unfinished: deque[Iterator[None]]
+    ) -> Subscribers | None:
+        """Take the next message of the log for its subscribers, and queue it for those whom the store has. None if that must
+        be done in another way: they are not known (`of`), or the message was taken before. What takes too long for one
+        turn, and must be done before the next message is taken, is added to `unfinished`."""
+        subscribers = self.of(channel)
+        if subscribers is None:
+            return None
         node = self._access.node
         members = subscribers.subscriber_set
         entry.fan_out_record = node.take_for(members, entry.position, pending)
         if entry.fan_out_record is None:
-            return False
+            return None
         outbound, lazy = self._outbound, entry.lazy
         fan_outs = outbound.fan_outs
         most, slow = fan_outs.at_once, fan_outs.step
@@ -227,7 +226,7 @@ class SubscriberCache:
             else:
                 for _ in steps:
                     pass
-        return True
+        return subscribers
 
     def _queue(
         self, durables: Iterable[DurableSession], start: int, entry: Entry, stop: int | None = None

@@ -7,12 +7,12 @@ which the extensions are called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
-from crewel.bayeux.message import Message
-from crewel.broker.mailboxes.exchange import awaits_answer, says_busy
+from crewel.bayeux.message import Fields, Message
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -20,16 +20,13 @@ from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import BATCH_BLOCK, LogId
+from crewel.delivery.records import BATCH_BLOCK
 
 _SPARE = 500  # batch numbers that are reserved ahead of need
 
 
 class StoredSessions(Protocol):
     """The sessions that the store has."""
-
-    def settle(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
-        """The receiver has acknowledged these."""
 
     def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
         """The receiver has acknowledged all that it had been sent, just now."""
@@ -44,7 +41,8 @@ class Acknowledgements:
     _filtered: Collection[Session]
     """The sessions that do not want every message as it comes."""
     _durability: StoredSessions
-    _read_statuses: Callable[[Session, Message], None] | None = field(default=None, init=False)
+    rejected: WeakKeyDictionary[Session, list[Fields]] = field(default_factory=WeakKeyDictionary, init=False)
+    """The statuses of the connect that is being read that do not count, with why."""
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access
@@ -61,7 +59,7 @@ class Acknowledgements:
         """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
         mailbox = session.mailbox
         if mailbox.dispatcher is not NO_DISPATCHER:
-            self._take(session, batches, batches.number - 1)
+            self._take(session, batches.number - 1)
             return
         mailbox.retained = 0
         durable = mailbox.durable
@@ -74,10 +72,10 @@ class Acknowledgements:
         """A connect acknowledges this batch and those before it, or nothing (None). What it leaves open goes out again: with
         its answer at once if the client has said what it got, and with a pause to one that never makes progress. To a client
         that says that it is busy, nothing goes out; if it waits for an answer meanwhile, what is new does."""
-        if self._read_statuses is not None and "update" in message.ext:
-            self._read_statuses(session, message)
-        is_busy = says_busy(message)
-        self._take(session, batches, batch, is_busy=is_busy or awaits_answer(message))
+        if self._dispatchers.is_offered and "update" in message.ext:
+            self.read_statuses(session, message, batch)
+        is_busy = message.says_busy
+        self._take(session, batch, is_busy=is_busy or message.awaits_answer)
         if is_busy:
             session.advised_on = None  # as if it had asked not to be held
             return
@@ -115,24 +113,21 @@ class Acknowledgements:
             durable.batch += BATCH_BLOCK
             self._access.node.mark_dirty(durable)
 
-    def _take(self, session: Session, batches: Batches, batch: int | None, *, is_busy: bool = False) -> None:
-        acknowledged = session.mailbox.acknowledge(batch, is_busy=is_busy)
-        places = [entry.position for entry in acknowledged if entry.position]
-        if places and session.mailbox.durable is not None:
-            self._durability.settle(session.mailbox.durable, places)
-            self._events.settled(session, acknowledged)
+    def _take(self, session: Session, batch: int | None, *, is_busy: bool = False) -> None:
+        session.mailbox.acknowledge(batch, is_busy=is_busy)
         if session.mailbox.limit is not None:
             self._dispatchers.note_room(session)
 
     # For `update`
 
-    def offer_statuses(self, read: Callable[[Session, Message], None]) -> None:
-        """Let sessions ask for the origin of messages. `read` takes the statuses that a connect carries."""
+    def offer_statuses(self) -> None:
+        """Let sessions ask for the origin of messages."""
         self._dispatchers.is_offered = True
-        self._read_statuses = read
 
-    def handle_statuses(self, session: Session, statuses: object, batch: int | None = None) -> list[dict[str, Any]]:
-        """Carry out what the client says of its messages; returns the statuses that do not count, as sent plus `reason`.
-        `batch` is the last one that the client has got, if it says that too: of what was sent after it, it repeats what it
-        had said before."""
-        return self._dispatchers.handle_statuses(session, statuses, batch)
+    def read_statuses(self, session: Session, connect: Message, batch: int | None) -> None:
+        """Carry out what a connect says of messages. `batch` is the last one that the client has got, if it says that too."""
+        self.rejected[session] = self._dispatchers.handle_statuses(session, connect.ext["update"], batch)
+
+    def handle_statuses(self, session: Session, statuses: object) -> list[dict[str, Any]]:
+        """Carry out what the client says of its messages; returns the statuses that do not count, as sent plus `reason`."""
+        return self._dispatchers.handle_statuses(session, statuses)

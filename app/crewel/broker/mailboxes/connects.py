@@ -16,6 +16,7 @@ import orjson
 from crewel.bayeux import replies
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
+from crewel.broker.mailboxes.browsers import Browsers
 from crewel.broker.mailboxes.exchange import (
     CONNECT_CHANNEL,
     CONNECTED,
@@ -24,16 +25,16 @@ from crewel.broker.mailboxes.exchange import (
     Peer,
     connect_reply,
     encode_reply,
-    says_busy,
 )
+from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.mailboxes.listeners import OutboundListener
 from crewel.broker.mailboxes.timers import SessionTimes, Timers
+from crewel.broker.mailboxes.updates import Updates
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session, State, Verdict, new_secret
+from crewel.broker.session import Session, State, Verdict
 from crewel.delivery.batches import NO_BATCHES
-from crewel.settings import Settings
 
 REPEATED_S: Final = 1.0
 """How soon after a connect that was answered the same one counts as sent twice, and not as the next of a client that numbers
@@ -48,7 +49,7 @@ _CONNECT: Final = CONNECT_CHANNEL.name
 
 
 class Connects(ABC):
-    """The held connects. What they are answered with is taken from the queues by `_departing`."""
+    """The held connects, and the messages that they are answered with."""
 
     def __init__(
         self,
@@ -67,6 +68,8 @@ class Connects(ABC):
         self._listener = listener
         self.pipe = pipe
         self.timers = Timers(runtime.loop, self._on_timer)
+        self.expiry = Expiry(runtime)
+        self._encode_updates = Updates(runtime, self.timers, self.expiry).encode
         self.held = 0
         self._holds = True
         self._longest_pause_ms = 0
@@ -75,10 +78,6 @@ class Connects(ABC):
     @abstractmethod
     def load_backlog(self, session: Session) -> None:
         """A connect is held while messages wait in the store: a status that it carried has put them back."""
-
-    @abstractmethod
-    def _departing(self, session: Session) -> list[bytes]:
-        """The messages that leave now, ready for the wire."""
 
     @abstractmethod
     def _on_timer(self, session: Session, now: float) -> float:
@@ -209,7 +208,7 @@ class Connects(ABC):
         if has_advice or session.advised_on != peer.transport:
             exchange.advise = True
             session.advised_on = peer.transport
-        exchange.is_busy = session.mailbox.batches is not NO_BATCHES and says_busy(message)
+        exchange.is_busy = session.mailbox.batches is not NO_BATCHES and message.says_busy
         exchange.connect = reply = replies.ok(message)
         return reply
 
@@ -344,6 +343,35 @@ class Connects(ABC):
         elif session.mailbox.batches is not NO_BATCHES:
             session.answered = parts
 
+    def _departing(self, session: Session) -> list[bytes]:
+        """The messages that leave now, ready for the wire."""
+        mailbox = session.mailbox
+        if mailbox.is_paused:
+            return []
+        if mailbox.expiry:
+            self.expiry.remove_expired(session)
+        if mailbox.limit is None or not session.is_live:
+            entries = mailbox.take(self._settings.max_response_bytes)
+        else:
+            entries = mailbox.take_within(mailbox.limit, self._settings.max_response_bytes)
+        if not entries:
+            return []
+        taken = entries
+        try:
+            if session.plain is not None:
+                entries = session.plain.send(session, entries)
+            elif session.parts:
+                entries = self.pipe.departing(session, entries)
+            count = len(entries)
+            self._metrics.deliveries += count
+            if mailbox.dispatcher.rules.tells:
+                return self._encode_updates(session, mailbox.dispatcher, entries)
+            return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
+        except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
+            for entry in taken:
+                mailbox.dead_letter_unsendable(entry, error)
+            return []
+
     def dismiss(self, session: Session, verdict: Verdict) -> None:
         """Answer the connect that the session's client holds with this, and without a message: another has the session."""
         queue, session.mailbox.queue = session.mailbox.queue, []
@@ -423,64 +451,8 @@ class Connects(ABC):
             self._times.arm_time_out(session, max(held.deadline, now) if session.grace_ms is None else now)
 
 
-class Browsers:
-    """The cookie binding, and the count of held connects a cookie."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings.bayeux
-        self._holding: dict[str, int] = {}
-        self.has_limit = self._settings.max_sessions_per_browser >= 0
-        """Whether connects need counting at all."""
-
-    def bind_new(self, session: Session, peer: Peer) -> None:
-        """Bind a new session to the cookie that its handshake carried, or to a new one. A socket without a cookie leaves
-        the session open to the first HTTP request that shows its `clientId`."""
-        if peer.browser is None and not peer.pushes:
-            _mint(peer)
-        session.browser = peer.browser
-
-    def may_speak_for(self, session: Session, peer: Peer) -> bool:
-        """Whether this request, or this socket, belongs to the session's browser; the first one with a cookie to use a session
-        that was made without one binds it. A socket needs no cookie, for many clients send none with an upgrade, but another
-        browser's is refused."""
-        browser = session.browser
-        if browser is not None and browser == peer.browser:
-            if browser is not peer.browser:
-                peer.recognise(browser)
-            return True
-        if peer.pushes and peer.browser is None:
-            return True
-        if session.browser is None:
-            if peer.browser is None:
-                _mint(peer)
-            session.browser = peer.browser
-        return self._settings.trust_client_session or session.browser == peer.browser
-
-    def admits(self, session: Session) -> bool:
-        """Whether one more connect of this browser may be held."""
-        limit = self._settings.max_sessions_per_browser
-        return limit < 0 or session.browser is None or self._holding.get(session.browser, 0) < limit
-
-    def hold(self, session: Session) -> None:
-        """Count a connect that is held over HTTP; there is no need to where nothing is limited."""
-        browser = session.browser
-        if browser is not None and self.has_limit:
-            self._holding[browser] = self._holding.get(browser, 0) + 1
-
-    def release(self, session: Session) -> None:
-        """Count it no more."""
-        if self._holding and session.browser is not None:
-            left = self._holding.pop(session.browser, 0) - 1
-            if left > 0:
-                self._holding[session.browser] = left
-
-
 def _empty_reply(session: Session, message_id: str, ext: Any) -> bytes:
     """The reply to a copy of a connect, without a message. A client that acknowledges finds in each reply a batch: here the one
     that it has acknowledged itself, for it may not have got a later one."""
     batch = ext.get("ack") if ext and session.mailbox.batches is not NO_BATCHES else None
     return connect_reply(message_id.encode(), b'"ack":%d' % batch if type(batch) is int else b"")
-
-
-def _mint(peer: Peer) -> None:
-    peer.mint(new_secret())

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
-from crewel.bayeux.message import AWAITS, Fields, Message
+from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
+from crewel.broker.handler_steps import Promise
 from crewel.errors import BayeuxCode, Refused
 from crewel.metrics import Metrics
 
@@ -173,8 +174,9 @@ class Held:
         return request
 
 
-class Exchange:
-    """A request or frame that is being answered. The session of its first message is the session of the whole of it."""
+class Exchange(Promise[bool]):
+    """A request or frame that is being answered. The session of its first message is the session of the whole of it. If it
+    has to wait for something, it is the promise of its answer."""
 
     __slots__ = (
         "advise",
@@ -234,6 +236,7 @@ class Exchange:
 
     def wait(self) -> None:
         """Something has to be waited for. What reaches the session until the answer goes with the answer, and wakes nothing."""
+        self._function = self.result = None  # no exchange that waits for nothing needs them
         self.has_waited = True
         if self.session is not None:
             self.connect_then = self.session.connect_id
@@ -265,18 +268,6 @@ class Exchange:
         if self.connect is not None or not session.is_live:
             return True
         return not (session.connect_only or self.peer.connect_only)
-
-
-def says_busy(connect: Message) -> bool:
-    """Whether a connect says that its client is busy: what it got and does not acknowledge is not lost, and the reply, which
-    comes at once, brings no more."""
-    return connect.ext.get("busy") is True
-
-
-def awaits_answer(connect: Message) -> bool:
-    """Whether a connect says that its client is busy, and waits for an answer all the same: what it got and does not
-    acknowledge is not lost, and the reply brings what is new."""
-    return bool(connect.ext.get("busy") == AWAITS)
 
 
 def connect_reply(message_id: bytes, ext: bytes = b"") -> bytes:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol
 
-from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
 from crewel.delivery.entry import NO_ENTRIES, in_order, least
@@ -36,6 +35,9 @@ class MailboxListener(Protocol):
 
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""
+
+    def acknowledged(self, durable: DurableSession, entries: list[Entry]) -> None:
+        """The client has acknowledged these, some of which the store has; they have ended."""
 
     def transients_ended(self, reason: EndReason, count: int) -> None:
         """So many messages that the store does not have ended in this way, of a session that acknowledges."""
@@ -299,7 +301,13 @@ class Mailbox(ABC):
         if self.dispatcher.rules.tells:
             settled = self.dispatcher.acknowledge(settled)
             self.note_retained()
+        if settled:
+            self._end_acknowledged(settled)
         return settled
+
+    @abstractmethod
+    def _end_acknowledged(self, entries: list[Entry]) -> None:
+        """These have ended, because their batches are acknowledged and no status is awaited."""
 
     def retain(self, entries: list[Entry]) -> int:
         """Keep what leaves until it is acknowledged. Returns how many of the entries were sent before."""
@@ -320,10 +328,10 @@ class Mailbox(ABC):
                 self.dead_letter(*each)
         failure = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
         put_back = [entry for entry in judgement.put_back if not goes_elsewhere(entry, *failure, 0, "", "")]
-        put_back += self.notices_after(put_back)
-        for entry in put_back:
-            self.take_back(entry)
         if put_back:
+            put_back += self.notices_after(put_back)
+            for entry in put_back:
+                self.take_back(entry)
             self.recall(put_back)
         self.note_retained()
 
@@ -664,11 +672,6 @@ class Mailbox(ABC):
         attempts = 0 if entry.origin is None else self._attempts(entry.origin.id)
         tries = "" if entry.origin is None else self.dispatcher.failed_before(entry.origin.id)
         self.dead_letter(entry, code, reason, attempts, given, tries)
-
-    @staticmethod
-    def _leaves_letter(entry: Entry) -> bool:
-        """Whether the message is one that becomes a dead letter: not one of the server about itself."""
-        return not (entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM))
 
     # Attempts
 

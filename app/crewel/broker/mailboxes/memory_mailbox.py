@@ -55,6 +55,9 @@ class MemoryMailbox(Mailbox):
         """Whether messages that are open when the session ends become dead letters: never."""
         return False
 
+    def _end_acknowledged(self, entries: list[Entry]) -> None:
+        """Nothing is kept of them."""
+
     # A full queue
 
     def make_room(self, entry: Entry, usual: int) -> bool:

@@ -14,11 +14,9 @@ from crewel.broker.mailboxes.backlog import Backlog
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.connects import Connects
 from crewel.broker.mailboxes.exchange import Exchange, encode_reply
-from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.mailboxes.listeners import OutboundListener
 from crewel.broker.mailboxes.timers import SessionTimes
-from crewel.broker.mailboxes.updates import Updates
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
@@ -44,10 +42,8 @@ class Outbound(Connects):
         self.backlog = Backlog(runtime.settings.limits)
         """The messages in all queues."""
         self.fan_outs = fan_outs
-        self.expiry = Expiry(runtime)
         self.loader = BacklogLoader(runtime, self)
         """Brings back the messages that are in the store only."""
-        self._encode_updates = Updates(runtime, self.timers, self.expiry).encode
         self._ready: list[Session] = []
         self._overflowed: set[Session] = set()
         self._is_ending = False  # whether more of these end in the next turn
@@ -252,35 +248,6 @@ class Outbound(Connects):
             messages = self._departing(session)
             if messages:
                 socket.send(messages)
-
-    def _departing(self, session: Session) -> list[bytes]:
-        """The messages that leave now, ready for the wire."""
-        mailbox = session.mailbox
-        if mailbox.is_paused:
-            return []
-        if mailbox.expiry:
-            self.expiry.remove_expired(session)
-        if mailbox.limit is None or not session.is_live:
-            entries = mailbox.take(self._settings.max_response_bytes)
-        else:
-            entries = mailbox.take_within(mailbox.limit, self._settings.max_response_bytes)
-        if not entries:
-            return []
-        taken = entries
-        try:
-            if session.plain is not None:
-                entries = session.plain.send(session, entries)
-            elif session.parts:
-                entries = self.pipe.departing(session, entries)
-            count = len(entries)
-            self._metrics.deliveries += count
-            if mailbox.dispatcher.rules.tells:
-                return self._encode_updates(session, mailbox.dispatcher, entries)
-            return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
-        except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
-            for entry in taken:
-                mailbox.dead_letter_unsendable(entry, error)
-            return []
 
     def _on_timer(self, session: Session, now: float) -> float:
         mailbox = session.mailbox

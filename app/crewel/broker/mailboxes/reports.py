@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from crewel.broker.mailboxes.back_pressure import BackPressure
 from crewel.broker.mailboxes.events import Events
+from crewel.broker.mailboxes.listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Transient
@@ -23,6 +25,7 @@ class MailboxReports:
     _outbound: Outbound
     _events: Events
     _pressure: BackPressure
+    _listener: DispatcherListener
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access
@@ -32,6 +35,14 @@ class MailboxReports:
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""
         self._access.node.mark_dirty(durable)
+
+    def acknowledged(self, durable: DurableSession, entries: list[Entry]) -> None:
+        """The client has acknowledged these, some of which the store has; they have ended."""
+        if not durable.is_dirty:
+            self._access.node.mark_dirty(durable)
+        session: Session = durable.connected
+        self._listener.has_capacity(session)
+        self._events.settled(session, entries)
 
     def transients_ended(self, reason: EndReason, count: int) -> None:
         """So many messages that the store does not have ended in this way, of a session that acknowledges."""

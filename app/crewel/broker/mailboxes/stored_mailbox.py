@@ -186,6 +186,13 @@ class StoredMailbox(Mailbox):
         """Whether messages that are open when the session ends become dead letters: what a client reports always does."""
         return self.leaves_letters or self.durable.death is not None
 
+    # Acknowledgements
+
+    def _end_acknowledged(self, entries: list[Entry]) -> None:
+        if places := [entry.position for entry in entries if entry.position]:
+            self.durable.settle_all(places)
+            self._listener.acknowledged(self.durable, entries)
+
     # Waiting again
 
     def recall(self, entries: Iterable[Entry] = ()) -> None:
@@ -322,7 +329,7 @@ class StoredMailbox(Mailbox):
     ) -> None:
         """Make a dead letter of a message that is not in memory yet. One of the server about itself only ends."""
         durable, place = self.durable, entry.position
-        if self._leaves_letter(entry):
+        if entry.leaves_letter:
             message = None if place else self._listener.as_transient(entry)
             attempts += self._stored_attempts(place)
             durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, message, given, tries))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import isawaitable
 from time import perf_counter
@@ -354,6 +354,10 @@ def _failure(message: Message, error: Exception) -> Any:
     return {"message": "internal error"}
 
 
+Publish = Callable[[Session, Message], Reply | Steps[Reply]]
+"""Takes a publish of a live session, and returns the reply, or the steps to it."""
+
+
 @dataclass(eq=False)
 class BackendPublisher:
     """Publishes for back ends."""
@@ -361,7 +365,7 @@ class BackendPublisher:
     _runtime: Runtime
     _mailboxes: Mailboxes
     _limits: Limiter
-    _publish_handler: PublishHandler
+    _take: Publish
 
     def __post_init__(self) -> None:
         self._outbound, self._pressure, self._host = (
@@ -370,8 +374,6 @@ class BackendPublisher:
             self._mailboxes.host,
         )
         self._turns = self._runtime.turns
-        self.on_publish = self._publish_handler.publish
-        """Called with each message."""
 
     async def post(self, grants: Grants, elements: list[Any], address: str | None = None) -> list[Reply]:
         """Publish these messages, which came from this address, in their order, and answer each as a publish is answered;
@@ -433,7 +435,7 @@ class BackendPublisher:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
         if not self._outbound.pipe.rcv(session, message):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
-        return self.on_publish(session, message)
+        return self._take(session, message)
 
 
 async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.admission import Admission
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.publishing.broadcaster import Broadcaster
-from crewel.broker.publishing.publish_handler import BackendPublisher, PublishHandler
+from crewel.broker.publishing.publish_handler import BackendPublisher, Publish, PublishHandler
 from crewel.broker.runtime import Runtime
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
+
+
+@runtime_checkable
+class PublishWrapper(Protocol):
+    """An extension that does something before and after each publish."""
+
+    def around_publish(self, publish: Publish) -> Publish:
+        """Return what is called in place of `publish`."""
 
 
 class Publishing:
@@ -23,7 +34,14 @@ class Publishing:
         admission: Admission,
         topics: TopicTable,
         options: SubscriptionOptions,
+        extensions: Iterable[object],
     ) -> None:
         self.broadcaster = Broadcaster(runtime, mailboxes, addressing, topics, options)
         self.handler = PublishHandler(runtime, mailboxes.outbound, addressing, admission, topics, self.broadcaster)
-        self.for_back_ends = BackendPublisher(runtime, mailboxes, admission.limits, self.handler)
+        publish: Publish = self.handler.publish
+        for extension in extensions:
+            if isinstance(extension, PublishWrapper):
+                publish = extension.around_publish(publish)
+        self.publish = publish
+        """Takes each publish of a live session."""
+        self.for_back_ends = BackendPublisher(runtime, mailboxes, admission.limits, publish)

@@ -307,5 +307,5 @@ class SubscriptionStore:
         ended[EndReason.DEAD] += beyond + sum(letter.id in returning for letter in made)
         ended[EndReason.LAPSED] += len(left.lapsed)
         ended[EndReason.RETURNED] += len(left.returned)
-        self._listener.letters_made([*made, *[PendingDeadLetter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond])
-        self._listener.letters_stored(left.letters)
+        made += [PendingDeadLetter(durable.name, LogId(0), DEAD_SESSION, "", 0)] * beyond
+        self._listener.letters_stored(made, left.letters)

@@ -49,7 +49,7 @@ class Message(message.Message[DataT]):
 
     def _decide(self, decision: Callable[[], None]) -> None:
         origin = self.origin
-        origin.is_recorded = self.is_recorded
+        origin.recorded_in = self.recorded_in
         try:
             self.background.call(decision)
         finally:

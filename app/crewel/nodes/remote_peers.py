@@ -1,7 +1,7 @@
 """Requests that come from other nodes (decision 0261).
 
-The owner of a session has a `Guest` for each, a peer like any other to the broker; the node that the client has reached has a
-`Relay` (`nodes.forwarding`).
+The owner of a session has a `RemotePeer` for each, a peer like any other to the broker. The node that the client has reached
+has a `Relay` (`nodes.forwarding`).
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 from multidict import CIMultiDict
 
 from crewel.broker.inbound import Answering, when_answered
 from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
-from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.runtime import Runtime
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.forwarding import SETTLED
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
+from crewel.nodes.remote_destinations import RemoteDestinations
 
 _MOST_WAITING: Final = 32
 """Frames of one WebSocket that wait for the one before them; beyond that its client is slowed down."""
@@ -31,19 +33,19 @@ _ANSWER: Final = Kind.ANSWER
 """Asked for with each request: a member of an enumeration is a slow look-up."""
 
 
-class Guest(Peer):
+class RemotePeer(Peer):
     """A request of a client that has reached another node."""
 
     transport = "long-polling"
-    __slots__ = ("_fields", "_guests", "_is_gone", "link", "stream", "waiting")
+    __slots__ = ("_fields", "_is_gone", "_peers", "link", "stream", "waiting")
 
-    def __init__(self, link: Link, stream: int, fields: dict[str, Any], guests: dict[int, Guest]) -> None:
-        """`guests` are those of the link, by stream: this one is among them until it is answered."""
+    def __init__(self, link: Link, stream: int, fields: dict[str, Any], peers: dict[int, RemotePeer]) -> None:
+        """`peers` are those of the link, by stream: this one is among them until it is answered."""
         super().__init__(fields["browser"])
         self.link = link
         self.stream = stream
         self._fields = fields
-        self._guests = guests
+        self._peers = peers
         self._is_gone = False
         self.waiting: deque[list[Any]] | None = None
         """Of a socket whose last frame is not answered yet: those that have come since."""
@@ -57,11 +59,11 @@ class Guest(Peer):
 
     def _sent(self) -> None:
         """An answer has gone: the request has had its own."""
-        self._guests.pop(self.stream, None)
+        self._peers.pop(self.stream, None)
 
     def supersede(self) -> None:
         """End the held connect."""
-        self._guests.pop(self.stream, None)
+        self._peers.pop(self.stream, None)
         self.link.send(Kind.SUPERSEDED, self.stream)
 
     def refuse(self, elements: list[Any]) -> None:
@@ -81,7 +83,7 @@ class Guest(Peer):
     def leave(self) -> None:
         """The request has ended: what is sent from here on arrives nowhere."""
         self._is_gone = True
-        self._guests.pop(self.stream, None)
+        self._peers.pop(self.stream, None)
 
     @property
     def is_gone(self) -> bool:
@@ -105,7 +107,7 @@ class Guest(Peer):
         return bool(self._fields["secure"])
 
 
-class CallbackGuest(Guest):
+class RemoteCallback(RemotePeer):
     """A request of a script."""
 
     transport = "callback-polling"
@@ -113,15 +115,15 @@ class CallbackGuest(Guest):
     __slots__ = ()
 
 
-class SocketGuest(Guest):
+class RemoteSocket(RemotePeer):
     """A WebSocket."""
 
     transport = "websocket"
     pushes = True
     __slots__ = ("_held", "_served", "_serves")
 
-    def __init__(self, link: Link, stream: int, fields: dict[str, Any], guests: dict[int, Guest]) -> None:
-        super().__init__(link, stream, fields, guests)
+    def __init__(self, link: Link, stream: int, fields: dict[str, Any], peers: dict[int, RemotePeer]) -> None:
+        super().__init__(link, stream, fields, peers)
         self._served = 0
         self._serves = False
         self._held = False
@@ -162,55 +164,64 @@ class SocketGuest(Guest):
         self._check_held()
 
 
-_GUESTS: Final[Mapping[str, type[Guest]]] = {each.transport: each for each in (Guest, CallbackGuest, SocketGuest)}
+_KINDS: Final[Mapping[str, type[RemotePeer]]] = {
+    each.transport: each for each in (RemotePeer, RemoteCallback, RemoteSocket)
+}
 
 
-class Arrivals:
+class RemotePeersListener(Protocol):
+    """Gets what other nodes forward."""
+
+    def receive_forwarded(self, peer: RemotePeer, elements: list[Any]) -> Answering | None:
+        """Take what a peer sends. It is never forwarded again."""
+
+    def on_leaving(self, token: str) -> None:
+        """The node with this token ends."""
+
+
+class RemotePeers:
     """The requests that other nodes forward to this one."""
 
     def __init__(
         self,
-        outbound: Outbound,
-        receive: Callable[[Guest, list[Any]], Answering | None],
-        lost: Callable[[], None],
-        leaves: Callable[[str], None],
-        addressed: Callable[[Frame], None],
+        runtime: Runtime,
+        mailboxes: Mailboxes,
+        listener: RemotePeersListener,
+        bus: Bus,
+        calls: Calls,
+        addressed: RemoteDestinations,
     ) -> None:
-        """`receive` takes what a guest sends; it never forwards it. `lost` is called when a node reaches this one no more,
-        `leaves` with the token of one that ends, and `addressed` with what is for certain sessions, or waits for some."""
-        self._outbound = outbound
-        self._receive = receive
-        self._lost = lost
-        self._guests: dict[Link, dict[int, Guest]] = {}
-        self.bus: Bus
-        self.calls: Calls
-        self._on_addressed = addressed
+        self._runtime = runtime
+        self._outbound, self._times = mailboxes.outbound, mailboxes.times
+        self._receive = listener.receive_forwarded
+        self._bus = bus
+        self._peers: dict[Link, dict[int, RemotePeer]] = {}
         self._by_kind: Mapping[int, Callable[[Link, Frame], None]] = {
             Kind.REQUEST: self._requested,
-            Kind.ASK: self._asked,
-            Kind.ADDRESSED: self._addressed,
-            Kind.QUEUES: self._addressed,
-            Kind.MESSAGE: self._for_bus,
-            Kind.CONFIRM: self._for_bus,
-            Kind.DEAD_LETTERS: self._for_bus,
-            Kind.LEAVING: lambda link, _: leaves(link.token),
+            Kind.ASK: calls.asked,
+            Kind.ADDRESSED: lambda _, frame: addressed.take(frame),
+            Kind.QUEUES: lambda _, frame: addressed.take(frame),
+            Kind.MESSAGE: bus.take,
+            Kind.CONFIRM: bus.take,
+            Kind.DEAD_LETTERS: bus.take,
+            Kind.LEAVING: lambda link, _: listener.on_leaving(link.token),
         }
-        self._by_kind_of_stream: Mapping[int, Callable[[Guest, bytes], None]] = {
-            Kind.FRAME: lambda guest, payload: self._take_further(guest, orjson.loads(payload)),
-            Kind.GONE: lambda guest, _: self._gone(guest),
-            Kind.HALF_CLOSED: lambda guest, payload: outbound.half_closed(guest, int.from_bytes(payload)),
-            Kind.PAUSE: lambda guest, _: self._writable(guest, is_writable=False),
-            Kind.RESUME: lambda guest, _: self._writable(guest, is_writable=True),
+        self._by_kind_of_stream: Mapping[int, Callable[[RemotePeer, bytes], None]] = {
+            Kind.FRAME: lambda peer, payload: self._take_further(peer, orjson.loads(payload)),
+            Kind.GONE: lambda peer, _: self._gone(peer),
+            Kind.HALF_CLOSED: lambda peer, payload: self._outbound.half_closed(peer, int.from_bytes(payload)),
+            Kind.PAUSE: lambda peer, _: self._writable(peer, is_writable=False),
+            Kind.RESUME: lambda peer, _: self._writable(peer, is_writable=True),
         }
         """What is done with a frame of a stream that was opened before."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._guests.values()))
+        return sum(map(len, self._peers.values()))
 
     def opened(self, link: Link) -> None:
         """Requests come from there."""
-        self._guests[link] = {}
-        self.bus.joined(link)
+        self._peers[link] = {}
+        self._bus.joined(link)
 
     def caught_up(self, link: Link) -> None:
         """The other node takes answers again: take more requests of it."""
@@ -223,82 +234,75 @@ class Arrivals:
             take(link, frame)
             return
         take_of_stream = self._by_kind_of_stream.get(frame.kind)
-        guest = self._guests[link].get(frame.stream)
-        if take_of_stream is not None and guest is not None:
-            take_of_stream(guest, frame.payload)
+        peer = self._peers[link].get(frame.stream)
+        if take_of_stream is not None and peer is not None:
+            take_of_stream(peer, frame.payload)
 
     def _requested(self, link: Link, frame: Frame) -> None:
-        guests, fields = self._guests[link], orjson.loads(frame.payload)
-        guest = guests[frame.stream] = _GUESTS[fields["transport"]](link, frame.stream, fields, guests)
-        if guest.pushes:
-            self._serve(guest, fields.pop("elements"))
+        peers, fields = self._peers[link], orjson.loads(frame.payload)
+        peer = peers[frame.stream] = _KINDS[fields["transport"]](link, frame.stream, fields, peers)
+        if peer.pushes:
+            self._serve(peer, fields.pop("elements"))
         else:
-            self._receive(guest, fields.pop("elements"))
+            self._receive(peer, fields.pop("elements"))
         if link.is_clogged:
             link.pause_reading()
 
-    def _asked(self, link: Link, frame: Frame) -> None:
-        self.calls.asked(link, frame)
-
-    def _addressed(self, _: Link, frame: Frame) -> None:
-        self._on_addressed(frame)
-
-    def _for_bus(self, link: Link, frame: Frame) -> None:
-        self.bus.take(link, frame)
-
-    def _writable(self, guest: Guest, *, is_writable: bool) -> None:
-        guest.is_writable = is_writable
-        session = guest.session
+    def _writable(self, peer: RemotePeer, *, is_writable: bool) -> None:
+        peer.is_writable = is_writable
+        session = peer.session
         if is_writable and session is not None and session.mailbox.urgent:
             self._outbound.make_ready(session)
 
-    def _take_further(self, guest: Guest, elements: list[Any]) -> None:
-        if guest.waiting is None:
-            self._serve(guest, elements)
+    def _take_further(self, peer: RemotePeer, elements: list[Any]) -> None:
+        if peer.waiting is None:
+            self._serve(peer, elements)
             return
-        guest.waiting.append(elements)
-        if len(guest.waiting) > _MOST_WAITING:
-            guest.slow_down(_REST_MS / 1000)
+        peer.waiting.append(elements)
+        if len(peer.waiting) > _MOST_WAITING:
+            peer.slow_down(_REST_MS / 1000)
 
-    def _serve(self, guest: Guest, elements: list[Any]) -> bool:
+    def _serve(self, peer: RemotePeer, elements: list[Any]) -> bool:
         """Serve this; True if a socket's next frame has to wait, for they are answered in their order."""
-        if not isinstance(guest, SocketGuest):
-            self._receive(guest, elements)
+        if not isinstance(peer, RemoteSocket):
+            self._receive(peer, elements)
             return False
-        guest.serves()
-        answering = self._receive(guest, elements)
+        peer.serves()
+        answering = self._receive(peer, elements)
         if answering is None:
-            guest.served(elements)
+            peer.served(elements)
             return False
-        if guest.waiting is None:
-            guest.waiting = deque()
-        when_answered(answering, partial(self._served, guest, elements))
+        if peer.waiting is None:
+            peer.waiting = deque()
+        when_answered(answering, partial(self._served, peer, elements))
         return True
 
-    def _served(self, guest: SocketGuest, elements: list[Any], _: object) -> None:
-        guest.served(elements)
-        asyncio.get_running_loop().call_soon(self._serve_next, guest)
+    def _served(self, peer: RemoteSocket, elements: list[Any], _: object) -> None:
+        peer.served(elements)
+        asyncio.get_running_loop().call_soon(self._serve_next, peer)
 
-    def _serve_next(self, guest: Guest) -> None:
-        waiting = guest.waiting
-        while waiting and not guest.is_gone:
-            if self._serve(guest, waiting.popleft()):
+    def _serve_next(self, peer: RemotePeer) -> None:
+        waiting = peer.waiting
+        while waiting and not peer.is_gone:
+            if self._serve(peer, waiting.popleft()):
                 return
-        guest.waiting = None
+        peer.waiting = None
 
-    def _gone(self, guest: Guest) -> None:
-        guest.leave()
-        if guest.pushes:
-            self._outbound.socket_closed(guest)
-            session, guest.session = guest.session, None
+    def _gone(self, peer: RemotePeer) -> None:
+        peer.leave()
+        if peer.pushes:
+            self._outbound.socket_closed(peer)
+            session, peer.session = peer.session, None
             if session is not None:
-                session.forget_peer(guest)
+                session.forget_peer(peer)
         else:
-            self._outbound.vanished(guest)
+            self._outbound.vanished(peer)
 
     def lost(self, link: Link) -> None:
-        """All its clients have gone, as far as this node knows."""
-        self.bus.left(link)
-        self._lost()
-        for guest in list(self._guests.pop(link).values()):
-            self._gone(guest)
+        """All its clients have gone, as far as this node knows. The node does not reach this one any more, and clients of
+        sessions that are here may wait at it: they get as much more time as after a restart."""
+        self._bus.left(link)
+        grace_s = self._runtime.settings.delivery.restart_grace_ms / 1000
+        self._times.excuse(self._runtime.loop.time() + grace_s)
+        for peer in list(self._peers.pop(link).values()):
+            self._gone(peer)

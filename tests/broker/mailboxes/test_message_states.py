@@ -1,0 +1,132 @@
+"""A message of a stored session goes where the table says, and nothing moves it otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from crewel.broker.mailboxes.mailbox import Mailbox, MailboxListener
+from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
+from crewel.broker.mailboxes.message_states import TRANSITIONS, MessageEvent, MessageState
+from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
+from crewel.delivery.dispatcher import Dispatcher, Rules
+from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
+from crewel.delivery.outcomes import Status, Verdict
+from crewel.delivery.records import LogId, PendingMessage, SessionName
+from crewel.qos.connect import Bounds, OverflowPolicy, Settle
+from crewel.qos.update import Origin
+from tests.delivery.receiver import Listener, Receiver
+
+PLACE = LogId(7)
+EXPIRES = 1_000
+
+
+class OneMessage:
+    """A stored session with one message."""
+
+    def __init__(self, settle: Settle = Settle.MESSAGE) -> None:
+        self.durable = DurableSession(SessionName("client/joe/1"))
+        listener = cast("MailboxListener", Listener(cast("Receiver", self)))
+        self.mailbox = StoredMailbox(MemoryMailbox(listener, 10**9), self.durable)
+        self.mailbox.begin_batches()
+        self.mailbox.dispatcher = Dispatcher(Rules(tells=True, settle=settle, retries=-1))
+        origin = Origin(str(PLACE), "0")
+        self.entry = Entry.logged("/a", PLACE, b"{}", origin=origin, expires=EXPIRES)
+        self.durable.take(PLACE, PendingMessage(0, 2, "/a", expires=EXPIRES))
+        self.mailbox.queue = [self.entry]
+        self.clock = 0
+
+    @property
+    def state(self) -> MessageState:
+        mailbox, entry = self.mailbox, self.entry
+        places = {
+            MessageState.STORED: self.durable.is_evicted(PLACE),
+            MessageState.QUEUED: entry in mailbox.queue,
+            MessageState.SENT: entry in mailbox.batches.unacknowledged and entry not in mailbox.queue,
+            MessageState.OPEN: str(PLACE) in mailbox.dispatcher.in_flight
+            and entry not in (*mailbox.queue, *mailbox.batches.unacknowledged),
+        }
+        found = [state for state, is_there in places.items() if is_there]
+        assert len(found) <= 1, f"it is in several places: {found}"
+        assert bool(found) is (self.durable.find(PLACE) is not None), "it is open exactly as long as it is somewhere"
+        return found[0] if found else MessageState.ENDED
+
+    def load(self) -> None:
+        """As `BacklogLoader` does."""
+        if self.durable.load([PLACE]):
+            self.mailbox.queue = [self.entry]
+
+    def take(self) -> None:
+        """As a response does."""
+        for entry in (taken := self.mailbox.take(10**9)):
+            self.mailbox.dispatcher.send(entry, 0)
+        if taken:
+            self.mailbox.retain(taken)
+            self.mailbox.batches.close()
+
+    def report(self, verdict: Verdict, code: str = "") -> None:
+        judgement = self.mailbox.dispatcher.judge([Status(str(PLACE), verdict, code, "", {})], "client/joe/1", 0, 0)
+        self.mailbox.carry_out(judgement, lambda *_: False)
+
+    def overflow(self) -> None:
+        """One more message comes than there is room for."""
+        self.mailbox.bound_stored(Bounds(1, 10**9, OverflowPolicy.DROP_OLDEST))
+        self.durable.take(LogId(8), PendingMessage(0, 2, "/a"))
+        self.mailbox.make_room(Entry.logged("/a", LogId(8), b"{}"), 100)
+
+
+START: dict[MessageState, tuple[MessageEvent, ...]] = {
+    MessageState.QUEUED: (),
+    MessageState.STORED: (MessageEvent.PAUSED,),
+    MessageState.SENT: (MessageEvent.TAKEN,),
+    MessageState.OPEN: (MessageEvent.TAKEN, MessageEvent.STATUS_AWAITED),
+    MessageState.ENDED: (MessageEvent.DROPPED,),
+}
+"""What leads from the queue to each state."""
+HAPPENS: dict[MessageEvent, Callable[[OneMessage], object]] = {
+    MessageEvent.LOADED: OneMessage.load,
+    MessageEvent.TAKEN: OneMessage.take,
+    MessageEvent.ACKNOWLEDGED: lambda it: it.mailbox.acknowledge(it.mailbox.batches.number - 1),
+    MessageEvent.STATUS_AWAITED: lambda it: it.mailbox.acknowledge(it.mailbox.batches.number - 1),
+    MessageEvent.NOT_ACKNOWLEDGED: lambda it: it.mailbox.acknowledge(None),
+    MessageEvent.SETTLED: lambda it: it.report(Verdict.OK),
+    MessageEvent.PUT_BACK: lambda it: it.report(Verdict.FAILED, "communication.noConnection"),
+    MessageEvent.FAILED: lambda it: it.report(Verdict.FAILED, "user.message.poison"),
+    MessageEvent.PAUSED: lambda it: it.mailbox.pause(is_paused=True),
+    MessageEvent.RENEWED: lambda it: it.mailbox.renew(),
+    MessageEvent.DEAD_LETTERED: lambda it: it.mailbox.dead_letter_one("", "user.update.deadMessage", ""),
+    MessageEvent.DROPPED: lambda it: it.mailbox.drop_first(1),
+    MessageEvent.OVERFLOWED: OneMessage.overflow,
+    MessageEvent.EXPIRED: lambda it: it.mailbox.expire(EXPIRES, is_away=False),
+}
+
+
+CELLS = [
+    pytest.param(state, event, id=f"{state.name}-{event.name}")
+    for state in MessageState
+    for event in MessageEvent
+    if (state, event) != (MessageState.OPEN, MessageEvent.ACKNOWLEDGED)  # what needs no status is never open
+]
+
+
+@pytest.mark.parametrize(("state", "event"), CELLS)
+def test_a_message_goes_where_the_table_says(state: MessageState, event: MessageEvent) -> None:
+    it = OneMessage(Settle.BATCH if event is MessageEvent.ACKNOWLEDGED else Settle.MESSAGE)
+    for former in START[state]:
+        HAPPENS[former](it)
+    assert it.state is state
+    HAPPENS[event](it)
+    assert it.state is TRANSITIONS[state].get(event, state)
+
+
+@pytest.mark.parametrize("event", MessageEvent, ids=lambda event: event.name)
+def test_each_event_is_a_method_of_the_mailbox(event: MessageEvent) -> None:
+    assert hasattr(DurableSession if event is MessageEvent.LOADED else Mailbox, event.method)
+
+
+def test_rows_are_complete() -> None:
+    assert set(TRANSITIONS) == set(MessageState)
+    assert set(HAPPENS) == set(MessageEvent)

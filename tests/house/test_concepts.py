@@ -1,0 +1,55 @@
+"""What `bench/concepts.py` counts is there, and nothing of the same name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.concepts import hooks
+
+PLANTED = '''
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Hook(Protocol):
+    def __call__(self) -> None: ...
+
+
+class Part:
+    def __init__(self, given: Callable[[], None]) -> None:
+        self.hook: Callable[[], None] | None = None
+        self.given = given
+        self.many: dict[str, Callable[[], None]] = {}
+        self.typed: Hook = given
+        self.hook = given
+
+    def method(self) -> None: ...
+
+
+@dataclass
+class Value:
+    """Attributes of the same names that are plain values."""
+
+    hook: int = 3
+    given: str = ""
+
+
+def assign(value: Value, run: Callable[[], None], unknown: Any, parts: list[Part]) -> None:
+    value.hook, value.given = 4, "new"
+    Part(run).hook = run
+    parts[0].given = run
+    parts[0].many = {}
+    parts[0].typed = run
+    for each in parts:
+        each.method, value.hook = run, 5
+    unknown.hook = run
+'''
+
+
+def test_hooks_are_found_by_their_types_and_not_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "planted").mkdir()
+    (tmp_path / "planted" / "__init__.py").write_text("")
+    (tmp_path / "planted" / "parts.py").write_text(PLANTED)
+    found = [place.rpartition(" ")[2] for place in hooks(tmp_path)]
+    assert sorted(found) == ["each.method", "unknown.hook", "….given", "….hook", "….many", "….typed"]
