@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
@@ -29,6 +29,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ANY_BURST: Final = Burst()
+Owner_contra = TypeVar("Owner_contra", contravariant=True)
+Form_co = TypeVar("Form_co", covariant=True)
+
+
+class Forms(Protocol[Owner_contra, Form_co]):
+    """Something about a session that has a form for each kind of mailbox."""
+
+    def in_memory(self, session: Owner_contra, /) -> Form_co:
+        """The form for a session whose messages end with the process."""
+
+    def in_store(self, session: Owner_contra, durable: DurableSession, /) -> Form_co:
+        """The form for a session that the store has."""
 
 
 class MailboxListener(Protocol):
@@ -164,6 +176,10 @@ class Mailbox(ABC):
         """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
         for name in Mailbox.__slots__:
             setattr(self, name, getattr(former, name))
+
+    @abstractmethod
+    def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
+        """The form of something that goes with this mailbox, which is the session's."""
 
     # Bounds
 
@@ -462,6 +478,10 @@ class Mailbox(ABC):
     @abstractmethod
     def oldest(self) -> LogId | None:
         """The place of the oldest stored message; None without one."""
+
+    @abstractmethod
+    def subscribed_since(self, pattern: str) -> LogId:
+        """The place after which the store has the subscription to this very pattern; 0 without one."""
 
     @abstractmethod
     def open_at(self, place: LogId) -> PendingMessage | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import assert_never
 
-from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import OverflowPolicy
@@ -24,6 +24,10 @@ class MemoryMailbox(Mailbox):
         made.durable = None
         return made
 
+    def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
+        """The form of something that goes with this mailbox, which is the session's."""
+        return forms.in_memory(session)
+
     @property
     def has_more(self) -> bool:
         """Whether more waits than is in memory: never."""
@@ -39,6 +43,10 @@ class MemoryMailbox(Mailbox):
 
     def oldest(self) -> None:
         """Nothing is stored."""
+
+    def subscribed_since(self, pattern: str) -> LogId:
+        """Nothing is stored."""
+        return LogId(0)
 
     def open_at(self, place: LogId) -> None:
         """Nothing is stored."""

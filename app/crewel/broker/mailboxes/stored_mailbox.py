@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple, assert_never
 
-from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, place_of, priority_of
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
@@ -43,6 +43,10 @@ class StoredMailbox(Mailbox):
         self.durable = durable
         self._counted: tuple[_Seen, int] | None = None
 
+    def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
+        """The form of something that goes with this mailbox, which is the session's."""
+        return forms.in_store(session, self.durable)
+
     # How much there is
 
     @property
@@ -67,6 +71,10 @@ class StoredMailbox(Mailbox):
     def oldest(self) -> LogId | None:
         """The place of the oldest stored message; None without one."""
         return self.durable.oldest()
+
+    def subscribed_since(self, pattern: str) -> LogId:
+        """The place after which the store has the subscription to this very pattern; 0 without one."""
+        return self.durable.since.get(pattern, LogId(0))
 
     def open_at(self, place: LogId) -> PendingMessage | None:
         """The stored message at this place; None if it is not open, or the place is 0."""
