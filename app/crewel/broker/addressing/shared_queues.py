@@ -25,7 +25,7 @@ from crewel.broker.addressing.shared_queue import SharedQueue
 from crewel.broker.durability.access import DEAD_SESSION
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session, State
+from crewel.broker.session import Session, State, stored_of, unstored_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
@@ -238,12 +238,8 @@ class SharedQueues:
     def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
         """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
         for a message."""
-        sessions = sorted(sessions, key=attrgetter("turn"))
-        return [
-            Member(each.mailbox.durable.name, self._room(each, name))
-            for each in sessions
-            if each.mailbox.durable is not None
-        ]
+        in_turn = stored_of(sorted(sessions, key=attrgetter("turn")))
+        return [Member(each.name, self._room(each.connected, name)) for each in in_turn]
 
     # Leases
 
@@ -295,7 +291,7 @@ class SharedQueues:
         members = self._rooms(name, sessions)
         if any(member.room for member in members):
             self._lease(queue, members)
-        elif not members and any(map(_can_receive, sessions)):
+        elif not members and _receivers(sessions):
             queue.is_asked = True
             self._spawn(self._hand_over(queue))
         elif members:
@@ -353,21 +349,20 @@ class SharedQueues:
         queue.lease_again = queue.is_asked and queue.lease_again
 
     def _arrive(self, name: str, leased: Leased, durable: DurableSession | None) -> None:
-        session: Session | None = None if durable is None else durable.connected
-        if session is None:
-            if durable is not None:
-                self.requeue.expect(durable, name)
+        if durable is None:
             return  # another session of its name has nothing of it
+        session: Session | None = durable.connected
+        if session is None:
+            self.requeue.expect(durable, name)
+            return
         session.take_turn(next(self._turns))
         place = leased.id
         pending = PendingMessage(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
-        self._outbound.loader.on_inbox_message(session, place, pending)
+        self._outbound.loader.on_inbox_message(durable, place, pending)
         if not leased.failed:
             return
         failure = self.failures.of(place)
-        if {each.mailbox.durable.name for each in self.members(name) if each.mailbox.durable is not None} <= set(
-            leased.failed
-        ):
+        if {each.name for each in stored_of(self.members(name))} <= set(leased.failed):
             session.mailbox.dead_letter_stored(place, *failure[1:])
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
@@ -375,7 +370,7 @@ class SharedQueues:
     async def _hand_over(self, queue: SharedQueue) -> None:
         """Send the waiting messages to sessions that acknowledge nothing; they have ended by that."""
         try:
-            while (candidates := [each for each in self.members(queue.name) if _can_receive(each)]) and queue.count:
+            while (candidates := _receivers(self.members(queue.name))) and queue.count:
                 entries = await self.peek(queue.name, AHEAD)
                 for entry in entries:
                     receivers = [self.next_of(candidates)] if is_exclusive(queue.name) else candidates
@@ -482,6 +477,6 @@ class SharedQueues:
         self.dead_letter(name, None, DEAD_SESSION, reason)
 
 
-def _can_receive(session: Session) -> bool:
-    """Whether the session gets messages although it acknowledges none: its client is there."""
-    return session.is_live and session.mailbox.durable is None and session.state is State.CONNECTED
+def _receivers(sessions: Iterable[Session]) -> list[Session]:
+    """The sessions that get messages although they acknowledge none: their clients are there."""
+    return [each for each in unstored_of(sessions) if each.is_live and each.state is State.CONNECTED]

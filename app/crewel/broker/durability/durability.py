@@ -306,9 +306,11 @@ class Durability:
 
     def renew(self, session: Session, answer: LoggedIn) -> None:
         """The store has given a session that it had a new login: the batches of the client before it count no more."""
-        assert session.mailbox.durable is not None
-        session.mailbox.durable.reserved(answer.batch + BATCH_BLOCK)
-        self.hand_to(session, session.mailbox.durable)
+        durable = self._access.node.sessions.get(answer.name)
+        if durable is None or durable.connected is not session:
+            raise StoreUnavailable(f"{answer.name}: the session has just ended")
+        durable.reserved(answer.batch + BATCH_BLOCK)
+        self.hand_to(session, durable)
 
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""

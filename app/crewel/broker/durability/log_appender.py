@@ -21,7 +21,7 @@ from crewel.broker.durability.log_tail import ReadAhead
 from crewel.broker.durability.subscriber_cache import SubscriberCache, Subscribers, is_open
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session
+from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
@@ -221,7 +221,7 @@ class LogAppender:
             if logged.changed_by:
                 self._topics.changes.take(logged)
             else:
-                self._destinations.take_addressed(logged)
+                self._destinations.take_addressed(logged, self._access.node.sessions)
             return False
         channel = parse(logged.channel)
         assert channel is not None
@@ -326,10 +326,9 @@ class LogAppender:
         """The general way, for a portion of the subscribers at a step."""
         channel, entry, publisher, _, sender, qos = message
         subscribers = self._channels.subscribers(channel)
-        durables = [session.mailbox.durable for session in subscribers if session.mailbox.durable is not None]
+        durables = stored_of(subscribers)
         if durables:
-            all_are = len(durables) == len(subscribers)
-            subscribers = () if all_are else [session for session in subscribers if session.mailbox.durable is None]
+            subscribers = () if len(durables) == len(subscribers) else unstored_of(subscribers)
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
             if self._options.filtered:

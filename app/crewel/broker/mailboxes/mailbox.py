@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from crewel.bayeux.channel import SYSTEM
 from crewel.delivery.batches import NO_BATCHES, Batches
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.open_limit import OpenLimit
+    from crewel.delivery.pending_dead_letters import Payers
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,10 @@ class MailboxListener(Protocol):
 
 class Mailbox(ABC):
     """The messages on their way to one session."""
+
+    is_stored: ClassVar[bool]
+    """Whether the store has the session. What depends on it is a method here, or a form (`choose`); this is for those that
+    only show it."""
 
     __slots__ = (
         "_listener",
@@ -204,6 +209,10 @@ class Mailbox(ABC):
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
         where the session has none of its own."""
         return 0 if self.rejects_all else max((self.queue_limit or usual) - len(self.queue) - self.retained, 0)
+
+    @abstractmethod
+    def room_in_bytes(self) -> int:
+        """How many bytes more may wait, 0 at least."""
 
     def append(self, entry: Entry) -> None:
         """Put the last entry of a session behind the queued messages, whatever its priority and the bounds of the queue."""
@@ -479,9 +488,24 @@ class Mailbox(ABC):
     def oldest(self) -> LogId | None:
         """The place of the oldest stored message; None without one."""
 
+    @property
+    @abstractmethod
+    def is_evictable(self) -> bool:
+        """Whether memory may let go of bodies while the client is away, because the store has them."""
+
+    @property
+    def accounts_for_all(self) -> bool:
+        """Whether it is recorded how each of its messages ends."""
+        return self.dispatcher is not NO_DISPATCHER
+
     @abstractmethod
     def subscribed_since(self, pattern: str) -> LogId:
         """The place after which the store has the subscription to this very pattern; 0 without one."""
+
+    @property
+    @abstractmethod
+    def inbox(self) -> Mapping[LogId, PendingMessage]:
+        """What the store keeps for it outside the log, by place: what is addressed to it, or comes from a shared queue."""
 
     @abstractmethod
     def open_at(self, place: LogId) -> PendingMessage | None:
@@ -512,6 +536,11 @@ class Mailbox(ABC):
         for entry in [each for each in self.in_memory() if each.position == place]:
             self.take_out(entry)
         self.drop_where(lambda entry: entry.position == place)
+
+    @abstractmethod
+    def give_back(self, place: LogId) -> int:
+        """The message at this place of the inbox goes back into the shared queue that it came from. Returns how often it may
+        have been sent."""
 
     @abstractmethod
     def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
@@ -690,7 +719,15 @@ class Mailbox(ABC):
         """Whether the message is one that becomes a dead letter: not one of the server about itself."""
         return not (entry.is_oneway or entry.is_notice or entry.channel.startswith(SYSTEM))
 
+    @abstractmethod
+    def charge(self, payers: Payers) -> None:
+        """Dead letters are charged to these accounts until the store has them."""
+
     # Attempts
+
+    @abstractmethod
+    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
+        """How often the message at this place, of which this is known, was sent before for certain."""
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""

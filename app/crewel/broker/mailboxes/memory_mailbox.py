@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import assert_never
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, assert_never
 
 from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId
+from crewel.delivery.pending_dead_letters import Payers
+from crewel.delivery.records import EndReason, LogId, PendingMessage
 from crewel.qos.connect import OverflowPolicy
+
+_NOTHING: Final[Mapping[LogId, PendingMessage]] = {}
 
 
 class MemoryMailbox(Mailbox):
     """Nothing in it is stored, and nothing of it becomes a dead letter."""
 
+    is_stored = False
     __slots__ = ()
 
     @classmethod
@@ -44,9 +48,19 @@ class MemoryMailbox(Mailbox):
     def oldest(self) -> None:
         """Nothing is stored."""
 
+    @property
+    def is_evictable(self) -> bool:
+        """Whether memory may let go of bodies: never."""
+        return False
+
     def subscribed_since(self, pattern: str) -> LogId:
         """Nothing is stored."""
         return LogId(0)
+
+    @property
+    def inbox(self) -> Mapping[LogId, PendingMessage]:
+        """Nothing is stored."""
+        return _NOTHING
 
     def open_at(self, place: LogId) -> None:
         """Nothing is stored."""
@@ -62,6 +76,10 @@ class MemoryMailbox(Mailbox):
     def ends_in_letters(self) -> bool:
         """Whether messages that are open when the session ends become dead letters: never."""
         return False
+
+    def room_in_bytes(self) -> int:
+        """How many bytes more may wait, 0 at least."""
+        return max(self._listener.share(self.queue_max_bytes) - self.count_bytes(), 0)
 
     # A full queue
 
@@ -104,6 +122,10 @@ class MemoryMailbox(Mailbox):
             return False
         return not queue or self.has_bytes(len(entry.wire))
 
+    def give_back(self, place: LogId) -> int:
+        """Nothing is in the inbox."""
+        return 0
+
     def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
         """Notices of topics and subscriptions that wait behind messages: none."""
         return []
@@ -123,6 +145,13 @@ class MemoryMailbox(Mailbox):
     def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
         """Nothing is stored."""
         return False
+
+    def charge(self, payers: Payers) -> None:
+        """It leaves no dead letters."""
+
+    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
+        """How often the message was sent before for certain."""
+        return waiting.attempts
 
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
         pass

@@ -197,7 +197,7 @@ class Logins:
                 if self._access.is_shared:
                     yield from self._until_arrived(answer.name)
                 yield durability.recall(session, answer)
-            if session.mailbox.durable is None:
+            if not session.mailbox.is_stored:
                 raise StoreUnavailable(f"{answer.name}: the server is reading the store again, with this session")
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._claims.named(session, *digests)
@@ -243,19 +243,19 @@ class Logins:
         if target.mailbox.is_reliable is not session.mailbox.is_reliable:
             text = "must be asked for again" if target.mailbox.is_reliable else "must not be asked for"
             raise IllegalArgument("ack", f"{text}: a take-over cannot change that")
-        _check(target, qos, is_stored=target.mailbox.durable is not None)
+        is_stored = target.mailbox.is_stored
+        _check(target, qos, is_stored=is_stored)
         resume, durability = self._access.marked(new_resume()), self._durability
         digests = _digests(resume, qos)
         reply_id = target.reply_id or self._access.marked(new_reply_id())
-        if target.mailbox.durable is not None:
+        if is_stored:
             facts = _facts(session, message, digests, reply_id)
             answer = yield durability.login(target.name, facts, _ANY_NUMBER)
-            if not target.is_live or target.mailbox.durable is None:
-                raise StoreUnavailable(f"{target.name}: the session has just ended")
             durability.renew(target, answer)
-        yield from self._claims.note_again(target, qos)
+        else:
+            yield from self._claims.note_again(target, qos)
         target.use_reply_id(reply_id)
-        self.apply_options(target, qos, is_stored=target.mailbox.durable is not None)
+        self.apply_options(target, qos, is_stored=is_stored)
         target.wait_for_client(qos.timeout_ms if is_named(target) else None)
         if qos.clear_sessions and is_named(target):
             others = [each for each in self._names.of_subject(_subject(target)) if each is not target]
@@ -287,7 +287,7 @@ class Logins:
             "update": has_update,
             **({"unclaimed": True} if has_update else {}),
             **({"maxOpen": session.mailbox.limit.most} if session.mailbox.limit is not None else {}),
-            "durable": session.mailbox.durable is not None,
+            "durable": session.mailbox.is_stored,
             "replyId": session.reply_id,
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
         }

@@ -16,7 +16,7 @@ from crewel.broker.handler_steps import Steps
 from crewel.broker.mailboxes.timers import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session, State
+from crewel.broker.session import Session, State, unstored_of
 from crewel.broker.sessions.presence import Presence
 from crewel.broker.sessions.session_table import SessionTable
 from crewel.delivery.records import SessionName
@@ -175,7 +175,7 @@ class NameClaims:
 
     def note_again(self, session: Session, qos: ConnectQos) -> Steps[None]:
         """A new login of a session that is not stored may have another wish for addressed messages. Raises StoreError."""
-        if self._access.is_shared and session.mailbox.durable is None and session.takes_ptp != qos.ptp:
+        if self._access.is_shared and session.takes_ptp != qos.ptp:
             yield self._noted(session.name, qos)
 
     def _noted(self, name: str, qos: ConnectQos) -> Awaitable[None]:
@@ -187,8 +187,8 @@ class NameClaims:
         """The store knows this node under another token: note the names of these sessions as far as they are not stored. A name
         that another node has given meanwhile is lost, and its session ends. Raises StoreError."""
         access = self._access
-        for session in sessions:
-            if not session.name or session.mailbox.durable is not None or not session.is_live:
+        for session in unstored_of(sessions):
+            if not session.name or not session.is_live:
                 continue
             step = transient_sessions.claim(
                 access.keys, access.token, session.name, _ANY_NUMBER, takes_ptp=session.takes_ptp
@@ -200,7 +200,7 @@ class NameClaims:
 
     def _removed(self, session: Session, _timed_out: bool) -> None:
         access = self._access
-        if session.name and session.mailbox.durable is None and not access.writing.is_closed:
+        if session.name and not session.mailbox.is_stored and not access.writing.is_closed:
             access.writing.submit(
                 transient_sessions.unclaim(access.keys, access.token, session.name), _done, retries=True
             )
