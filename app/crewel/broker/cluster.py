@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Mapping
+from typing import Final
 
 from crewel.bayeux.channel import Channel
 from crewel.broker.topics.shares import Shares
@@ -11,12 +12,17 @@ from crewel.delivery.entry import Entry
 from crewel.qos.names import Name
 from crewel.storage.receivers import Receiver
 
+ANY_NUMBER: Final = -1
+"""Of sessions of a subject, for the store."""
+
 
 class Cluster(ABC):
     """What a node tells the others, and what it asks them. An answer of None means that there is nothing to wait for."""
 
     is_single: bool
     """Whether this server has its store to itself."""
+    pause_ms: int
+    """Milliseconds within which the clients of a server that ends shall come back, to be received by another node."""
 
     # Publishes
 
@@ -63,6 +69,20 @@ class Cluster(ABC):
     # Sessions and topics
 
     @abstractmethod
+    def marked(self, secret: str) -> str:
+        """The secret, so that it leads to the node that gave it."""
+
+    @abstractmethod
+    def counted(self, most: int) -> int:
+        """How many sessions the store lets a subject have that may have so many. Negative: any number, for this server has
+        counted them all."""
+
+    @abstractmethod
+    def claim(self, name: str, most: int, *, takes_ptp: bool) -> Awaitable[None] | None:
+        """No other node gives this name, of a session that is not stored, from now on. The subject may have so many sessions,
+        `counted`. Raises NameTaken, TooManySessions and StoreError."""
+
+    @abstractmethod
     def clear(self, subject: str, *, is_granted: bool) -> Awaitable[str] | None:
         """End the sessions of the subject at all other nodes, as a login asks for. If that would leave a session, it ends none
         and the answer is its name, else an empty one."""
@@ -84,6 +104,7 @@ class SingleNode(Cluster):
     """A server that has its store to itself, or none."""
 
     is_single = True
+    pause_ms = 0
     has_sessions = has_receivers = False
 
     def spread(self, channel: Channel, entry: Entry, publisher: str, qos: bytes) -> None:
@@ -108,6 +129,17 @@ class SingleNode(Cluster):
 
     def announce(self, queue: str) -> None:
         """This concerns no other node."""
+
+    def marked(self, secret: str) -> str:
+        """The secret as it is."""
+        return secret
+
+    def counted(self, most: int) -> int:
+        """Any number."""
+        return ANY_NUMBER
+
+    def claim(self, name: str, most: int, *, takes_ptp: bool) -> None:
+        """Nothing to wait for."""
 
     def clear(self, subject: str, *, is_granted: bool) -> None:
         """Nothing to wait for."""

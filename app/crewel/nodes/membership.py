@@ -79,6 +79,7 @@ class Membership:
         self.subjects = RemoteSubjects(
             access, broker.addressing.names, broker.sessions.claims, self.registry, self.calls
         )
+        broker.runtime.services.session_removed.append(self.subjects.on_removed)
         self.departures.bus = self.arrivals.bus = self.bus
         self.registry.on_change.append(self.bus.on_nodes_changed)
         self.registry.on_change.append(self._dial)
@@ -180,7 +181,7 @@ class Membership:
 
     async def _note_names(self, token: str) -> None:
         try:
-            await self._broker.sessions.claims.note_all_again(list(self._broker.sessions.by_id.values()))
+            await self.subjects.claim_again(list(self._broker.sessions.by_id.values()))
         except StoreError:
             if self._named_as == token:
                 self._named_as = ""  # the next look tries it once more

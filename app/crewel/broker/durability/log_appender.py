@@ -190,7 +190,7 @@ class LogAppender:
 
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
-        is_shared = False
+        has_group = False
         turns = Turns(self._outbound.fan_outs.slice_s)
         while self._access.node.cursor < last:
             entries = await stored_log.read(self._access.store, self._access.node.cursor, _READ_AT_ONCE)
@@ -200,7 +200,7 @@ class LogAppender:
                     break
                 if self._access.beside:
                     self._access.take_beside(LogId(logged.id - 1))
-                is_shared = self._take_read(logged) or is_shared
+                has_group = self._take_read(logged) or has_group
                 if self._unfinished:
                     await self._finish()
                 node = self._access.node  # another one, if all was read again meanwhile
@@ -211,7 +211,7 @@ class LogAppender:
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
                 self._access.take_beside(last)
                 self._access.node.cursor = max(self._access.node.cursor, last)
-        if is_shared:
+        if has_group:
             self._spawn(self._shared_queues.load_again())
 
     def _take_read(self, logged: Logged) -> bool:
@@ -242,7 +242,7 @@ class LogAppender:
 
     def _take_known(self, last: LogId) -> bool:
         """Take what has been read ahead and is not beyond this id, for one turn. False: that is not all up to there."""
-        ahead, names, is_shared = self.ahead, set[str](), False
+        ahead, names, has_group = self.ahead, set[str](), False
         if ahead.node is not self._access.node or ahead.read_to < last:
             return False
         end = self._loop.time() + self._outbound.fan_outs.slice_s
@@ -258,12 +258,12 @@ class LogAppender:
             else:
                 logged = unread.read()
                 name = logged.channel
-                is_shared = self._take_read(logged) or is_shared
+                has_group = self._take_read(logged) or has_group
             names.add(name)
             if self._loop.time() >= end:
                 break
         self._topics.count_again(names)
-        if is_shared:
+        if has_group:
             self._spawn(self._shared_queues.load_again())
         if unread is not None or self._unfinished:
             return False
