@@ -13,6 +13,7 @@ import orjson
 
 from crewel.bayeux.message import Fields
 from crewel.broker.broker import Broker
+from crewel.broker.cluster import Cluster
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.services import Service
 from crewel.broker.session import Session
@@ -108,9 +109,15 @@ class Socket(Recording):
 class World:
     """A broker on a loop of its own."""
 
-    def __init__(self, *sets: str, extensions: Iterable[Extension] = (), services: Iterable[Service] = ()) -> None:
+    def __init__(
+        self,
+        *sets: str,
+        extensions: Iterable[Extension] = (),
+        services: Iterable[Service] = (),
+        cluster: Cluster | None = None,
+    ) -> None:
         self.loop = ControlledLoop()
-        self.broker = Broker(load(overrides=list(sets), environ={}), extensions, self.loop)
+        self.broker = Broker(load(overrides=list(sets), environ={}), extensions, self.loop, cluster)
         self.broker.install(services)
 
     def settle(self) -> None:
