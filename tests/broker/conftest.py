@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from crewel.broker.cluster import Cluster
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER, Rules
 from crewel.extension import Extension
@@ -47,13 +46,8 @@ def make_stored() -> Iterator[Callable[..., StoredWorld]]:
     """Make worlds with a store; `make_stored(prefix=other.prefix)` is a server after another one, or beside it."""
     worlds: list[StoredWorld] = []
 
-    def make(
-        *sets: str,
-        prefix: str = "",
-        extensions: Iterable[Extension] | None = None,
-        cluster: Cluster | None = None,
-    ) -> StoredWorld:
-        worlds.append(StoredWorld(*sets, prefix=prefix, extensions=extensions, cluster=cluster))
+    def make(*sets: str, prefix: str = "", extensions: Iterable[Extension] | None = None) -> StoredWorld:
+        worlds.append(StoredWorld(*sets, prefix=prefix, extensions=extensions))
         return worlds[-1]
 
     yield make

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import orjson
 
 from crewel.bayeux.message import Fields
-from crewel.broker.cluster import Cluster
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
@@ -32,18 +31,12 @@ COMMIT_S = 0.2
 class StoredWorld(World):
     """One server; `again` and `crash` answer its successor."""
 
-    def __init__(
-        self,
-        *sets: str,
-        prefix: str = "",
-        extensions: Iterable[Extension] | None = None,
-        cluster: Cluster | None = None,
-    ) -> None:
+    def __init__(self, *sets: str, prefix: str = "", extensions: Iterable[Extension] | None = None) -> None:
         self.sets = sets
         self.prefix = prefix or own_prefix()
         # A lease would have to be waited for, and time stands still: a successor takes the store.
         where = (f"storage.url={shared_store().url}", f"storage.prefix={self.prefix}", "storage.take_over=true")
-        super().__init__(*where, *sets, extensions=extensions or (UpdateExtension(), AckExtension()), cluster=cluster)
+        super().__init__(*where, *sets, extensions=extensions or (UpdateExtension(), AckExtension()))
         self.store = Store(self.broker.settings)
         self.wait(self.store.open())
         self.access = self.broker.runtime.access

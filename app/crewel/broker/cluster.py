@@ -10,6 +10,7 @@ from crewel.bayeux.channel import Channel
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
 from crewel.qos.names import Name
+from crewel.storage.node_leases import ALONE, Membership
 from crewel.storage.receivers import Receiver
 
 ANY_NUMBER: Final = -1
@@ -65,6 +66,20 @@ class Cluster(ABC):
     @abstractmethod
     def announce(self, queue: str) -> None:
         """Something is in a shared queue."""
+
+    # The log
+
+    @abstractmethod
+    def registration(self, token: str) -> Membership:
+        """What the store notes of this node, under this token, for the others."""
+
+    @abstractmethod
+    def author(self, name: str) -> str:
+        """This name of this node, as the log notes it with an entry for the others; empty if it need not."""
+
+    @abstractmethod
+    def caught_up(self) -> Awaitable[None] | None:
+        """Wait until this node has taken all that others had published before."""
 
     # Sessions and topics
 
@@ -129,6 +144,17 @@ class SingleNode(Cluster):
 
     def announce(self, queue: str) -> None:
         """This concerns no other node."""
+
+    def registration(self, token: str) -> Membership:
+        """Nothing."""
+        return ALONE
+
+    def author(self, name: str) -> str:
+        """The log need not note it."""
+        return ""
+
+    def caught_up(self) -> None:
+        """Nothing to wait for."""
 
     def marked(self, secret: str) -> str:
         """The secret as it is."""

@@ -37,7 +37,7 @@ class Membership:
     """The part that a server has in a cluster."""
 
     def __init__(self, broker: Broker, nodes: Nodes) -> None:
-        self._broker = broker
+        self._broker, self._nodes = broker, nodes
         nodes.membership = self
         access, durability = broker.runtime.access, broker.durability
         self._settings = broker.settings.cluster
@@ -124,7 +124,7 @@ class Membership:
             port = await self.links.listen(host, port)
         except OSError as error:
             raise SettingsError(f"cluster.listen {self._settings.listen}: {error.strerror or error}") from error
-        self._broker.runtime.access.link = advertised_address(host, port, self._settings.advertise)
+        self._nodes.link = advertised_address(host, port, self._settings.advertise)
 
     async def join(self) -> None:
         """This node is registered: get to know the others, and watch over them from now on. Raises StoreError."""

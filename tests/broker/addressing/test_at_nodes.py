@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.channel import parse
-from crewel.broker.cluster import SingleNode
 from crewel.delivery.records import PendingMessage
 from crewel.qos.names import subject_queue
 from crewel.qos.update import Origin
@@ -16,38 +15,21 @@ from crewel.storage import shared_queues
 from crewel.storage.script_step import Step
 from tests.broker.addressing.post import Clerk, come, ids, login, queue
 from tests.broker.stored_world import StoredWorld
+from tests.broker.world import OneOfSeveral
 
 ANN = subject_queue("ann")
 
 
-class OneOfSeveral(SingleNode):
-    """The part of a node whose others say nothing."""
-
-    is_single = False
-
-    def __init__(self) -> None:
-        self.queues: list[str] = []
-
-    def announce(self, queue: str) -> None:
-        self.queues.append(queue)
+@pytest.fixture
+def world(make_stored: Callable[..., StoredWorld]) -> StoredWorld:
+    return make_stored("cluster.enabled=true")
 
 
 @pytest.fixture
-def cluster() -> OneOfSeveral:
-    return OneOfSeveral()
-
-
-@pytest.fixture
-def world(make_stored: Callable[..., StoredWorld], cluster: OneOfSeveral) -> StoredWorld:
-    world = make_stored(cluster=cluster)
-    world.access.is_shared = True
-    return world
-
-
-@pytest.fixture
-def announced(cluster: OneOfSeveral) -> list[str]:
+def announced(world: StoredWorld) -> list[str]:
     """The queues that the world announces to the others."""
-    return cluster.queues
+    assert isinstance(world.cluster, OneOfSeveral)
+    return world.cluster.announced_queues
 
 
 class Line:

@@ -67,10 +67,6 @@ class StoreAccess:
         self.keys = self.store.keys
         self.token = ""
         """Fences the steps of this server: the store refuses those of a server that another has replaced."""
-        self.is_shared = settings.cluster.enabled
-        """Whether other servers have sessions in this store too."""
-        self.link = ""
-        """Where they reach this one."""
         self.node = LogConsumer(LogId(0))
         self.low = LogId(0)
         """Nothing at or below this is needed by this node, by its last commit."""

@@ -98,7 +98,7 @@ class Durability:
         self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, options)
         self.acknowledgements = Acknowledgements(runtime, mailboxes, options.filtered, self)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
-        self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
+        self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
         self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
         self._hurry = asyncio.Event()  # set when the next commit should not wait for its time
         self.inheritance = Inheritance(runtime, self.appender, addressing.destinations, self._topics.changes, self)
@@ -121,7 +121,7 @@ class Durability:
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
-        if self._access.is_shared:
+        if not self._runtime.cluster.is_single:
             start("tail of the log", self.tail.run_forever)
 
     async def close(self) -> None:
@@ -182,7 +182,7 @@ class Durability:
     async def _next_records(self) -> list[SessionRecord]:
         """Take over the next sessions of servers before this one, or of nodes that are dead."""
         access = self._access
-        if access.is_shared:
+        if not self._runtime.cluster.is_single:
             return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
         records: list[SessionRecord] = await access.writing.ask(
             node_leases.adopt(access.keys, access.token, _ADOPTED_AT_ONCE)
@@ -276,9 +276,7 @@ class Durability:
                 self.attach(newcomer, answer)
             return answer
 
-        step = stored_sessions.login(
-            access.keys, access.token, name, facts, max_sessions, access.facts_max, is_shared=access.is_shared
-        )
+        step = stored_sessions.login(access.keys, access.token, name, facts, max_sessions, access.facts_max)
         answer: LoggedIn = await self._access.writing.ask(step, then=answered)
         return answer
 
@@ -482,7 +480,7 @@ class Durability:
             return
         self._is_recovering = True
         try:
-            if not self._access.is_shared and await node_leases.epoch(self._access.store) > self._epoch:
+            if self._runtime.cluster.is_single and await node_leases.epoch(self._access.store) > self._epoch:
                 self._give_way()
             else:
                 await self._reload(error if isinstance(error, Fenced) else None)

@@ -65,6 +65,7 @@ class LogAppender:
         self._channels, self._groups = self._addressing.channels, self._addressing.groups
         self._shared_queues, self._destinations = self._addressing.shared_queues, self._addressing.destinations
         self._settings = self._runtime.settings
+        self._author = self._runtime.cluster.author(self._settings.node.name)
         self._loop = self._runtime.loop
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
@@ -88,7 +89,7 @@ class LogAppender:
             submissions,
             access.facts_max,
             history_max_bytes=self._settings.storage.history_max_bytes,
-            node=self._settings.node.name if access.is_shared else "",
+            node=self._author,
         )
 
     def _appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
