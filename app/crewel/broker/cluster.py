@@ -23,7 +23,7 @@ class Cluster(ABC):
     is_single: bool
     """Whether this server has its store to itself."""
     pause_ms: int
-    """Milliseconds within which the clients of a server that ends shall come back, to be received by another node."""
+    """Milliseconds within which the clients of a server that ends should come back, to be received by another node."""
 
     # Publishes
 
