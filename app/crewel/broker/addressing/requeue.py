@@ -80,7 +80,7 @@ class Requeue:
 
     def rebalance(self, session: Session) -> None:
         """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
-        if not stored_of([session]) or not session.name:
+        if not session.mailbox.is_stored or not session.name:
             return
         subject = session.name.split("/")[1]
         queues = [] if subject == ANONYMOUS else [one_queue(subject)]
