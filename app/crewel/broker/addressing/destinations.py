@@ -309,7 +309,8 @@ class Destinations:
                 self._shared_queues.filled_for_all(delivery.queue)
             else:
                 known = access.node.sessions if delivery.is_elsewhere else outgoing.durables
-                self._arrive(delivery, known.get(SessionName(delivery.receiver)), entry)
+                if (name := SessionName(delivery.receiver)) in known:
+                    self._arrive(delivery, known[name], entry)
         receivers = [session for session in outgoing.receivers if session.is_live]
         if receivers:
             self._outbound.fan_out(entry, receivers, None)
@@ -323,9 +324,7 @@ class Destinations:
                 entry = Entry.read_back(logged, waiting.expires)
                 self._arrive(Delivery(logged.to, name, "", waiting.source), sessions[name], entry)
 
-    def _arrive(self, delivery: Delivery, durable: DurableSession | None, entry: Entry) -> None:
-        if durable is None:
-            return
+    def _arrive(self, delivery: Delivery, durable: DurableSession, entry: Entry) -> None:
         if durable.connected is not None:
             waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
             self._outbound.loader.on_inbox_message(durable, entry.position, waiting, entry)

@@ -239,9 +239,9 @@ class Durability:
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
         """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
         wait for messages that never come."""
-        for name, patterns in before.items():
-            durable = self._access.node.sessions.get(name)
-            if durable is not None and durable.connected is not None and set(durable.since) != patterns:
+        sessions = self._access.node.sessions
+        for durable in [sessions[name] for name in before if name in sessions]:
+            if durable.connected is not None and set(durable.since) != before[durable.name]:
                 log.warning(
                     "the subscriptions of a session in the store differ from those of its client: the session ends"
                 )
@@ -273,7 +273,9 @@ class Durability:
 
         def answered(answer: LoggedIn | StoreError) -> LoggedIn | StoreError:
             if newcomer is not None and isinstance(answer, LoggedIn) and answer.is_new:
-                self.attach(newcomer, answer)
+                durable = DurableSession(answer.name)
+                durable.inbox_until = answer.last
+                self._attach(newcomer, answer, durable)
             return answer
 
         step = stored_sessions.login(access.keys, access.token, name, facts, max_sessions, access.facts_max)
@@ -287,17 +289,13 @@ class Durability:
 
         def answered(record: SessionRecord | StoreError) -> SessionRecord | StoreError:
             if isinstance(record, SessionRecord) and answer.name not in access.node.sessions:
-                self.attach(session, answer, DurableSession.adopted(record))
+                self._attach(session, answer, DurableSession.adopted(record))
             return record
 
         step = stored_sessions.recall(access.keys, access.token, answer.name, answer.batch + BATCH_BLOCK)
         await access.writing.ask(step, then=answered)
 
-    def attach(self, session: Session, answer: LoggedIn, durable: DurableSession | None = None) -> None:
-        """Give the session its durable half; a new one, if the store has just made it."""
-        if durable is None:
-            durable = DurableSession(answer.name)
-            durable.inbox_until = answer.last
+    def _attach(self, session: Session, answer: LoggedIn, durable: DurableSession) -> None:
         durable.reserved(answer.batch + BATCH_BLOCK)
         self._access.node.add(durable)
         self.hand_to(session, durable)
@@ -447,11 +445,9 @@ class Durability:
         self.count(commit.ended)
         for alike in commit.settled:
             self._runtime.metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
-        for name in fenced:
-            durable = node.sessions.get(name)
-            if durable is not None:
-                log.warning("a session now belongs to another server")
-                self._forget(durable)
+        for durable in [node.sessions[name] for name in fenced if name in node.sessions]:
+            log.warning("a session now belongs to another server")
+            self._forget(durable)
         async for durable in in_turns(node.committed(commit)):
             if self._access.node is not node:
                 return  # all was read again meanwhile, and these ends are looked for again

@@ -494,6 +494,11 @@ class Mailbox(ABC):
         """Whether memory may let go of bodies while the client is away, because the store has them."""
 
     @property
+    @abstractmethod
+    def gives_up(self) -> float:
+        """Seconds after which a client that is away has failed for good."""
+
+    @property
     def accounts_for_all(self) -> bool:
         """Whether it is recorded how each of its messages ends."""
         return self.dispatcher is not NO_DISPATCHER
@@ -604,7 +609,7 @@ class Mailbox(ABC):
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
         has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
         for entry in [each for each in self.queue if each.channel == channel and not each.to]:
-            if not self._is_stored(entry):
+            if not self.has_stored(entry):
                 self.end(entry, EndReason.FILTERED)
                 self.drop(entry)
 
@@ -647,8 +652,8 @@ class Mailbox(ABC):
         """The stored messages at these places, which memory has no more, end in this way."""
 
     @abstractmethod
-    def _is_stored(self, entry: Entry) -> bool:
-        """Whether the store has this entry, which waits."""
+    def has_stored(self, entry: Entry) -> bool:
+        """Whether the store has this entry: then room was asked for when it was taken from the log."""
 
     # Dead letters
 

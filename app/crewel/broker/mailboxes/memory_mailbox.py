@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from math import inf
 from typing import Final, assert_never
 
 from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
@@ -52,6 +53,11 @@ class MemoryMailbox(Mailbox):
     def is_evictable(self) -> bool:
         """Whether memory may let go of bodies: never."""
         return False
+
+    @property
+    def gives_up(self) -> float:
+        """Seconds after which a client that is away has failed for good: it never has, its session ends."""
+        return inf
 
     def subscribed_since(self, pattern: str) -> LogId:
         """Nothing is stored."""
@@ -156,5 +162,6 @@ class MemoryMailbox(Mailbox):
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
         pass
 
-    def _is_stored(self, entry: Entry) -> bool:
+    def has_stored(self, entry: Entry) -> bool:
+        """Whether the store has this entry: never."""
         return False

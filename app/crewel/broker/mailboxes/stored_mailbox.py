@@ -80,6 +80,11 @@ class StoredMailbox(Mailbox):
         return not self.is_absent
 
     @property
+    def gives_up(self) -> float:
+        """Seconds after which a client that is away has failed for good."""
+        return self.dispatcher.rules.gives_up
+
+    @property
     def accounts_for_all(self) -> bool:
         """Whether it is recorded how each of its messages ends: always."""
         return True
@@ -340,7 +345,8 @@ class StoredMailbox(Mailbox):
             self.durable.end_messages(places, reason)
             self._listener.has_changed(self.durable)
 
-    def _is_stored(self, entry: Entry) -> bool:
+    def has_stored(self, entry: Entry) -> bool:
+        """Whether the store has this entry: then room was asked for when it was taken from the log."""
         return bool(entry.position)
 
     def _never_sent(self, channel: str, newest: LogId) -> list[LogId]:
