@@ -13,11 +13,14 @@ import orjson
 
 from crewel.bayeux.message import Fields
 from crewel.broker.broker import Broker
+from crewel.broker.cluster import SingleNode
 from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.node_tags import tag_of
 from crewel.broker.services import Service
 from crewel.broker.session import Session
 from crewel.extension import Extension
 from crewel.settings import load
+from crewel.storage.node_leases import Membership
 from tests.broker.clock import ControlledLoop
 
 
@@ -105,12 +108,35 @@ class Socket(Recording):
         return received
 
 
+class OneOfSeveral(SingleNode):
+    """The part of a node whose others say nothing."""
+
+    is_single = False
+
+    def __init__(self) -> None:
+        self.announced_queues: list[str] = []
+
+    def announce(self, queue: str) -> None:
+        self.announced_queues.append(queue)
+
+    def counted(self, most: int) -> int:
+        return most
+
+    def author(self, name: str) -> str:
+        return name
+
+    def registration(self, token: str) -> Membership:
+        return Membership(tag_of(token), "")
+
+
 class World:
     """A broker on a loop of its own."""
 
     def __init__(self, *sets: str, extensions: Iterable[Extension] = (), services: Iterable[Service] = ()) -> None:
         self.loop = ControlledLoop()
-        self.broker = Broker(load(overrides=list(sets), environ={}), extensions, self.loop)
+        settings = load(overrides=list(sets), environ={})
+        self.cluster = OneOfSeveral() if settings.cluster.enabled else SingleNode()
+        self.broker = Broker(settings, extensions, self.loop, self.cluster)
         self.broker.install(services)
 
     def settle(self) -> None:

@@ -420,10 +420,10 @@ async def test_changes_are_noted_in_the_log_for_other_nodes(store: Store) -> Non
     keys, token = owner.keys, owner.token
     await owner.do(histories.configure(keys, token, "/quiet", b"{}", "e"))
     for _ in range(2):  # a repeated call changes nothing
-        await owner.do(histories.configure(keys, token, "/a", b'{"historyMax":2}', "e", notes=True))
-    await owner.do(histories.clear(keys, token, "/a", "f", notes=True))
+        await owner.do(histories.configure(keys, token, "/a", b'{"historyMax":2}', "e", author=token))
+    await owner.do(histories.clear(keys, token, "/a", "f", author=token))
     for kind in (ChangeKind.ERASED, ChangeKind.FORCED, ChangeKind.ENDED):
-        await owner.do(histories.erase(keys, token, "/a", FACTS_MAX, kind, notes=True))
+        await owner.do(histories.erase(keys, token, "/a", FACTS_MAX, kind, author=token))
     entries = await log.read(store, LogId(0), 100)
     assert [each.channel for each in entries] == ["/a"] * 5
     assert [said(each) for each in entries] == [

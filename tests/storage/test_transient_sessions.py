@@ -18,7 +18,7 @@ async def claim(owner: Owner, name: str, most: int = -1, *, takes_ptp: bool = Tr
 
 
 async def login(owner: Owner, name: str, most: int = -1) -> str:
-    step = sessions.login(owner.keys, owner.token, name, {}, most, FACTS_MAX, is_shared=True)
+    step = sessions.login(owner.keys, owner.token, name, {}, most, FACTS_MAX)
     answer: sessions.LoggedIn = await owner.do(step)
     return answer.name
 

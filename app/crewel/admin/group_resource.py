@@ -45,8 +45,8 @@ async def _show(ask: Ask) -> Row:
 
 
 def _member(ask: Ask, session: Session, queue: str) -> Row:
-    admin, durable = ask.admin, session.mailbox.durable
-    mine = [] if durable is None else sorted(place for place, each in durable.inbox.items() if each.source == queue)
+    admin = ask.admin
+    mine = sorted(place for place, each in session.mailbox.inbox.items() if each.source == queue)
     return {
         "name": session.name,
         "node": admin.node,

@@ -209,7 +209,7 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
     async for session, waiting in _waiting_for(admin, log_id):
         told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
         told.outcomes[session.name] = ReceiverOutcome(
-            session.name, WAITING, more=_waiting(admin, session, _attempts(session, log_id, waiting))
+            session.name, WAITING, more=_waiting(admin, session, session.mailbox.known_attempts(log_id, waiting))
         )
     channel = parse(told.channel) if told.channel else None
     not_for: list[dict[str, str]] = []
@@ -250,12 +250,6 @@ def _add_filters(admin: Administration, name: str, outcomes: Iterable[ReceiverOu
         filters = [each.filter.text for each in choices if each.filter is not None]
         if filters:
             outcome.more["filters"] = filters
-
-
-def _attempts(session: Session, log_id: LogId, waiting: PendingMessage) -> int:
-    return (
-        waiting.attempts if session.mailbox.durable is None else session.mailbox.durable.known_attempts(log_id, waiting)
-    )
 
 
 def _waiting(admin: Administration, session: Session, attempts: int) -> dict[str, Any]:

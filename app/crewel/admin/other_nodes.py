@@ -329,7 +329,6 @@ class OtherNodes:
 
 
 _COMMANDS: Final = ("POST", "/commands")
-_NOT_THERE: Final = 404
 _MESSAGE: Final = "/messages/{message}"
 _OVERVIEW: Final = "/overview"
 _RECEIVERS: Final = "/receivers"

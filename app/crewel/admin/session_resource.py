@@ -263,7 +263,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     session = _found(ask)
     view = session_view(ask.admin, session) | {"may": ask.may(lambda role: ask.covers_session(session, role))}
     await add_usual(ask.admin, [view])
-    return view if session.mailbox.durable is None else view | {"pace": await _pace(ask.admin, session)}
+    return view | {"pace": await _pace(ask.admin, session)} if session.mailbox.is_stored else view
 
 
 async def _pace(admin: Administration, session: Session) -> dict[str, Any] | None:

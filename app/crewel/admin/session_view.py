@@ -42,7 +42,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "lastFailure": last_failure(session),
         "reliable": session.mailbox.is_reliable,
         "update": session.mailbox.dispatcher.rules.tells,
-        "durable": session.mailbox.durable is not None,
+        "durable": session.mailbox.is_stored,
         "operator": session.is_operator,
         "transport": transport_of(session),
         "address": address_of(session),

@@ -112,10 +112,9 @@ async def _unsubscribe_one(call: Call) -> int:
 async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
     broker, ended = call.admin.broker, 0
     async for session in in_turns(each for each in sessions if call.name in each.subscriptions):
-        if session.mailbox.durable is None:
-            broker.subscriptions.options.leave(session, call.name)
-        else:
-            await broker.subscriptions.stored.unsubscribe(session, session.mailbox.durable, [call.name])
+        waiting = broker.subscriptions.of(session).unsubscribe([call.name])
+        if waiting is not None:
+            await waiting
         ended += 1
     return ended
 

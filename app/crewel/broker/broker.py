@@ -19,7 +19,6 @@ from crewel.broker.durability.access import Published
 from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import finished
 from crewel.broker.inbound import Inbound, MetaHandlers
-from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.mailboxes.reports import MailboxReports
 from crewel.broker.pipe import Hooks, Pipe
@@ -242,9 +241,7 @@ class Broker:
         """Answer every held connect, and hold no more: the server is going down."""
         self.runtime.supervisor.shutdown.begin()
         self.runtime.life.is_draining = True
-        self.mailboxes.outbound.drain(
-            self.sessions.by_id.values(), LONGEST_PAUSE_MS if self.runtime.access.is_shared else 0
-        )
+        self.mailboxes.outbound.drain(self.sessions.by_id.values(), self.runtime.cluster.pause_ms)
         for drained in self.runtime.life.on_drain:
             drained()
 

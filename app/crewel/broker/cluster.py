@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Mapping
+from typing import Final
 
 from crewel.bayeux.channel import Channel
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
 from crewel.qos.names import Name
+from crewel.storage.node_leases import ALONE, Membership
 from crewel.storage.receivers import Receiver
+
+ANY_NUMBER: Final = -1
+"""Of sessions of a subject, for the store."""
 
 
 class Cluster(ABC):
@@ -17,6 +22,8 @@ class Cluster(ABC):
 
     is_single: bool
     """Whether this server has its store to itself."""
+    pause_ms: int
+    """Milliseconds within which the clients of a server that ends should come back, to be received by another node."""
 
     # Publishes
 
@@ -60,7 +67,35 @@ class Cluster(ABC):
     def announce(self, queue: str) -> None:
         """Something is in a shared queue."""
 
+    # The log
+
+    @abstractmethod
+    def registration(self, token: str) -> Membership:
+        """What the store notes of this node, under this token, for the others."""
+
+    @abstractmethod
+    def author(self, name: str) -> str:
+        """This name of this node, as the log notes it with an entry for the others; empty if it need not."""
+
+    @abstractmethod
+    def caught_up(self) -> Awaitable[None] | None:
+        """Wait until this node has taken all that others had published before."""
+
     # Sessions and topics
+
+    @abstractmethod
+    def marked(self, secret: str) -> str:
+        """The secret, so that it leads to the node that gave it."""
+
+    @abstractmethod
+    def counted(self, most: int) -> int:
+        """How many sessions the store lets a subject have that may have so many. Negative: any number, for this server has
+        counted them all."""
+
+    @abstractmethod
+    def claim(self, name: str, most: int, *, takes_ptp: bool) -> Awaitable[None] | None:
+        """No other node gives this name, of a session that is not stored, from now on. The subject may have so many sessions,
+        `counted`. Raises NameTaken, TooManySessions and StoreError."""
 
     @abstractmethod
     def clear(self, subject: str, *, is_granted: bool) -> Awaitable[str] | None:
@@ -84,6 +119,7 @@ class SingleNode(Cluster):
     """A server that has its store to itself, or none."""
 
     is_single = True
+    pause_ms = 0
     has_sessions = has_receivers = False
 
     def spread(self, channel: Channel, entry: Entry, publisher: str, qos: bytes) -> None:
@@ -108,6 +144,28 @@ class SingleNode(Cluster):
 
     def announce(self, queue: str) -> None:
         """This concerns no other node."""
+
+    def registration(self, token: str) -> Membership:
+        """Nothing."""
+        return ALONE
+
+    def author(self, name: str) -> str:
+        """The log need not note it."""
+        return ""
+
+    def caught_up(self) -> None:
+        """Nothing to wait for."""
+
+    def marked(self, secret: str) -> str:
+        """The secret as it is."""
+        return secret
+
+    def counted(self, most: int) -> int:
+        """Any number."""
+        return ANY_NUMBER
+
+    def claim(self, name: str, most: int, *, takes_ptp: bool) -> None:
+        """Nothing to wait for."""
 
     def clear(self, subject: str, *, is_granted: bool) -> None:
         """Nothing to wait for."""

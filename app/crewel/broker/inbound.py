@@ -293,7 +293,7 @@ class Inbound:
         channel = message.channel
         session = exchange.session
         if channel.name == HANDSHAKE:
-            exchange.session = session = Session(self._host, self._access.marked(new_secret()), exchange.peer)
+            exchange.session = session = Session(self._host, self._runtime.cluster.marked(new_secret()), exchange.peer)
         elif session is not None and session.id != message.fields.get("clientId"):
             session = None  # only the first message's session speaks in this payload
         pipe = self._outbound.pipe

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from base64 import b32encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from math import inf
@@ -456,6 +456,16 @@ class Session:
     def allow(self, credit: int) -> None:
         """Let it publish so often before its limits are asked again."""
         self.credit = credit
+
+
+def stored_of(sessions: Iterable[Session]) -> list[DurableSession]:
+    """What the store has of these sessions: of those that it does not have, nothing."""
+    return [durable for each in sessions if (durable := each.mailbox.durable) is not None]
+
+
+def unstored_of(sessions: Iterable[Session]) -> list[Session]:
+    """Those of the sessions that the store does not have."""
+    return [each for each in sessions if each.mailbox.durable is None]
 
 
 class SessionPart:

@@ -67,15 +67,9 @@ class UpwardCalls:
         """Whether the session, which is subscribed to this channel or pattern, asked for the notice that a topic was erased."""
         return self._broker.subscriptions.options.wants_notice(session, pattern)
 
-    def leave(self, session: Session, pattern: str) -> None:
-        """The session is subscribed to this pattern no more."""
-        self._broker.subscriptions.options.leave(session, pattern)
-
-    def erase_subscription(
-        self, session: Session, durable: DurableSession, channel: str, *, ends: bool, tells: bool
-    ) -> asyncio.Future[Any]:
-        """End a stored subscription, send the notice, or both."""
-        return self._broker.subscriptions.stored.erase(session, durable, channel, ends=ends, tells=tells)
+    def part(self, session: Session, channel: str, *, ends: bool, tells: bool) -> asyncio.Future[Any] | None:
+        """End the session's subscription to this topic, send it the notice, or both."""
+        return self._broker.subscriptions.of(session).part(channel, ends=ends, tells=tells)
 
     # To the log and to dead letters
 

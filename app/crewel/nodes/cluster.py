@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from crewel.bayeux.channel import Channel
 from crewel.broker.cluster import Cluster
+from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
+from crewel.broker.node_tags import tag_of
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
 from crewel.qos.names import Name
+from crewel.storage.node_leases import Membership as Registration
 from crewel.storage.receivers import Receiver
 
 if TYPE_CHECKING:
@@ -20,8 +23,11 @@ class Nodes(Cluster):
     """Made before the broker, and used when its membership is there."""
 
     is_single = False
+    pause_ms = LONGEST_PAUSE_MS
     membership: Membership
     """The part that this node has in the cluster."""
+    link = ""
+    """Where the others reach it."""
 
     def spread(self, channel: Channel, entry: Entry, publisher: str, qos: bytes) -> None:
         """Send a transient message to the nodes that want it."""
@@ -60,6 +66,30 @@ class Nodes(Cluster):
     def announce(self, queue: str) -> None:
         """Something is in a shared queue."""
         self.membership.addressed.announce(queue)
+
+    def registration(self, token: str) -> Registration:
+        """The tag of this node, and where it accepts links."""
+        return Registration(tag_of(token), self.link)
+
+    def author(self, name: str) -> str:
+        """This name."""
+        return name
+
+    def caught_up(self) -> Awaitable[None]:
+        """Wait until this node has taken all that others had published before."""
+        return self.membership.topics.caught_up()
+
+    def marked(self, secret: str) -> str:
+        """The secret with the tag of this node."""
+        return self.membership.subjects.marked(secret)
+
+    def counted(self, most: int) -> int:
+        """As many as it may have: other nodes have sessions too."""
+        return most
+
+    def claim(self, name: str, most: int, *, takes_ptp: bool) -> Awaitable[None]:
+        """No other node gives this name from now on."""
+        return self.membership.subjects.claim(name, most, takes_ptp=takes_ptp)
 
     def clear(self, subject: str, *, is_granted: bool) -> Awaitable[str]:
         """End the sessions of the subject at all other nodes, as a login asks for."""

@@ -38,7 +38,7 @@ class Membership:
     """The part that a server has in a cluster."""
 
     def __init__(self, broker: Broker, nodes: Nodes, siblings: Siblings) -> None:
-        self._broker = broker
+        self._broker, self._nodes = broker, nodes
         nodes.membership = self
         access, durability = broker.runtime.access, broker.durability
         self._settings = broker.settings.cluster
@@ -75,6 +75,7 @@ class Membership:
         self.subjects = RemoteSubjects(
             access, broker.addressing.names, broker.sessions.claims, self.registry, self.calls
         )
+        broker.runtime.services.session_removed.append(self.subjects.on_removed)
         self.registry.on_change.append(self.bus.on_nodes_changed)
         self.registry.on_change.append(self._dial)
         self.registry.on_change.append(self._name_again)
@@ -109,7 +110,7 @@ class Membership:
             port = await self.listener.listen(host, port)
         except OSError as error:
             raise SettingsError(f"cluster.listen {self._settings.listen}: {error.strerror or error}") from error
-        self._broker.runtime.access.link = advertised_address(host, port, self._settings.advertise)
+        self._nodes.link = advertised_address(host, port, self._settings.advertise)
 
     async def join(self) -> None:
         """This node is registered: get to know the others, and watch over them from now on. Raises StoreError."""
@@ -166,7 +167,7 @@ class Membership:
 
     async def _note_names(self, token: str) -> None:
         try:
-            await self._broker.sessions.claims.note_all_again(list(self._broker.sessions.by_id.values()))
+            await self.subjects.claim_again(list(self._broker.sessions.by_id.values()))
         except StoreError:
             if self._named_as == token:
                 self._named_as = ""  # the next look tries it once more

@@ -5,11 +5,14 @@ that an operator blocks is blocked at all of them, as long as one of them lives.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from crewel.broker.addressing.names import Names
+from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.node_tags import tag_of, tagged
+from crewel.broker.session import Session, unstored_of
 from crewel.broker.sessions.name_claims import NameClaims
 from crewel.errors import StoreUnavailable
 from crewel.nodes.calls import Calls
@@ -29,6 +32,8 @@ from crewel.nodes.requests import (
     SessionName,
     Subjects,
 )
+from crewel.storage import transient_sessions
+from crewel.storage.script_step import NameTaken
 
 
 class RemoteSubjects:
@@ -46,6 +51,37 @@ class RemoteSubjects:
         calls.serve(CLEAR, self._clear)
         calls.serve(BLOCK, self._block)
         calls.serve(BLOCKED, self._blocked)
+
+    # Names of sessions that are not stored
+
+    def marked(self, secret: str) -> str:
+        """The secret, with the tag of this node: so it leads to the node that gave it."""
+        return tagged(secret, tag_of(self._access.token))
+
+    def claim(self, name: str, most: int, *, takes_ptp: bool) -> asyncio.Future[Any]:
+        """No other node gives this name from now on. Negative `most`: its subject may have any number of sessions. Raises
+        NameTaken, TooManySessions and StoreError."""
+        access = self._access
+        return access.writing.ask(transient_sessions.claim(access.keys, access.token, name, most, takes_ptp=takes_ptp))
+
+    async def claim_again(self, sessions: Iterable[Session]) -> None:
+        """The store knows this node under another token: claim the names of these sessions as far as they are not stored. A
+        name that another node has given meanwhile is lost, and its session ends. Raises StoreError."""
+        for session in unstored_of(sessions):
+            if session.name and session.is_live:
+                try:
+                    await self.claim(session.name, ANY_NUMBER, takes_ptp=session.takes_ptp)
+                except NameTaken:
+                    session.disconnect()
+
+    def on_removed(self, session: Session, _timed_out: bool) -> None:
+        """The session has ended: other nodes may give its name."""
+        access = self._access
+        if session.name and not session.mailbox.is_stored and not access.writing.is_closed:
+            step = transient_sessions.unclaim(access.keys, access.token, session.name)
+            access.writing.submit(step, lambda _: None, retries=True)
+
+    # Sessions of a subject
 
     def _ask_all(self, request: Request[Question, Answer], question: Question) -> list[Coroutine[Any, Any, Answer]]:
         return [self._calls.ask(each.token, request, question) for each in self._registry.others()]

@@ -29,6 +29,10 @@ class RemoteTopics:
         calls.serve(LOG, self._read_log)
         calls.serve(TOPIC, self._share)
 
+    def caught_up(self) -> asyncio.Future[None]:
+        """Wait until this node has taken all that others had published before."""
+        return self._access.writing.probe_and_wait()
+
     async def everywhere(self) -> None:
         """Wait until this node and all others have taken what is in the log now. One that does not answer takes it later."""
         others = (self._calls.ask(each.token, LOG, Nothing()) for each in self._registry.others())

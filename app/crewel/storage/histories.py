@@ -138,26 +138,26 @@ def _entry(place: bytes, flat: list[bytes]) -> Logged:
 
 
 def configure(
-    k: Keys, token: str, channel: str, settings: bytes, epoch: str, *, renews: bool = False, notes: bool = False
+    k: Keys, token: str, channel: str, settings: bytes, epoch: str, author: str = "", *, renews: bool = False
 ) -> Step[str]:
     """Keep the settings of a topic, a JSON object; if they have `historyMax`, the history keeps so many messages from now on.
     Returns the epoch that holds: the one that there was, or this one if there was none. Raises StoreFull.
 
-    `renews`: this one holds in any case, because the store may have lost something; empty settings stay as they are. `notes`:
-    the log notes what has changed, for other nodes.
+    `renews`: this one holds in any case, because the store may have lost something; empty settings stay as they are.
+    `author`: the node that changes this, which the log notes for the others; without one it notes nothing.
     """
     most = orjson.loads(settings).get("historyMax", _NONE) if settings else _NONE
     keys = (k.node(token), k.topics, k.topic(channel), k.history(channel), k.last, k.log)
-    arguments = (channel, settings, epoch, int(renews), most, token if notes else "")
+    arguments = (channel, settings, epoch, int(renews), most, author)
     return Step("configure", keys, arguments, _text)
 
 
 def erase(
-    k: Keys, token: str, channel: str, facts_max: int, kind: ChangeKind = ChangeKind.FORCED, *, notes: bool = False
+    k: Keys, token: str, channel: str, facts_max: int, kind: ChangeKind = ChangeKind.FORCED, author: str = ""
 ) -> Step[int]:
     """Remove a topic: its history, settings and epoch. Returns how many messages the history had. `ERASED`: messages of it may
-    still wait, and until `forget` the store knows that it was erased. `notes` as of `configure`."""
-    arguments = (channel, facts_max, "", int(kind is ChangeKind.ERASED), token if notes else "", kind)
+    still wait, and until `forget` the store knows that it was erased. `author` as of `configure`."""
+    arguments = (channel, facts_max, "", int(kind is ChangeKind.ERASED), author, kind)
     return Step("erase", _all_keys(k, token, channel), arguments, int)
 
 
@@ -166,10 +166,10 @@ def forget(k: Keys, token: str, channel: str) -> Step[int]:
     return Step("forget", (k.node(token), k.topics, k.topic(channel)), (channel,), int)
 
 
-def clear(k: Keys, token: str, channel: str, epoch: str = "", *, notes: bool = False) -> Step[int]:
+def clear(k: Keys, token: str, channel: str, epoch: str = "", author: str = "") -> Step[int]:
     """Remove the history of a topic, and begin a new epoch: this one, if it is given. Returns how many messages there were.
-    `notes` as of `configure`."""
-    arguments = (channel, 0, epoch or new_epoch(), 0, token if notes else "", ChangeKind.CLEARED)
+    `author` as of `configure`."""
+    arguments = (channel, 0, epoch or new_epoch(), 0, author, ChangeKind.CLEARED)
     return Step("erase", _all_keys(k, token, channel), arguments, int)
 
 

@@ -40,29 +40,19 @@ class LoggedIn:
     """The newest id of the log."""
 
 
-def login(
-    k: Keys,
-    token: str,
-    name: str,
-    login: dict[str, Any],
-    max_sessions: int,
-    facts_max: int,
-    *,
-    is_shared: bool = False,
-) -> Step[LoggedIn]:
+def login(k: Keys, token: str, name: str, login: dict[str, Any], max_sessions: int, facts_max: int) -> Step[LoggedIn]:
     """Make a session, or give one that this server owns a new login and new batch numbers.
 
     A name that ends with a slash gets a number from the store: `client/joe/` becomes `client/joe/-7`. A negative
     `max_sessions` allows any number, and anonymous sessions are not counted. Raises TooManySessions, Fenced if another server
-    owns the session, and StoreUnavailable if its end has begun. `is_shared`: other nodes may have sessions that are not stored;
-    they count, and NameTaken is raised if one has the name. Repeating it makes a second session of a name that the store
-    numbers.
+    owns the session, and StoreUnavailable if its end has begun. Sessions that are not stored count too, and
+    NameTaken is raised if one has the name. Repeating it makes a second session of a name that the store numbers.
     """
     keys: tuple[str, ...] = (k.node(token), k.own(token), k.last, k.names, k.facts)
     if not name.startswith(_UNCOUNTED):
         keys += (k.subject(name.split("/")[1]),)
     fixed = orjson.dumps(login)
-    arguments = (k.base, token, name, fixed, max_sessions, facts_max, BATCH_BLOCK, int(is_shared))
+    arguments = (k.base, token, name, fixed, max_sessions, facts_max, BATCH_BLOCK)
     return Step("login", keys, arguments, _logged_in)
 
 

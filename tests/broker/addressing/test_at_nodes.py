@@ -15,18 +15,21 @@ from crewel.storage import shared_queues
 from crewel.storage.script_step import Step
 from tests.broker.addressing.post import Clerk, come, ids, login, queue
 from tests.broker.stored_world import StoredWorld
+from tests.broker.world import OneOfSeveral
 
 ANN = subject_queue("ann")
 
 
 @pytest.fixture
+def world(make_stored: Callable[..., StoredWorld]) -> StoredWorld:
+    return make_stored("cluster.enabled=true")
+
+
+@pytest.fixture
 def announced(world: StoredWorld) -> list[str]:
-    """The world is one of several nodes; these queues it announces to the others."""
-    found: list[str] = []
-    world.access.is_shared = True
-    world.broker.runtime.cluster.announce = found.append  # type: ignore[method-assign]
-    world.broker.runtime.cluster.is_single = False
-    return found
+    """The queues that the world announces to the others."""
+    assert isinstance(world.cluster, OneOfSeveral)
+    return world.cluster.announced_queues
 
 
 class Line:
@@ -50,7 +53,6 @@ class Line:
         self._submit(steps, answered)
 
 
-@pytest.mark.usefixtures("announced")
 def test_a_login_asks_for_no_lease_where_nothing_waits(world: StoredWorld) -> None:
     """To look at all sessions of a subject for each login would cost more with each of them."""
     line = Line(world)
@@ -60,7 +62,6 @@ def test_a_login_asks_for_no_lease_where_nothing_waits(world: StoredWorld) -> No
     assert {arguments[5:] for arguments in line.leases} == {()}  # how much waits, and no member
 
 
-@pytest.mark.usefixtures("announced")
 def test_what_another_node_has_put_there_comes_with_a_login(world: StoredWorld) -> None:
     message_id = Clerk(world).post("hi", queue("ann"))
     world.broker.addressing.shared_queues._known.clear()  # as it is at a node that did not accept it
@@ -78,7 +79,6 @@ def test_what_sessions_of_another_node_have_had_is_noticed(world: StoredWorld, a
     assert len(announced) > 1  # the first announcement might have been lost
 
 
-@pytest.mark.usefixtures("announced")
 def test_what_is_announced_while_the_store_is_asked_is_asked_for_again(world: StoredWorld) -> None:
     """The step may have come before what the other node has put there."""
     come(login(world, "ann/1"))

@@ -7,7 +7,7 @@ from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.destinations import Destinations
 from crewel.broker.addressing.listeners import AddressingListener
 from crewel.broker.addressing.names import BEYOND_STORED, Names
-from crewel.broker.addressing.shared_queues import SharedQueues
+from crewel.broker.addressing.shared_queues import CommonQueues, SharedQueues
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -25,7 +25,8 @@ class Addressing:
         self.channels = Channels(runtime.cluster)
         self.channels.make_lazy(settings.bayeux.lazy_channels)
         self.groups = ConsumerGroups(runtime.services, self, kept_groups(settings))
-        self.shared_queues = SharedQueues(runtime, mailboxes, self.names, self.groups, listener)
+        queues = SharedQueues if runtime.cluster.is_single else CommonQueues
+        self.shared_queues = queues(runtime, mailboxes, self.names, self.groups, listener)
         self.destinations = Destinations(runtime, self.channels, mailboxes, self.names, self.shared_queues)
         runtime.metrics.gauge("channels", lambda: len(self.channels))
         runtime.metrics.gauge("subscriptions", lambda: self.channels.subscriptions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.handler_steps import Promise, Steps
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session
+from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName
@@ -80,7 +80,7 @@ class _Outgoing:
     @property
     def receivers(self) -> dict[Session, None]:
         """The sessions that get it although the store does not have them."""
-        return dict.fromkeys(each for one in self.routes for each in one.sessions if each.mailbox.durable is None)
+        return dict.fromkeys(each for one in self.routes for each in unstored_of(one.sessions))
 
 
 @dataclass(eq=False)
@@ -218,12 +218,7 @@ class Destinations:
         outgoing.key, outgoing.accepted = key, self._expiry.now()
         access.require_writable()
         outgoing.deliveries = self._deliveries(outgoing.routes)
-        outgoing.durables = {
-            durable.name: durable
-            for one in outgoing.routes
-            for session in one.sessions
-            if (durable := session.mailbox.durable) is not None
-        }
+        outgoing.durables = {each.name: each for one in outgoing.routes for each in stored_of(one.sessions)}
         message = Addressed(
             outgoing.channel.name,
             outgoing.body,
@@ -256,10 +251,8 @@ class Destinations:
         for each in routes:
             if each.queue:
                 wanted.setdefault(each.queue, Delivery(each.to, "", each.queue, "", most, 0))
-            for session in each.sessions:
-                if session.mailbox.durable is not None:
-                    name = session.mailbox.durable.name
-                    wanted.setdefault(name, Delivery(each.to, name, "", each.source, 0, 0))
+            for durable in stored_of(each.sessions):
+                wanted.setdefault(durable.name, Delivery(each.to, durable.name, "", each.source, 0, 0))
             for there in each.remote:
                 if there.is_stored:
                     wanted.setdefault(there.name, Delivery(each.to, there.name, "", each.source, 0, 0, is_elsewhere=1))
@@ -316,33 +309,27 @@ class Destinations:
                 self._shared_queues.filled_for_all(delivery.queue)
             else:
                 known = access.node.sessions if delivery.is_elsewhere else outgoing.durables
-                self._arrive(delivery, known.get(SessionName(delivery.receiver)), entry)
+                if (name := SessionName(delivery.receiver)) in known:
+                    self._arrive(delivery, known[name], entry)
         receivers = [session for session in outgoing.receivers if session.is_live]
         if receivers:
             self._outbound.fan_out(entry, receivers, None)
         self._deliver_elsewhere(outgoing.channel, entry, there)
 
-    def take_addressed(self, logged: Logged) -> None:
-        """The log has a message that another node, or this one, has put into the inboxes of sessions of other nodes."""
-        node = self._access.node
+    def take_addressed(self, logged: Logged, sessions: Mapping[SessionName, DurableSession]) -> None:
+        """The log has a message that another node, or this one, has put into the inboxes of sessions of other nodes; it may be
+        known to these."""
         for name, waiting in shared_queues.addressed(logged).items():
-            durable = node.sessions.get(name)
-            if durable is not None and durable.may_lack(logged.id):
-                self.arrive_late(durable, logged, waiting)
+            if name in sessions and sessions[name].may_lack(logged.id):
+                entry = Entry.read_back(logged, waiting.expires)
+                self._arrive(Delivery(logged.to, name, "", waiting.source), sessions[name], entry)
 
-    def arrive_late(self, durable: DurableSession, logged: Logged, waiting: PendingMessage) -> None:
-        """Such a message lies in the inbox of this session. It may be known."""
-        entry = Entry.read_back(logged, waiting.expires)
-        self._arrive(Delivery(logged.to, durable.name, "", waiting.source), durable, entry)
-
-    def _arrive(self, delivery: Delivery, durable: DurableSession | None, entry: Entry) -> None:
-        session: Session | None = None if durable is None else durable.connected
-        if session is None:  # it is ending, and its end finds the message
-            if delivery.source and durable is not None:
-                self._shared_queues.requeue.expect(durable, delivery.source)
-        else:
+    def _arrive(self, delivery: Delivery, durable: DurableSession, entry: Entry) -> None:
+        if durable.connected is not None:
             waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
-            self._outbound.loader.on_inbox_message(session, entry.position, waiting, entry)
+            self._outbound.loader.on_inbox_message(durable, entry.position, waiting, entry)
+        elif delivery.source:  # it is ending, and its end finds the message
+            self._shared_queues.requeue.expect(durable, delivery.source)
 
     @staticmethod
     def _outcome(outgoing: _Outgoing, sent: Sent) -> Sending:
@@ -394,7 +381,7 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
         return _state(one)
     if outcomes.get(one.queue) is SendOutcome.FULL:
         return DestinationState(one.to, _FULL, f"too many messages wait for {one.to}")
-    names = [each.mailbox.durable.name for each in one.sessions if each.mailbox.durable is not None]
+    names = [each.name for each in stored_of(one.sessions)]
     stored = [outcomes.get(name) for name in (*names, *(each.name for each in one.remote if each.is_stored))]
     if (
         stored

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from crewel.broker.session import Session
-from crewel.delivery.durable_session import DurableSession
 from crewel.qos.names import is_exclusive
 
 AHEAD: Final = 100
@@ -15,20 +14,20 @@ _AT_ONCE: Final = 500
 
 def lease_room(session: Session, name: str, waiting: int) -> int:
     """How many messages of the queue with this name a session may lease now for which so many wait already."""
-    bounds, durable = session.mailbox.bounds, session.mailbox.durable
-    if bounds is None or durable is None:
+    bounds = session.mailbox.bounds
+    if bounds is None:
         return 0
     room = bounds.max_entries - waiting
     if is_exclusive(name):
-        leased = sum(is_exclusive(pending.source) for pending in durable.inbox.values())
+        leased = sum(is_exclusive(pending.source) for pending in session.mailbox.inbox.values())
         room = min(room, (session.mailbox.burst.max_entries or AHEAD) - leased)
         if session.mailbox.limit is not None:
             # Another member may process at once what would wait here behind open messages.
-            room = min(room, session.mailbox.limit.room(session.mailbox.batches) - _unsent_leases(session, durable))
+            room = min(room, session.mailbox.limit.room(session.mailbox.batches) - _unsent_leases(session))
     return max(0, min(room, _AT_ONCE))
 
 
-def _unsent_leases(session: Session, durable: DurableSession) -> int:
+def _unsent_leases(session: Session) -> int:
     """How many messages the session has leased that its client has not got."""
     sent = {entry.position for entry in session.mailbox.at_client()}
-    return sum(is_exclusive(pending.source) and place not in sent for place, pending in durable.inbox.items())
+    return sum(is_exclusive(pending.source) and place not in sent for place, pending in session.mailbox.inbox.items())

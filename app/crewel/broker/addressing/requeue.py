@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session
+from crewel.broker.session import Session, stored_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON
-from crewel.delivery.records import EndReason, LogId, PendingMessage
+from crewel.delivery.records import EndReason, LogId, PendingMessage, SessionName
 from crewel.errors import StoreError
 from crewel.errors.codes import is_below
 from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, one_queue
@@ -55,36 +55,32 @@ class Requeue:
         """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
         another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
         a dead letter becomes one at once."""
-        durable, place = session.mailbox.durable, entry.position
-        waiting = durable.inbox.get(place) if durable is not None and place else None
-        if durable is None or waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
+        place = entry.position
+        waiting = session.mailbox.inbox.get(place)
+        if waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
         failures = self._shared_queues.failures
-        failed = (*failures.of(place).by, durable.name)
+        failed = (*failures.of(place).by, session.name)
         if not self._has_others(waiting.source, failed):
             return False
         failures.note(place, Failure(failed, code, reason, given))
-        durable.attempted(place, attempts)
-        self._requeue(session, durable, [place], failed=True)
+        self._requeue(session, [place], attempts, failed=True)
         return True
 
     def requeue_all(self, session: Session) -> None:
         """The session gets nothing for the time being: let others have what it has not settled, where there are others."""
-        durable = session.mailbox.durable
-        if durable is None or not durable.inbox:
-            return
         failures = self._shared_queues.failures
         places = [
             place
-            for place, waiting in durable.inbox.items()
-            if is_exclusive(waiting.source) and self._has_others(waiting.source, (*failures.of(place).by, durable.name))
+            for place, waiting in session.mailbox.inbox.items()
+            if is_exclusive(waiting.source) and self._has_others(waiting.source, (*failures.of(place).by, session.name))
         ]
         if places:
-            self._requeue(session, durable, places, failed=False)
+            self._requeue(session, places, failed=False)
 
     def rebalance(self, session: Session) -> None:
         """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
-        if session.mailbox.durable is None or not session.name:
+        if not session.mailbox.is_stored or not session.name:
             return
         subject = session.name.split("/")[1]
         queues = [] if subject == ANONYMOUS else [one_queue(subject)]
@@ -97,20 +93,12 @@ class Requeue:
         shared = self._shared_queues
         if self._runtime.cluster.has_receivers:
             return True  # perhaps; the store knows, and what all members have failed comes back from it
-        return any(
-            each.mailbox.durable is not None and each.mailbox.durable.name not in but and shared.is_able(each)
-            for each in shared.members(name)
-        )
+        return any(each.name not in but and shared.is_able(each.connected) for each in stored_of(shared.members(name)))
 
-    def _requeue(self, session: Session, durable: DurableSession, places: list[LogId], *, failed: bool) -> None:
-        access, mailbox = self._access, session.mailbox
-        sources = {durable.inbox[place].source: None for place in places}
-        attempts = {}
-        for place in places:
-            attempts[place] = mailbox.attempts(place)
-            mailbox.forget_stored(place)
-            durable.requeue(place)
-        access.node.mark_dirty(durable)
+    def _requeue(self, session: Session, places: list[LogId], attempts: int = 0, *, failed: bool) -> None:
+        access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
+        sources = {mailbox.inbox[place].source: None for place in places}
+        made = {place: mailbox.give_back(place) + attempts for place in places}
 
         def answered(answer: Requeued | StoreError) -> None:
             if not isinstance(answer, StoreError):
@@ -118,10 +106,10 @@ class Requeue:
                 ended[EndReason.RETURNED] += answer.returned
                 ended[EndReason.LAPSED] += answer.lapsed
             # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
-            for name in sources:
-                self._shared_queues.returned(name)
+            for source in sources:
+                self._shared_queues.returned(source)
 
-        step = shared_queues.requeue(access.keys, access.token, durable.name, attempts, access.facts_max, failed=failed)
+        step = shared_queues.requeue(access.keys, access.token, name, made, access.facts_max, failed=failed)
         access.writing.submit(step, answered, retries=True)
 
     # When it ends

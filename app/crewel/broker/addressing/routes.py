@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from crewel.broker.addressing.names import Names
-from crewel.broker.session import Session
+from crewel.broker.session import Session, stored_of
 from crewel.qos.names import ANONYMOUS, one_queue, subject_queue
 from crewel.qos.publish import Destination, Distribute
 from crewel.storage.receivers import Receiver
@@ -90,10 +90,7 @@ def _route_to_one(
     """The one with the least to do; of those at other nodes that is not known, so each of these is as good. Where the store has
     some of the sessions the message goes through the queue, so that another one can have it when the first fails."""
     to, subject = destination.to.relative, destination.to.subject
-    is_stored = any(session.mailbox.durable is not None for session in takers) or any(
-        each.is_stored for each in takers_there
-    )
-    if has_store and is_stored:
+    if has_store and (stored_of(takers) or any(each.is_stored for each in takers_there)):
         return Route(to, queue=one_queue(subject))
     chosen = secrets.randbelow(len(takers) + len(takers_there)) if takers_there else 0
     if chosen >= len(takers):

@@ -25,7 +25,7 @@ from crewel.broker.addressing.shared_queue import SharedQueue
 from crewel.broker.durability.access import DEAD_SESSION
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session, State
+from crewel.broker.session import Session, State, stored_of, unstored_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
@@ -115,10 +115,8 @@ class SharedQueues:
         return [queue.name for queue in self._known.values() if queue.count]
 
     async def stored(self) -> list[str]:
-        """The same, as the store has it: other nodes fill queues that none of the sessions here may have. Raises StoreError."""
-        if not self._access.is_shared:
-            return self.names()
-        return [stored.name for stored in await shared_queues.queues(self._access.store)]
+        """The same, as the store has it. Raises StoreError."""
+        return self.names()
 
     def waiting(self, name: str) -> int:
         """How many messages wait in the queue."""
@@ -159,21 +157,11 @@ class SharedQueues:
         most = self._settings.ptp.group_queue_max_entries
         for name in names:
             self.filled(name)
-            if self._access.is_shared:
-                if self.waiting(name) * 2 > most:  # this server learns later of what others have put into it
-                    self._spawn(self._refuse_if_full(name, log_id, most))
-            elif self.waiting(name) > most:
-                self._refuse(name, log_id, most)
+            self._bound(name, log_id, most)
 
-    async def _refuse_if_full(self, name: str, log_id: LogId, most: int) -> None:
-        """Make a dead letter of it if the store has too many: other nodes fill and empty the queue too."""
-        with suppress(StoreError):
-            self._queue(name).count = await shared_queues.size(self._access.store, name)
+    def _bound(self, name: str, log_id: LogId, most: int) -> None:
         if self.waiting(name) > most:
-            self._refuse(name, log_id, most)
-
-    def _refuse(self, name: str, log_id: LogId, most: int) -> None:
-        self.dead_letter(name, [log_id], FULL, f"more than {most} messages wait for the group")
+            self.dead_letter(name, [log_id], FULL, f"more than {most} messages wait for the group")
 
     def expired(self, name: str, removed: int, left: int) -> None:
         """The store has taken so many messages out of the queue because their life had ended, and so many are left."""
@@ -182,8 +170,9 @@ class SharedQueues:
 
     async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
         """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
-        if not self.waiting(name) and not self._access.is_shared:
-            return []
+        return await self._read(name, count, start) if self.waiting(name) else []
+
+    async def _read(self, name: str, count: int, start: int) -> list[Entry]:
         found = await shared_queues.peek(self._access.store, name, count, start)
         return [Entry.read_back(logged) for logged in found]
 
@@ -238,24 +227,21 @@ class SharedQueues:
     def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
         """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
         for a message."""
-        sessions = sorted(sessions, key=attrgetter("turn"))
-        return [
-            Member(each.mailbox.durable.name, self._room(each, name))
-            for each in sessions
-            if each.mailbox.durable is not None
-        ]
+        in_turn = stored_of(sorted(sessions, key=attrgetter("turn")))
+        return [Member(each.name, self._room(each.connected, name)) for each in in_turn]
 
     # Leases
 
     def on_connect(self, session: Session) -> None:
         """The session is there, or there again, or takes messages again: let it have the messages that wait for it."""
-        if session.name and self._access.is_shared:
-            for name in self._names_for(session):
-                self._look(self._queue(name))  # another node may have filled it
-        elif self._known and session.name:
+        if session.name:
+            self._seek(session)
+        self.requeue.rebalance(session)
+
+    def _seek(self, session: Session) -> None:
+        if self._known:
             for name in self._names_for(session):
                 self.schedule_lease(name)
-        self.requeue.rebalance(session)
 
     def joined(self, session: Session, name: str) -> None:
         """The session has joined the group that has this queue."""
@@ -295,7 +281,7 @@ class SharedQueues:
         members = self._rooms(name, sessions)
         if any(member.room for member in members):
             self._lease(queue, members)
-        elif not members and any(map(_can_receive, sessions)):
+        elif not members and _receivers(sessions):
             queue.is_asked = True
             self._spawn(self._hand_over(queue))
         elif members:
@@ -348,26 +334,28 @@ class SharedQueues:
             self.schedule_lease(queue.name)
         elif answer.left:
             self.blocked.add(queue.name)
-        elif queue.lease_again and self._access.is_shared:
-            self._look(queue)  # the step may have come before what another node has put into the queue
+        elif queue.lease_again:
+            self._found_empty(queue)
         queue.lease_again = queue.is_asked and queue.lease_again
 
+    def _found_empty(self, queue: SharedQueue) -> None:
+        """Another lease was wanted before the store answered that nothing is left."""
+
     def _arrive(self, name: str, leased: Leased, durable: DurableSession | None) -> None:
-        session: Session | None = None if durable is None else durable.connected
-        if session is None:
-            if durable is not None:
-                self.requeue.expect(durable, name)
+        if durable is None:
             return  # another session of its name has nothing of it
+        session: Session | None = durable.connected
+        if session is None:
+            self.requeue.expect(durable, name)
+            return
         session.take_turn(next(self._turns))
         place = leased.id
         pending = PendingMessage(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
-        self._outbound.loader.on_inbox_message(session, place, pending)
+        self._outbound.loader.on_inbox_message(durable, place, pending)
         if not leased.failed:
             return
         failure = self.failures.of(place)
-        if {each.mailbox.durable.name for each in self.members(name) if each.mailbox.durable is not None} <= set(
-            leased.failed
-        ):
+        if {each.name for each in stored_of(self.members(name))} <= set(leased.failed):
             session.mailbox.dead_letter_stored(place, *failure[1:])
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
@@ -375,7 +363,7 @@ class SharedQueues:
     async def _hand_over(self, queue: SharedQueue) -> None:
         """Send the waiting messages to sessions that acknowledge nothing; they have ended by that."""
         try:
-            while (candidates := [each for each in self.members(queue.name) if _can_receive(each)]) and queue.count:
+            while (candidates := _receivers(self.members(queue.name))) and queue.count:
                 entries = await self.peek(queue.name, AHEAD)
                 for entry in entries:
                     receivers = [self.next_of(candidates)] if is_exclusive(queue.name) else candidates
@@ -417,17 +405,20 @@ class SharedQueues:
 
     def end_queue(self, name: str) -> None:
         """The last member of the group is gone, and so are the messages that wait for it: by the same step of the store, unless
-        it came later. Where other nodes have members nothing is gone, and it is theirs."""
+        it came later."""
         access = self._access
         step = shared_queues.discard(access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED)
 
         def answered(count: int | StoreError) -> None:
             if not isinstance(count, StoreError):
-                was_theirs = self._access.is_shared and not count
-                self._discarded(name, EndReason.LAPSED, 0 if was_theirs else max(count, self.waiting(name)))
+                self._discarded(name, EndReason.LAPSED, self._lapsed(name, count))
                 self._queue(name).count = 0
 
         access.writing.submit(step, answered, retries=True)
+
+    def _lapsed(self, name: str, count: int) -> int:
+        """How many messages the end of the group has ended, of which the store has found so many just now."""
+        return max(count, self.waiting(name))
 
     def dead_letter(self, name: str, ids: list[LogId] | None, code: str, reason: str) -> None:
         """Make dead letters of these messages of the queue, or of all."""
@@ -463,23 +454,64 @@ class SharedQueues:
                 queue.touched_at = now  # asked for once
                 reason = f"no session of {subject_of(queue.name)} has begun for {format_span(idle)}"
                 self._spawn(self._abandon(queue.name, reason))
-            elif not self._runtime.cluster.is_single and queue.looked_at + _LOOK_S <= now:
-                self._runtime.cluster.announce(queue.name)  # the announcement before may have been lost
-                self._look(queue)
+            else:
+                self._sweep_filled(queue, now)
+
+    def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
+        """Something waits in the queue, and sessions may come for it."""
 
     async def _abandon(self, name: str, reason: str) -> None:
-        """Make dead letters of the queue of a subject, unless a session of it is at another node."""
-        if self._access.is_shared:
-            subject = Name(subject_of(name))
-            try:
-                found = await receivers.find(self._access.store, subject, ())
-            except StoreError:
-                return
-            if any(each.takes_ptp for each in found):
-                return
+        """Make dead letters of the queue of a subject."""
         self.dead_letter(name, None, DEAD_SESSION, reason)
 
 
-def _can_receive(session: Session) -> bool:
-    """Whether the session gets messages although it acknowledges none: its client is there."""
-    return session.is_live and session.mailbox.durable is None and session.state is State.CONNECTED
+class CommonQueues(SharedQueues):
+    """The same where other nodes fill and empty the queues too: the store knows what this one has not learnt yet."""
+
+    async def stored(self) -> list[str]:
+        """The queues in which something waits, as the store has it: also those that no session here may have. Raises
+        StoreError."""
+        return [stored.name for stored in await shared_queues.queues(self._access.store)]
+
+    async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
+        """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
+        return await self._read(name, count, start)
+
+    def _bound(self, name: str, log_id: LogId, most: int) -> None:
+        if self.waiting(name) * 2 > most:  # this server learns later of what others have put into it
+            self._spawn(self._count_and_bound(name, log_id, most))
+
+    async def _count_and_bound(self, name: str, log_id: LogId, most: int) -> None:
+        with suppress(StoreError):
+            self._queue(name).count = await shared_queues.size(self._access.store, name)
+        super()._bound(name, log_id, most)
+
+    def _seek(self, session: Session) -> None:
+        for name in self._names_for(session):
+            self._look(self._queue(name))  # another node may have filled it
+
+    def _found_empty(self, queue: SharedQueue) -> None:
+        """Look again: the step may have come before what another node has put into the queue."""
+        self._look(queue)
+
+    def _lapsed(self, name: str, count: int) -> int:
+        """None if the store has found none: other nodes have members, and it is theirs."""
+        return count and super()._lapsed(name, count)
+
+    def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
+        """Announce and look again: the announcement before may have been lost."""
+        if queue.looked_at + _LOOK_S <= now:
+            self._runtime.cluster.announce(queue.name)
+            self._look(queue)
+
+    async def _abandon(self, name: str, reason: str) -> None:
+        """Make dead letters of the queue of a subject, unless a session of it is at another node."""
+        with suppress(StoreError):
+            found = await receivers.find(self._access.store, Name(subject_of(name)), ())
+            if not any(each.takes_ptp for each in found):
+                await super()._abandon(name, reason)
+
+
+def _receivers(sessions: Iterable[Session]) -> list[Session]:
+    """The sessions that get messages although they acknowledge none: their clients are there."""
+    return [each for each in unstored_of(sessions) if each.is_live and each.state is State.CONNECTED]

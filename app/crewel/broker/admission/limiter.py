@@ -127,8 +127,7 @@ class Limiter:
                 account.sessions += 1
         if session.account is not None:
             session.account.subscriptions += len(session.subscriptions)
-        if session.mailbox.durable is not None:
-            session.mailbox.durable.payers = payers_of(session)
+        session.mailbox.charge(payers_of(session))
 
     def session_ended(self, session: Session) -> None:
         """The session has ended, or another client has taken it over."""
@@ -295,8 +294,7 @@ class Limiter:
         session.charge(account, is_exempt=peer.remote in self._exempt)
         account.sessions += 1
         account.subscriptions += len(session.subscriptions)
-        if session.mailbox.durable is not None:
-            session.mailbox.durable.payers = payers_of(session)
+        session.mailbox.charge(payers_of(session))
 
     def _full(self, limit: str, text: str, session: Session) -> Limited:
         return self._limited(limit, text, _ROOM_S, session, Limited.CAP)

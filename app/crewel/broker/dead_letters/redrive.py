@@ -269,7 +269,7 @@ class DeadLetterRedrive:
             job_id=job_id,
             body=letter.body if editor else b"",
             who=editor,
-            is_elsewhere=access.is_shared and SessionName(receiver) not in access.node.sessions,
+            is_elsewhere=not self._runtime.cluster.is_single and SessionName(receiver) not in access.node.sessions,
         )
 
         def answered(answer: Any) -> Any:
@@ -296,7 +296,7 @@ class DeadLetterRedrive:
                 durable is not None and durable.connected is not None
             ):  # else it is ending, and its end finds the message
                 pending = PendingMessage(0, moved.size, letter.channel, priority_in(letter.qos))
-                self._loader.on_inbox_message(durable.connected, moved.id, pending)
+                self._loader.on_inbox_message(durable, moved.id, pending)
 
         self._runtime.access.in_place(moved.id, take)
 

@@ -16,7 +16,6 @@ from redis.asyncio import Redis
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields
 from crewel.broker.handler_steps import Promise, resolve
-from crewel.broker.node_tags import tag_of, tagged
 from crewel.broker.session import Session
 from crewel.delivery.beside_log import BesideLog
 from crewel.delivery.log_consumer import LogConsumer
@@ -68,10 +67,6 @@ class StoreAccess:
         self.keys = self.store.keys
         self.token = ""
         """Fences the steps of this server: the store refuses those of a server that another has replaced."""
-        self.is_shared = settings.cluster.enabled
-        """Whether other servers have sessions in this store too."""
-        self.link = ""
-        """Where they reach this one."""
         self.node = LogConsumer(LogId(0))
         self.low = LogId(0)
         """Nothing at or below this is needed by this node, by its last commit."""
@@ -101,10 +96,6 @@ class StoreAccess:
         for name in names:
             if self._changes and (waited := self._changes.pop(name, None)) is not None:
                 resolve(waited, None)
-
-    def marked(self, secret: str) -> str:
-        """The secret, with the tag of this node where several share the store: so it leads to the node that gave it."""
-        return tagged(secret, tag_of(self.token)) if self.is_shared else secret
 
     def open(self, store: Store, on_lost: Callable[[StoreError], None]) -> None:
         """There is a store from now on. `on_lost` is called when it does not know this node as it was."""

@@ -97,7 +97,7 @@ class Durability:
         self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, options)
         self.acknowledgements = Acknowledgements(runtime, mailboxes, options.filtered, self)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
-        self.lease = StoreLease(self._access, self._runtime.settings, self._runtime.supervisor)
+        self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
         self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
         self._hurry = asyncio.Event()  # set when the next commit should not wait for its time
         self.inheritance = Inheritance(runtime, self.appender, addressing.destinations, self._topics.changes, self)
@@ -120,7 +120,7 @@ class Durability:
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
-        if self._access.is_shared:
+        if not self._runtime.cluster.is_single:
             start("tail of the log", self.tail.run_forever)
 
     async def close(self) -> None:
@@ -181,7 +181,7 @@ class Durability:
     async def _next_records(self) -> list[SessionRecord]:
         """Take over the next sessions of servers before this one, or of nodes that are dead."""
         access = self._access
-        if access.is_shared:
+        if not self._runtime.cluster.is_single:
             return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
         records: list[SessionRecord] = await access.writing.ask(
             node_leases.adopt(access.keys, access.token, _ADOPTED_AT_ONCE)
@@ -238,9 +238,9 @@ class Durability:
     def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
         """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
         wait for messages that never come."""
-        for name, patterns in before.items():
-            durable = self._access.node.sessions.get(name)
-            if durable is not None and durable.connected is not None and set(durable.since) != patterns:
+        sessions = self._access.node.sessions
+        for durable in [sessions[name] for name in before if name in sessions]:
+            if durable.connected is not None and set(durable.since) != before[durable.name]:
                 log.warning(
                     "the subscriptions of a session in the store differ from those of its client: the session ends"
                 )
@@ -272,12 +272,12 @@ class Durability:
 
         def answered(answer: LoggedIn | StoreError) -> LoggedIn | StoreError:
             if newcomer is not None and isinstance(answer, LoggedIn) and answer.is_new:
-                self.attach(newcomer, answer)
+                durable = DurableSession(answer.name)
+                durable.inbox_until = answer.last
+                self._attach(newcomer, answer, durable)
             return answer
 
-        step = stored_sessions.login(
-            access.keys, access.token, name, facts, max_sessions, access.facts_max, is_shared=access.is_shared
-        )
+        step = stored_sessions.login(access.keys, access.token, name, facts, max_sessions, access.facts_max)
         answer: LoggedIn = await self._access.writing.ask(step, then=answered)
         return answer
 
@@ -288,26 +288,24 @@ class Durability:
 
         def answered(record: SessionRecord | StoreError) -> SessionRecord | StoreError:
             if isinstance(record, SessionRecord) and answer.name not in access.node.sessions:
-                self.attach(session, answer, DurableSession.adopted(record))
+                self._attach(session, answer, DurableSession.adopted(record))
             return record
 
         step = stored_sessions.recall(access.keys, access.token, answer.name, answer.batch + BATCH_BLOCK)
         await access.writing.ask(step, then=answered)
 
-    def attach(self, session: Session, answer: LoggedIn, durable: DurableSession | None = None) -> None:
-        """Give the session its durable half; a new one, if the store has just made it."""
-        if durable is None:
-            durable = DurableSession(answer.name)
-            durable.inbox_until = answer.last
+    def _attach(self, session: Session, answer: LoggedIn, durable: DurableSession) -> None:
         durable.reserved(answer.batch + BATCH_BLOCK)
         self._access.node.add(durable)
         self.hand_to(session, durable)
 
     def renew(self, session: Session, answer: LoggedIn) -> None:
         """The store has given a session that it had a new login: the batches of the client before it count no more."""
-        assert session.mailbox.durable is not None
-        session.mailbox.durable.reserved(answer.batch + BATCH_BLOCK)
-        self.hand_to(session, session.mailbox.durable)
+        durable = self._access.node.sessions.get(answer.name)
+        if durable is None or durable.connected is not session:
+            raise StoreUnavailable(f"{answer.name}: the session has just ended")
+        durable.reserved(answer.batch + BATCH_BLOCK)
+        self.hand_to(session, durable)
 
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
@@ -439,11 +437,9 @@ class Durability:
         self.count(commit.ended)
         for alike in commit.settled:
             self._runtime.metrics.ended[EndReason.SETTLED] += len(alike.ids) * len(alike.sessions)
-        for name in fenced:
-            durable = node.sessions.get(name)
-            if durable is not None:
-                log.warning("a session now belongs to another server")
-                self._forget(durable)
+        for durable in [node.sessions[name] for name in fenced if name in node.sessions]:
+            log.warning("a session now belongs to another server")
+            self._forget(durable)
         async for durable in in_turns(node.committed(commit)):
             if self._access.node is not node:
                 return  # all was read again meanwhile, and these ends are looked for again
@@ -472,7 +468,7 @@ class Durability:
             return
         self._is_recovering = True
         try:
-            if not self._access.is_shared and await node_leases.epoch(self._access.store) > self._epoch:
+            if self._runtime.cluster.is_single and await node_leases.epoch(self._access.store) > self._epoch:
                 self._give_way()
             else:
                 await self._reload(error if isinstance(error, Fenced) else None)

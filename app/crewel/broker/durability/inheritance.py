@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -213,7 +213,7 @@ class Inheritance:
                 self._changes.arrive_late(durables, logged)
                 continue
             if logged.addressed:
-                self._bring_addressed(by_name, logged)
+                self._destinations.take_addressed(logged, by_name)
                 continue
             channel = _channel(logged)
             found = {each: None for pattern in channel.patterns for each in by_pattern.get(pattern, ())}
@@ -222,13 +222,6 @@ class Inheritance:
                 self._appender.take_late(takers, channel, logged)
         for durable in durables:
             durable.place_notices()  # behind what was missed, too
-
-    def _bring_addressed(self, durables: Mapping[SessionName, DurableSession], logged: Logged) -> None:
-        """What was sent to these sessions after the record of them that has come had been made."""
-        for name, waiting in shared_queues.addressed(logged).items():
-            durable = durables.get(name)
-            if durable is not None and durable.may_lack(logged.id):
-                self._destinations.arrive_late(durable, logged, waiting)
 
 
 def newest_outside_log(records: Iterable[SessionRecord]) -> LogId:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from crewel.broker.cluster import Cluster, SingleNode
 from crewel.broker.ids import elapsed
-from crewel.broker.node_tags import tag_of
 from crewel.delivery.records import LogId
 from crewel.errors import Fenced, StoreError, StoreTaken
 from crewel.storage import node_leases
-from crewel.storage.node_leases import ALONE, Claimed, Membership, Owner, lock_directory
+from crewel.storage.node_leases import Claimed, Owner, lock_directory
 
 if TYPE_CHECKING:
     from crewel.broker.durability.access import StoreAccess
@@ -42,6 +42,7 @@ class StoreLease:
     _access: StoreAccess
     _settings: Settings
     _supervisor: Supervisor
+    _cluster: Cluster = field(default_factory=SingleNode)
     _lock: int | None = field(default=None, init=False)
     _is_first: bool = field(default=True, init=False)
     own: list[str] = field(default_factory=list, init=False)
@@ -63,7 +64,13 @@ class StoreLease:
         while True:
             asked = elapsed()
             step = node_leases.claim(
-                access.keys, access.token, name, self._owner, self._lasts_ms, dead, self._membership()
+                access.keys,
+                access.token,
+                name,
+                self._owner,
+                self._lasts_ms,
+                dead,
+                self._cluster.registration(access.token),
             )
             answer = await access.writing.ask(step)
             if not isinstance(answer, Claimed):
@@ -101,10 +108,6 @@ class StoreLease:
     def left_s(self) -> float:
         """Seconds until it ends, unless it is renewed; 0 if it has ended."""
         return max(self._ends - elapsed(), 0.0)
-
-    def _membership(self) -> Membership:
-        access = self._access
-        return Membership(tag_of(access.token), access.link) if access.is_shared else ALONE
 
     def _may_take(self, claimed: Claimed) -> bool:
         if claimed.owner.is_dead or (claimed.owner.has_directory and self._lock is not None):

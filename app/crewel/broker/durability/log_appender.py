@@ -21,7 +21,7 @@ from crewel.broker.durability.log_tail import ReadAhead
 from crewel.broker.durability.subscriber_cache import SubscriberCache, is_open
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session
+from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
@@ -65,6 +65,7 @@ class LogAppender:
         self._channels, self._groups = self._addressing.channels, self._addressing.groups
         self._shared_queues, self._destinations = self._addressing.shared_queues, self._addressing.destinations
         self._settings = self._runtime.settings
+        self._author = self._runtime.cluster.author(self._settings.node.name)
         self._loop = self._runtime.loop
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
@@ -88,7 +89,7 @@ class LogAppender:
             submissions,
             access.facts_max,
             history_max_bytes=self._settings.storage.history_max_bytes,
-            node=self._settings.node.name if access.is_shared else "",
+            node=self._author,
         )
 
     def _appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
@@ -190,7 +191,7 @@ class LogAppender:
 
     async def read_up_to(self, last: LogId) -> None:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
-        is_shared = False
+        has_group = False
         turns = Turns(self._outbound.fan_outs.slice_s)
         while self._access.node.cursor < last:
             entries = await stored_log.read(self._access.store, self._access.node.cursor, _READ_AT_ONCE)
@@ -200,7 +201,7 @@ class LogAppender:
                     break
                 if self._access.beside:
                     self._access.take_beside(LogId(logged.id - 1))
-                is_shared = self._take_read(logged) or is_shared
+                has_group = self._take_read(logged) or has_group
                 if self._unfinished:
                     await self._finish()
                 node = self._access.node  # another one, if all was read again meanwhile
@@ -211,7 +212,7 @@ class LogAppender:
             if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
                 self._access.take_beside(last)
                 self._access.node.cursor = max(self._access.node.cursor, last)
-        if is_shared:
+        if has_group:
             self._spawn(self._shared_queues.load_again())
 
     def _take_read(self, logged: Logged) -> bool:
@@ -221,7 +222,7 @@ class LogAppender:
             if logged.changed_by:
                 self._topics.changes.take(logged)
             else:
-                self._destinations.take_addressed(logged)
+                self._destinations.take_addressed(logged, self._access.node.sessions)
             return False
         channel = parse(logged.channel)
         assert channel is not None
@@ -242,7 +243,7 @@ class LogAppender:
 
     def _take_known(self, last: LogId) -> bool:
         """Take what has been read ahead and is not beyond this id, for one turn. False: that is not all up to there."""
-        ahead, names, is_shared = self.ahead, set[str](), False
+        ahead, names, has_group = self.ahead, set[str](), False
         if ahead.node is not self._access.node or ahead.read_to < last:
             return False
         end = self._loop.time() + self._outbound.fan_outs.slice_s
@@ -258,12 +259,12 @@ class LogAppender:
             else:
                 logged = unread.read()
                 name = logged.channel
-                is_shared = self._take_read(logged) or is_shared
+                has_group = self._take_read(logged) or has_group
             names.add(name)
             if self._loop.time() >= end:
                 break
         self._topics.count_again(names)
-        if is_shared:
+        if has_group:
             self._spawn(self._shared_queues.load_again())
         if unread is not None or self._unfinished:
             return False
@@ -326,10 +327,9 @@ class LogAppender:
         """The general way, for a portion of the subscribers at a step."""
         channel, entry, publisher, _, sender, qos = message
         subscribers = self._channels.subscribers(channel)
-        durables = [session.mailbox.durable for session in subscribers if session.mailbox.durable is not None]
+        durables = stored_of(subscribers)
         if durables:
-            all_are = len(durables) == len(subscribers)
-            subscribers = () if all_are else [session for session in subscribers if session.mailbox.durable is None]
+            subscribers = () if len(durables) == len(subscribers) else unstored_of(subscribers)
         if entry.position > self._heard:  # after a reload, what was taken before comes once more
             self._heard = entry.position
             if self._options.filtered:

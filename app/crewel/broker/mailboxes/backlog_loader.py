@@ -19,7 +19,7 @@ from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, comes_before, notice_entry
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage
-from crewel.errors import StoreError, StoreUnavailable
+from crewel.errors import StoreError
 from crewel.qos.publish import NORMAL
 from crewel.storage import log as stored_log
 
@@ -179,13 +179,10 @@ class BacklogLoader:
             self._outbound.enqueue(session, notice_entry(notice, place, why))
 
     def on_inbox_message(
-        self, session: Session, place: LogId, pending: PendingMessage, entry: Entry | None = None
+        self, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None = None
     ) -> None:
-        """The store has put a message into the session's inbox. With the `entry` given, no room has been asked for in the
-        session's queue, and it need not be read where nothing waits before it."""
-        durable = session.mailbox.durable
-        if durable is None:
-            raise StoreUnavailable(f"{session.name} is not a session that is stored")
+        """The store has put a message into the inbox of a session that is connected. With the `entry` given, no room has been
+        asked for in the session's queue, and it need not be read where nothing waits before it."""
         if not durable.arrived(place, pending):
             return
         self._access.node.mark_dirty(durable)
@@ -193,7 +190,7 @@ class BacklogLoader:
         if fan_outs.pending and pending.channel in fan_outs.pending:
             fan_outs.add(pending.channel, self._queue_in_turn(durable, place, pending, entry))
         else:
-            self._queue_arrived(session, durable, place, pending, entry)
+            self._queue_arrived(durable.connected, durable, place, pending, entry)
 
     def _queue_in_turn(
         self, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
@@ -24,10 +24,23 @@ if TYPE_CHECKING:
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.open_limit import OpenLimit
+    from crewel.delivery.pending_dead_letters import Payers
 
 log = logging.getLogger(__name__)
 
 _ANY_BURST: Final = Burst()
+Owner_contra = TypeVar("Owner_contra", contravariant=True)
+Form_co = TypeVar("Form_co", covariant=True)
+
+
+class Forms(Protocol[Owner_contra, Form_co]):
+    """Something about a session that has a form for each kind of mailbox."""
+
+    def in_memory(self, session: Owner_contra, /) -> Form_co:
+        """The form for a session whose messages end with the process."""
+
+    def in_store(self, session: Owner_contra, durable: DurableSession, /) -> Form_co:
+        """The form for a session that the store has."""
 
 
 class MailboxListener(Protocol):
@@ -68,6 +81,10 @@ class MailboxListener(Protocol):
 
 class Mailbox(ABC):
     """The messages on their way to one session."""
+
+    is_stored: ClassVar[bool]
+    """Whether the store has the session. What depends on it is a method here, or a form (`choose`); this is for those that
+    only show it."""
 
     __slots__ = (
         "_listener",
@@ -167,6 +184,10 @@ class Mailbox(ABC):
         for name in Mailbox.__slots__:
             setattr(self, name, getattr(former, name))
 
+    @abstractmethod
+    def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
+        """The form of something that goes with this mailbox, which is the session's."""
+
     # Bounds
 
     def bound(self, limit: int, max_bytes: int, policy: OverflowPolicy) -> None:
@@ -190,6 +211,10 @@ class Mailbox(ABC):
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
         where the session has none of its own."""
         return 0 if self.rejects_all else max((self.queue_limit or usual) - len(self.queue) - self.retained, 0)
+
+    @abstractmethod
+    def room_in_bytes(self) -> int:
+        """How many bytes more may wait, 0 at least."""
 
     def append(self, entry: Entry) -> None:
         """Put the last entry of a session behind the queued messages, whatever its priority and the bounds of the queue."""
@@ -471,6 +496,30 @@ class Mailbox(ABC):
     def oldest(self) -> LogId | None:
         """The place of the oldest stored message; None without one."""
 
+    @property
+    @abstractmethod
+    def is_evictable(self) -> bool:
+        """Whether memory may let go of bodies while the client is away, because the store has them."""
+
+    @property
+    @abstractmethod
+    def gives_up(self) -> float:
+        """Seconds after which a client that is away has failed for good."""
+
+    @property
+    def accounts_for_all(self) -> bool:
+        """Whether it is recorded how each of its messages ends."""
+        return self.dispatcher is not NO_DISPATCHER
+
+    @abstractmethod
+    def subscribed_since(self, pattern: str) -> LogId:
+        """The place after which the store has the subscription to this very pattern; 0 without one."""
+
+    @property
+    @abstractmethod
+    def inbox(self) -> Mapping[LogId, PendingMessage]:
+        """What the store keeps for it outside the log, by place: what is addressed to it, or comes from a shared queue."""
+
     @abstractmethod
     def open_at(self, place: LogId) -> PendingMessage | None:
         """The stored message at this place; None if it is not open, or the place is 0."""
@@ -500,6 +549,11 @@ class Mailbox(ABC):
         for entry in [each for each in self.in_memory() if each.position == place]:
             self.take_out(entry)
         self.drop_where(lambda entry: entry.position == place)
+
+    @abstractmethod
+    def give_back(self, place: LogId) -> int:
+        """The message at this place of the inbox goes back into the shared queue that it came from. Returns how often it may
+        have been sent."""
 
     @abstractmethod
     def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
@@ -563,7 +617,7 @@ class Mailbox(ABC):
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
         has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
         for entry in [each for each in self.queue if each.channel == channel and not each.to]:
-            if not self._is_stored(entry):
+            if not self.has_stored(entry):
                 self.end(entry, EndReason.FILTERED)
                 self.drop(entry)
 
@@ -606,8 +660,8 @@ class Mailbox(ABC):
         """The stored messages at these places, which memory has no more, end in this way."""
 
     @abstractmethod
-    def _is_stored(self, entry: Entry) -> bool:
-        """Whether the store has this entry, which waits."""
+    def has_stored(self, entry: Entry) -> bool:
+        """Whether the store has this entry: then room was asked for when it was taken from the log."""
 
     # Dead letters
 
@@ -673,7 +727,15 @@ class Mailbox(ABC):
         tries = "" if entry.origin is None else self.dispatcher.failed_before(entry.origin.id)
         self.dead_letter(entry, code, reason, attempts, given, tries)
 
+    @abstractmethod
+    def charge(self, payers: Payers) -> None:
+        """Dead letters are charged to these accounts until the store has them."""
+
     # Attempts
+
+    @abstractmethod
+    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
+        """How often the message at this place, of which this is known, was sent before for certain."""
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""

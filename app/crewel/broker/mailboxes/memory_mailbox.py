@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import assert_never
+from collections.abc import Collection, Iterable, Mapping
+from math import inf
+from typing import Final, assert_never
 
-from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId
+from crewel.delivery.pending_dead_letters import Payers
+from crewel.delivery.records import EndReason, LogId, PendingMessage
 from crewel.qos.connect import OverflowPolicy
+
+_NOTHING: Final[Mapping[LogId, PendingMessage]] = {}
 
 
 class MemoryMailbox(Mailbox):
     """Nothing in it is stored, and nothing of it becomes a dead letter."""
 
+    is_stored = False
     __slots__ = ()
 
     @classmethod
@@ -23,6 +28,10 @@ class MemoryMailbox(Mailbox):
         made.take_over(former)
         made.durable = None
         return made
+
+    def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
+        """The form of something that goes with this mailbox, which is the session's."""
+        return forms.in_memory(session)
 
     @property
     def has_more(self) -> bool:
@@ -39,6 +48,25 @@ class MemoryMailbox(Mailbox):
 
     def oldest(self) -> None:
         """Nothing is stored."""
+
+    @property
+    def is_evictable(self) -> bool:
+        """Whether memory may let go of bodies: never."""
+        return False
+
+    @property
+    def gives_up(self) -> float:
+        """Seconds after which a client that is away has failed for good: it never has, its session ends."""
+        return inf
+
+    def subscribed_since(self, pattern: str) -> LogId:
+        """Nothing is stored."""
+        return LogId(0)
+
+    @property
+    def inbox(self) -> Mapping[LogId, PendingMessage]:
+        """Nothing is stored."""
+        return _NOTHING
 
     def open_at(self, place: LogId) -> None:
         """Nothing is stored."""
@@ -57,6 +85,10 @@ class MemoryMailbox(Mailbox):
 
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         """Nothing is kept of them."""
+
+    def room_in_bytes(self) -> int:
+        """How many bytes more may wait, 0 at least."""
+        return max(self._listener.share(self.queue_max_bytes) - self.count_bytes(), 0)
 
     # A full queue
 
@@ -99,6 +131,10 @@ class MemoryMailbox(Mailbox):
             return False
         return not queue or self.has_bytes(len(entry.wire))
 
+    def give_back(self, place: LogId) -> int:
+        """Nothing is in the inbox."""
+        return 0
+
     def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
         """Notices of topics and subscriptions that wait behind messages: none."""
         return []
@@ -119,8 +155,16 @@ class MemoryMailbox(Mailbox):
         """Nothing is stored."""
         return False
 
+    def charge(self, payers: Payers) -> None:
+        """It leaves no dead letters."""
+
+    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
+        """How often the message was sent before for certain."""
+        return waiting.attempts
+
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
         pass
 
-    def _is_stored(self, entry: Entry) -> bool:
+    def has_stored(self, entry: Entry) -> bool:
+        """Whether the store has this entry: never."""
         return False

@@ -112,8 +112,7 @@ class Outbound(Connects):
             or mailbox.rejects_all
             or self.backlog.is_full
         ):
-            # What is stored was asked about when it was taken, and comes in order.
-            if not (mailbox.durable is not None and entry.position) and not self.has_room(session, entry):
+            if not mailbox.has_stored(entry) and not self.has_room(session, entry):
                 return
             queue, size = mailbox.queue, mailbox.queue_bytes + len(entry.wire)
         if entry.weight is None and not entry.position:

@@ -6,12 +6,13 @@ message that is delivered again keeps its place, and no queue is sorted. Transie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, assert_never
 
-from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, place_of, priority_of
+from crewel.delivery.pending_dead_letters import Payers
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.qos.connect import Bounds, OverflowPolicy
 
@@ -33,6 +34,7 @@ class _Seen(NamedTuple):
 class StoredMailbox(Mailbox):
     """What it holds of the log is in `durable`, and outlives the process."""
 
+    is_stored = True
     __slots__ = ("_counted",)
 
     durable: DurableSession
@@ -42,6 +44,10 @@ class StoredMailbox(Mailbox):
         self.take_over(former)
         self.durable = durable
         self._counted: tuple[_Seen, int] | None = None
+
+    def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
+        """The form of something that goes with this mailbox, which is the session's."""
+        return forms.in_store(session, self.durable)
 
     # How much there is
 
@@ -68,6 +74,30 @@ class StoredMailbox(Mailbox):
         """The place of the oldest stored message; None without one."""
         return self.durable.oldest()
 
+    @property
+    def is_evictable(self) -> bool:
+        """Whether memory may let go of bodies while the client is away: once."""
+        return not self.is_absent
+
+    @property
+    def gives_up(self) -> float:
+        """Seconds after which a client that is away has failed for good."""
+        return self.dispatcher.rules.gives_up
+
+    @property
+    def accounts_for_all(self) -> bool:
+        """Whether it is recorded how each of its messages ends: always."""
+        return True
+
+    def subscribed_since(self, pattern: str) -> LogId:
+        """The place after which the store has the subscription to this very pattern; 0 without one."""
+        return self.durable.since.get(pattern, LogId(0))
+
+    @property
+    def inbox(self) -> Mapping[LogId, PendingMessage]:
+        """What the store keeps for it outside the log, by place: what is addressed to it, or comes from a shared queue."""
+        return self.durable.inbox
+
     def open_at(self, place: LogId) -> PendingMessage | None:
         """The stored message at this place; None if it is not open, or the place is 0."""
         return self.durable.find(place) if place else None
@@ -81,6 +111,10 @@ class StoredMailbox(Mailbox):
         return super().has(message_id) or (
             message_id.isdigit() and self.durable.find(LogId(int(message_id))) is not None
         )
+
+    def room_in_bytes(self) -> int:
+        """How many bytes more may wait, 0 at least."""
+        return max(self.queue_max_bytes - self.durable.size, 0)
 
     # A full queue
 
@@ -204,6 +238,15 @@ class StoredMailbox(Mailbox):
         self.drop_where(_is_of_log)
         super().recall(each for each in entries if not each.position)
 
+    def give_back(self, place: LogId) -> int:
+        """The message at this place of the inbox goes back into the shared queue that it came from. Returns how often it may
+        have been sent."""
+        attempts = self.attempts(place)
+        self.forget_stored(place)
+        self.durable.requeue(place)
+        self._listener.has_changed(self.durable)
+        return attempts
+
     def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
         """What was sent to tell what has happened to the topics or subscriptions of these, which wait again: it comes after
         them, so it waits again too. Nothing waits for its status any more."""
@@ -309,7 +352,8 @@ class StoredMailbox(Mailbox):
             self.durable.end_messages(places, reason)
             self._listener.has_changed(self.durable)
 
-    def _is_stored(self, entry: Entry) -> bool:
+    def has_stored(self, entry: Entry) -> bool:
+        """Whether the store has this entry: then room was asked for when it was taken from the log."""
         return bool(entry.position)
 
     def _never_sent(self, channel: str, newest: LogId) -> list[LogId]:
@@ -362,7 +406,15 @@ class StoredMailbox(Mailbox):
             self.dead_letter_stored(place, code, reason, given)
         return count
 
+    def charge(self, payers: Payers) -> None:
+        """Dead letters are charged to these accounts until the store has them."""
+        self.durable.payers = payers
+
     # Attempts
+
+    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
+        """How often the message at this place, of which this is known, was sent before for certain."""
+        return self.durable.known_attempts(place, waiting)
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""

@@ -212,8 +212,8 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
     gone_in = times.gone_in(session, now)
     if gone_in is None:
         return Outlook(inf, "")
-    gives_up = session.mailbox.dispatcher.rules.gives_up
-    if session.mailbox.durable is not None and gives_up < inf:
+    gives_up = session.mailbox.gives_up
+    if gives_up < inf:
         # Once it counts as gone, that is in the time at which it expires.
         ends_at = session.expires_at if session.mailbox.is_absent else min(session.expires_at, now + gone_in + gives_up)
         return Outlook(ends_at, f"its client is away, which counts as failing: given up after {format_span(gives_up)}")

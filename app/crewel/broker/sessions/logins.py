@@ -18,6 +18,7 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.addressing.names import digest, is_named, new_reply_id, new_resume
 from crewel.broker.admission.admission import Admission
+from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import Steps
 from crewel.broker.mailboxes.exchange import Exchange, Peer
@@ -36,8 +37,6 @@ from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.sign_in import SIGNED_OUT, own_grants
 from crewel.storage.script_step import TooManySessions
 
-_ANY_NUMBER: Final = -1
-"""The store need not count the sessions of a subject: the session is there already."""
 _KNOWN_OTHERWISE: Final = ("name", "token", "resume", "nonce", "clearSessions")
 """Fields of `ext.session` that are not kept as they were asked."""
 _ENDING_S: Final = 3.0
@@ -181,8 +180,8 @@ class Logins:
 
     def _begin(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
         name, durability = qos.name, self._durability
-        resume = self._access.marked(new_resume()) if "session" in message.ext else None
-        session.use_reply_id(self._access.marked(new_reply_id()) if resume is not None else "")
+        resume = self._runtime.cluster.marked(new_resume()) if "session" in message.ext else None
+        session.use_reply_id(self._runtime.cluster.marked(new_reply_id()) if resume is not None else "")
         digests = _digests(resume, qos)
         is_stored = session.mailbox.is_reliable and self._access.has_store
         _check(session, qos, is_stored=is_stored)
@@ -194,10 +193,9 @@ class Logins:
             facts = _facts(session, message, digests, session.reply_id)
             answer = yield durability.login(_key(name) or _prefix(name), facts, self._claims.counted(qos), session)
             if not answer.is_new:
-                if self._access.is_shared:
-                    yield from self._until_arrived(answer.name)
+                yield from self._until_arrived(answer.name)
                 yield durability.recall(session, answer)
-            if session.mailbox.durable is None:
+            if not session.mailbox.is_stored:
                 raise StoreUnavailable(f"{answer.name}: the server is reading the store again, with this session")
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._claims.named(session, *digests)
@@ -217,7 +215,7 @@ class Logins:
         while name in self._durability.inheritance.arriving:
             yield asyncio.wait([self._access.until_changed(name)])
         if name in self._access.node.sessions:
-            raise StoreUnavailable(f"{name}: the session has just moved from another server")
+            raise StoreUnavailable(f"{name}: the session has just come to this server")
 
     def apply_options(self, session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
         """Give the session what its login asks for, and for the rest what the server has configured."""
@@ -243,19 +241,19 @@ class Logins:
         if target.mailbox.is_reliable is not session.mailbox.is_reliable:
             text = "must be asked for again" if target.mailbox.is_reliable else "must not be asked for"
             raise IllegalArgument("ack", f"{text}: a take-over cannot change that")
-        _check(target, qos, is_stored=target.mailbox.durable is not None)
-        resume, durability = self._access.marked(new_resume()), self._durability
+        is_stored = target.mailbox.is_stored
+        _check(target, qos, is_stored=is_stored)
+        resume, durability = self._runtime.cluster.marked(new_resume()), self._durability
         digests = _digests(resume, qos)
-        reply_id = target.reply_id or self._access.marked(new_reply_id())
-        if target.mailbox.durable is not None:
+        reply_id = target.reply_id or self._runtime.cluster.marked(new_reply_id())
+        if is_stored:
             facts = _facts(session, message, digests, reply_id)
-            answer = yield durability.login(target.name, facts, _ANY_NUMBER)
-            if not target.is_live or target.mailbox.durable is None:
-                raise StoreUnavailable(f"{target.name}: the session has just ended")
+            answer = yield durability.login(target.name, facts, ANY_NUMBER)
             durability.renew(target, answer)
-        yield from self._claims.note_again(target, qos)
+        else:
+            yield from self._claims.note_again(target, qos)
         target.use_reply_id(reply_id)
-        self.apply_options(target, qos, is_stored=target.mailbox.durable is not None)
+        self.apply_options(target, qos, is_stored=is_stored)
         target.wait_for_client(qos.timeout_ms if is_named(target) else None)
         if qos.clear_sessions and is_named(target):
             others = [each for each in self._names.of_subject(_subject(target)) if each is not target]
@@ -287,7 +285,7 @@ class Logins:
             "update": has_update,
             **({"unclaimed": True} if has_update else {}),
             **({"maxOpen": session.mailbox.limit.most} if session.mailbox.limit is not None else {}),
-            "durable": session.mailbox.durable is not None,
+            "durable": session.mailbox.is_stored,
             "replyId": session.reply_id,
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
         }

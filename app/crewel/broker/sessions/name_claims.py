@@ -4,7 +4,7 @@ login is a copy of one that was answered; and the names that other nodes must no
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final, NamedTuple
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from crewel.bayeux.message import Fields
 from crewel.broker.addressing.names import Names
 from crewel.broker.admission.guard import NOT_AUTHORIZED
+from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.handler_steps import Steps
 from crewel.broker.mailboxes.timers import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
@@ -25,11 +26,8 @@ from crewel.qos.connect import ConnectQos
 from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import Grants
 from crewel.security.jwt import ACCESS_DENIED
-from crewel.storage import transient_sessions
-from crewel.storage.script_step import NameTaken
 
 _TOO_MANY: Final = "user.configuration.maxSession"
-_ANY_NUMBER: Final = -1
 _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"
 _MAY_NOT_CLEAR: Final = "clearSessions ends it only with a token; without one, the other clients have to leave first"
 _OF_ANOTHER: Final = "the client has logged in as another subject"
@@ -66,11 +64,6 @@ class NameClaims:
     """Logins that are under way, by subject."""
     _answered: OrderedDict[str, AnsweredLogin] = field(default_factory=OrderedDict, init=False)
     """By the digest of the handshake, oldest first."""
-
-    def __post_init__(self) -> None:
-        self._access = self._runtime.access
-        if self._access.is_shared:
-            self._runtime.services.session_removed.append(self._removed)
 
     def target(self, session: Session, qos: ConnectQos) -> Session | None:
         """The session that this login takes over; None if it makes one. Raises Refused."""
@@ -162,48 +155,25 @@ class NameClaims:
 
     def counted(self, qos: ConnectQos) -> int:
         """How many sessions the store lets the subject have; negative: any number, for this server has counted them all."""
-        return self._most(qos) if self._access.is_shared and qos.name is not None else _ANY_NUMBER
+        return ANY_NUMBER if qos.name is None else self._runtime.cluster.counted(self._most(qos))
 
     def give_name(self, qos: ConnectQos) -> Steps[SessionName]:
         """Return the name of a new session that is not stored: from then on no other node gives it. Raises StoreError."""
         name = qos.name
         chosen = SessionName(name.relative) if name is not None and name.number else None
         given = chosen or self.names.number(ANONYMOUS if name is None else name.subject)
-        if self._access.is_shared:
-            yield self._noted(given, qos)
+        yield from self._claim(given, qos)
         return given
 
     def note_again(self, session: Session, qos: ConnectQos) -> Steps[None]:
         """A new login of a session that is not stored may have another wish for addressed messages. Raises StoreError."""
-        if self._access.is_shared and session.mailbox.durable is None and session.takes_ptp != qos.ptp:
-            yield self._noted(session.name, qos)
+        if session.takes_ptp != qos.ptp:
+            yield from self._claim(session.name, qos)
 
-    def _noted(self, name: str, qos: ConnectQos) -> Awaitable[None]:
-        access = self._access
-        step = transient_sessions.claim(access.keys, access.token, name, self.counted(qos), takes_ptp=qos.ptp)
-        return access.writing.ask(step, retries=False)
-
-    async def note_all_again(self, sessions: Iterable[Session]) -> None:
-        """The store knows this node under another token: note the names of these sessions as far as they are not stored. A name
-        that another node has given meanwhile is lost, and its session ends. Raises StoreError."""
-        access = self._access
-        for session in sessions:
-            if not session.name or session.mailbox.durable is not None or not session.is_live:
-                continue
-            step = transient_sessions.claim(
-                access.keys, access.token, session.name, _ANY_NUMBER, takes_ptp=session.takes_ptp
-            )
-            try:
-                await access.writing.ask(step)
-            except NameTaken:
-                self.table.disconnect(session)
-
-    def _removed(self, session: Session, _timed_out: bool) -> None:
-        access = self._access
-        if session.name and session.mailbox.durable is None and not access.writing.is_closed:
-            access.writing.submit(
-                transient_sessions.unclaim(access.keys, access.token, session.name), _done, retries=True
-            )
+    def _claim(self, name: str, qos: ConnectQos) -> Steps[None]:
+        claimed = self._runtime.cluster.claim(name, self.counted(qos), takes_ptp=qos.ptp)
+        if claimed is not None:
+            yield claimed
 
     def clearing(self, session: Session, target: Session | None, qos: ConnectQos) -> Steps[None]:
         """See that a login may end the other sessions of its subject, and end those at other nodes. A name alone proves
@@ -248,10 +218,6 @@ def check_name(name: Name | None, grants: Grants | None, *, names_are_free: bool
         raise login_refusal(ACCESS_DENIED, name.relative, _NO_IDENTITY)
     if grants is not None and not may_be(grants, name.subject):
         raise login_refusal(ACCESS_DENIED, name.relative, _OF_ANOTHER)
-
-
-def _done(_: object) -> None:
-    """It was asked for, and nothing waits for it."""
 
 
 def _same(name: Name, session_name: str) -> bool:

@@ -12,7 +12,6 @@ from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
 from crewel.broker.subscriptions.subscriptions import Subscriptions
-from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import SessionRecord
 
@@ -75,12 +74,9 @@ class SessionTable:
         self._subscriptions.end_all(session)
         if session.name:
             self._names.forget(session)
-        has_dispatcher = session.mailbox.dispatcher is not NO_DISPATCHER
-        if has_dispatcher or session.mailbox.durable is not None or session in self._dispatchers.updated:
+        if session.mailbox.accounts_for_all or session in self._dispatchers.updated:
             self._dispatchers.leave(session, event)
-        if session.mailbox.durable is not None:
-            self._subscriptions.stored.end(session.mailbox.durable)
-            session.leave_store()
+        self._subscriptions.of(session).end()
         if session.held is not None:
             self._outbound.release(session, self._runtime.loop.time())
         if session.connect_only:

@@ -212,12 +212,9 @@ class HistoryReads:
 
     def room_of(self, session: Session) -> Room:
         """What the session's queue can take now."""
-        room = session.mailbox.room(self.runtime.settings.bayeux.max_queue_messages)
-        durable, bounds = session.mailbox.durable, session.mailbox.bounds
-        if durable is None or bounds is None:
-            most = self.outbound.backlog.share(session.mailbox.queue_max_bytes)
-            return Room(room, max(most - session.mailbox.count_bytes(), 0))
-        return Room(max(room - len(durable.evicted), 0), max(bounds.max_bytes - durable.size, 0))
+        mailbox = session.mailbox
+        room = mailbox.room(self.runtime.settings.bayeux.max_queue_messages)
+        return Room(max(room - mailbox.count_evicted(), 0), mailbox.room_in_bytes())
 
 
 @dataclass(eq=False)
@@ -335,10 +332,4 @@ def _waiting(session: Session) -> set[str]:
     """The ids of the stored messages that are open for the session, or have not been sent yet."""
     ids = {str(entry.position) for entry in session.mailbox.queue if entry.position}
     ids |= {entry.origin.id for entry in session.mailbox.queue if entry.origin is not None}
-    if session.mailbox.durable is not None:
-        ids |= {
-            str(place)
-            for places in (session.mailbox.durable.pending, session.mailbox.durable.inbox)
-            for place in places
-        }
-    return ids
+    return ids.union(map(str, session.mailbox.stored()))

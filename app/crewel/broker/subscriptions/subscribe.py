@@ -21,18 +21,15 @@ from crewel.broker.session import Session
 from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_start import (
     REPLAY_NEW,
-    HistoryRead,
-    HistoryReads,
     ReplayRequest,
     ReplayResult,
     read_number,
     replay_refusal,
 )
-from crewel.broker.subscriptions.options import Choices, SubscriptionOptions
-from crewel.broker.subscriptions.subscription_store import SubscriptionStore
+from crewel.broker.subscriptions.options import Choices
+from crewel.broker.subscriptions.subscribers import Subscriber, Subscribers
 from crewel.broker.topics.topic_table import TopicTable
-from crewel.delivery.records import LogId
-from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, StoreUnavailable, coded, denied
+from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, coded, denied
 from crewel.qos.subscribe import SubscribeQos, read_subscribe_qos
 
 T = TypeVar("T")
@@ -51,14 +48,12 @@ class SubscribeHandler:
     _admission: Admission
     _permissions: Permissions
     _topics: TopicTable
-    _readers: HistoryReads
     _failures: SubscriptionFailures
 
     def __post_init__(self) -> None:
-        self._access = self._runtime.access
         self._limits, self._guard = self._admission.limits, self._admission.guard
-        self._channels, self._options = self._permissions.channels, self._permissions.options
-        self._subscriptions = self._permissions.stored
+        self._channels, self._subscribers = self._permissions.channels, self._permissions.subscribers
+        self._options = self._subscribers.options
 
     def subscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
@@ -80,12 +75,9 @@ class SubscribeHandler:
         self._limits.subscribe(session, len(channels))
         if self._asks_for_more(session, message):
             return self._subscribe_with_options(session, message, channels)
-        if session.mailbox.durable is not None or not all(map(self._guard.is_open, channels)):
+        if not all(map(self._guard.is_open, channels)):
             return self._subscribe_granted(session, message, channels)
-        for channel in channels:
-            if channel.kind is Kind.BROADCAST:
-                self._channels.subscribe(session, channel.name)
-        return replies.ok(message)
+        return self._enter(session, message, [channel for channel in channels if channel.kind is Kind.BROADCAST])
 
     def _subscribe_to_many(self, session: Session, message: Message, names: list[object]) -> Steps[Reply]:
         """Thousands of names fit into one message: a portion in each turn."""
@@ -110,26 +102,30 @@ class SubscribeHandler:
 
     def _subscribe_granted(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
         granted, error = yield from self._permissions.grant(session, message, channels)
-        failure = yield from self._store_subscriptions(session, [channel.name for channel in granted])
+        return (yield from self._enter(session, message, granted, error))
+
+    def _enter(
+        self, session: Session, message: Message, channels: list[Channel], error: str | None = None
+    ) -> Steps[Reply]:
+        """Subscribe to what was granted."""
+        failure = yield from self._enter_in_portions(session, [channel.name for channel in channels])
         error = error or failure
         return replies.ok(message) if error is None else replies.failed(message, error)
 
-    def _store_subscriptions(self, session: Session, names: list[str]) -> Steps[str | None]:
-        """Subscribe to what was granted; the error, if the store could not take it."""
+    def _enter_in_portions(self, session: Session, names: list[str]) -> Steps[str | None]:
+        """The error, if the store could not take it."""
         for number, portion in enumerate(_portions(names)):
             if number:
                 yield self._rest(session)
                 if not session.is_live:
                     return BayeuxCode.SUBSCRIBE_FAILED
                 self._limits.room_for(session, len(portion))
-            if session.mailbox.durable is None:
-                for name in portion:
-                    self._channels.subscribe(session, name)
-                continue
-            try:
-                yield self._subscriptions.subscribe(session, session.mailbox.durable, dict.fromkeys(portion, ()))
-            except StoreError as failure:
-                return coded(failure.code)
+            waiting = self._subscribers.of(session).subscribe(dict.fromkeys(portion, ()))
+            if waiting is not None:
+                try:
+                    yield waiting
+                except StoreError as failure:
+                    return coded(failure.code)
         return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
 
     def _asks_for_more(self, session: Session, message: Message) -> bool:
@@ -147,7 +143,7 @@ class SubscribeHandler:
         """MUST carry `subscription`. What `ext.subscribe` asks for goes for all channels that it names. Raises Refused."""
         asked = message.ext
         qos = read_subscribe_qos(asked["subscribe"]) if "subscribe" in asked else _NOTHING_OLD
-        _check(session, qos, channels)
+        _check(self._subscribers.of(session), qos, channels)
         granted, error = yield from self._permissions.grant(session, message, channels)
         if qos.choice.group:
             yield from self._ask_for_group(session, message, granted)
@@ -236,47 +232,7 @@ class SubscribeHandler:
                 return
             self._limits.room_for(session, min(len(names), _AT_ONCE))
         wanted = {name: wanted[name] for name in names}
-        if session.mailbox.durable is not None and wanted:
-            yield from self._begin_stored(session, wanted, starts, result)
-            return
-
-        def enter() -> None:
-            for name, choices in wanted.items():
-                self._options.enter(session, name, choices)
-
-        if starts and self._access.has_store:
-            if self._access.is_reloading:
-                raise StoreUnavailable(self._access.trouble)
-            yield HistoryRead(self._readers, session, wanted, starts, result).begin(enter)
-        elif session.is_live:
-            enter()
-
-    def _begin_stored(
-        self, session: Session, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
-    ) -> Steps[None]:
-        """Let a session that the store has receive these channels: its subscription is a step after histories are read."""
-        subscriptions, durable = self._subscriptions, session.mailbox.durable
-        assert durable is not None
-        if not starts:
-            yield subscriptions.subscribe(session, durable, wanted)
-            return
-        reading = HistoryRead(self._readers, session, wanted, starts, result)
-        failures: list[StoreError | Refused] = []
-        new = [name for name in wanted if name not in durable.since]
-
-        def begin(answer: Mapping[str, LogId]) -> None:
-            try:
-                reading.finish({answer[name] for name in new if name in answer})
-            except (StoreError, Refused) as failure:
-                failures.append(failure)
-
-        if not self._access.is_reloading:
-            reading.ask()
-        yield subscriptions.subscribe(session, durable, wanted, begin)
-        if failures:
-            if new and session.mailbox.durable is durable:
-                yield subscriptions.unsubscribe(session, durable, new)
-            raise failures[0]
+        yield from self._subscribers.of(session).subscribe_after(wanted, starts, result)
 
     def unsubscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `subscription`. Names are taken one by one, as in subscribe."""
@@ -309,22 +265,19 @@ class SubscribeHandler:
             if error is not None:
                 break
             given_up.append(channel.name)
-        if session.mailbox.durable is not None:
-            return self._unsubscribe_later(session, message, given_up, error)
-        for name in given_up:
-            self._options.leave(session, name)
+        waiting = self._subscribers.of(session).unsubscribe(given_up)
+        if waiting is not None:
+            return _reply_later(message, waiting, error)
         return replies.ok(message) if error is None else replies.failed(message, error)
 
-    def _unsubscribe_later(
-        self, session: Session, message: Message, names: list[str], error: str | None
-    ) -> Steps[Reply]:
-        stored = [name for name in names if name in session.subscriptions]
-        if stored and session.mailbox.durable is not None:
-            try:
-                yield self._subscriptions.unsubscribe(session, session.mailbox.durable, stored)
-            except StoreError as failure:
-                error = error or coded(failure.code)
-        return replies.ok(message) if error is None else replies.failed(message, error)
+
+def _reply_later(message: Message, waiting: Awaitable[Any], error: str | None) -> Steps[Reply]:
+    """Reply when the store has answered."""
+    try:
+        yield waiting
+    except StoreError as failure:
+        error = error or coded(failure.code)
+    return replies.ok(message) if error is None else replies.failed(message, error)
 
 
 def _portions(items: list[T]) -> Iterator[list[T]]:
@@ -332,20 +285,13 @@ def _portions(items: list[T]) -> Iterator[list[T]]:
         yield items[at : at + _AT_ONCE]
 
 
-def _check(session: Session, qos: SubscribeQos, channels: list[Channel]) -> None:
+def _check(subscriber: Subscriber, qos: SubscribeQos, channels: list[Channel]) -> None:
     """Raise what refuses a subscribe that asks for what cannot be had."""
-    is_stored = session.mailbox.durable is not None
     if qos.since is not None and any(channel.is_wildcard for channel in channels):
         raise IllegalArgument("since", "must be left out with a pattern: only a channel has a history")
-    if qos.persistent and not is_stored:
-        raise IllegalArgument(
-            "persistent", "must be false: the store does not have the session; handshake with ext.ack"
-        )
-    if qos.choice.group:
-        if not is_stored:
-            raise IllegalArgument("group", "needs a session that the store has; handshake with ext.ack")
-        if any(channel.is_system or channel.is_reply or not channel.is_broadcast for channel in channels):
-            raise IllegalArgument("group", "must be left out: messages on this channel cannot be shared")
+    subscriber.check(qos)
+    if qos.choice.group and any(each.is_system or each.is_reply or not each.is_broadcast for each in channels):
+        raise IllegalArgument("group", "must be left out: messages on this channel cannot be shared")
 
 
 def _reply_ext(result: ReplayResult, qos: SubscribeQos, *, is_again: bool) -> dict[str, Any]:
@@ -366,8 +312,7 @@ class Permissions:
     _runtime: Runtime
     _addressing: Addressing
     _admission: Admission
-    options: SubscriptionOptions
-    stored: SubscriptionStore
+    subscribers: Subscribers
 
     def __post_init__(self) -> None:
         self.channels, self._groups, self._guard = (
@@ -401,11 +346,9 @@ class Permissions:
         names = [name for name in session.subscriptions if not _may_keep(session, name, is_grouped=name in grouped)]
         if not names:
             return
-        if session.mailbox.durable is not None:
-            yield self.stored.unsubscribe(session, session.mailbox.durable, names)
-            return
-        for name in names:
-            self.options.leave(session, name)
+        waiting = self.subscribers.of(session).unsubscribe(names)
+        if waiting is not None:
+            yield waiting
 
     def _refused(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
         is_known = channel.name in META_CHANNELS or channel.name in self.channels or channel.kind is Kind.SERVICE

@@ -13,6 +13,7 @@ from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, 
 from crewel.broker.subscriptions.history_start import HistoryReads
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe import Permissions, SubscribeHandler
+from crewel.broker.subscriptions.subscribers import Subscribers
 from crewel.broker.subscriptions.subscription_store import SubscriptionStore
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.qos.filters import Filter
@@ -35,11 +36,12 @@ class Subscriptions:
         self.options = SubscriptionOptions(runtime, outbound, addressing, topics, self._exceeded)
         requeue = addressing.shared_queues.requeue
         self.stored = SubscriptionStore(runtime, outbound.expiry, requeue, self.options, outbound.loader, listener)
-        self.failures = SubscriptionFailures(runtime, outbound, self.options, self.stored)
-        self.permissions = Permissions(runtime, addressing, admission, self.options, self.stored)
+        subscribers = Subscribers(self.options, self.stored, HistoryReads(runtime, outbound, self.options))
+        self.of = subscribers.of
+        self.failures = SubscriptionFailures(runtime, subscribers)
+        self.permissions = Permissions(runtime, addressing, admission, subscribers)
         self.histories = HistoryReader(runtime, self.options)
-        readers = HistoryReads(runtime, outbound, self.options)
-        self.handler = SubscribeHandler(runtime, admission, self.permissions, topics, readers, self.failures)
+        self.handler = SubscribeHandler(runtime, admission, self.permissions, topics, self.failures)
         get = GetService(runtime, self.histories, self.permissions, outbound, mailboxes.dispatchers)
         runtime.services.calls[GET_SERVICE] = get.get
         admission.guard.admit(GET_SERVICE)

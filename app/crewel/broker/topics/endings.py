@@ -170,8 +170,8 @@ class Endings:
         is_referenced = answer.total or topic.is_fresh or self._channels.count(topic.name)
         if self._topics.known.get(topic.name) is topic and not is_referenced:
             access = self._access
-            kind, notes = histories.ChangeKind.ENDED, access.is_shared
-            step = histories.erase(access.keys, access.token, topic.name, access.facts_max, kind, notes=notes)
+            kind, author = histories.ChangeKind.ENDED, self._runtime.cluster.author(access.token)
+            step = histories.erase(access.keys, access.token, topic.name, access.facts_max, kind, author)
             access.writing.submit(step, lambda _: None, retries=True)
             self.forget(topic)
 
@@ -252,8 +252,8 @@ class Endings:
             if topic is not None and self._topics.known.get(name) is topic:
                 topic.is_erased = False
             raise
-        if self._access.is_shared:
-            await self._access.writing.probe_and_wait()  # what other nodes had published before
+        if (caught_up := self._runtime.cluster.caught_up()) is not None:
+            await caught_up
             until = self._topics.changes.erased_at.pop(name, until)
         await self._part(name, topic, until, force=force)
         if (known := self._runtime.cluster.everywhere()) is not None:
@@ -349,7 +349,8 @@ class Endings:
             resolve(done, LogId(0))
             return done
         kind = histories.ChangeKind.FORCED if force else histories.ChangeKind.ERASED
-        step = histories.erase(access.keys, access.token, name, access.facts_max, kind, notes=access.is_shared)
+        author = self._runtime.cluster.author(access.token)
+        step = histories.erase(access.keys, access.token, name, access.facts_max, kind, author)
 
         def answered(answer: int | StoreError) -> None:
             if isinstance(answer, StoreUncertain):

@@ -23,13 +23,11 @@ from crewel.broker.session import Session
 from crewel.broker.topics.listeners import TopicsListener
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import notice_entry
-from crewel.delivery.records import EndReason, LogId, PendingMessage
+from crewel.delivery.records import EndReason, LogId
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError
 from crewel.event_loop import Turns
 from crewel.qos.fields import Check, flag, read_fields
 from crewel.qos.names import group_of
-from crewel.qos.publish import NORMAL
 
 if TYPE_CHECKING:
     from crewel.broker.topics.topic_table import TopicTable
@@ -58,7 +56,7 @@ class TopicEraser:
     _listener: TopicsListener
 
     def __post_init__(self) -> None:
-        self._access, self._ids = self._runtime.access, self._runtime.ids
+        self._access = self._runtime.access
         self._channels, self._groups = self._addressing.channels, self._addressing.groups
         self._shared_queues = self._addressing.shared_queues
 
@@ -75,8 +73,7 @@ class TopicEraser:
         under_way: list[asyncio.Future[None]] = []
         turns = Turns()
         for session in list(self._channels.subscribers(channel)):
-            is_later = session.mailbox.durable is not None and session.mailbox.durable.since.get(name, until) > until
-            if is_later or (among is not None and session not in among):
+            if session.mailbox.subscribed_since(name) > until or (among is not None and session not in among):
                 continue
             tells = session not in members and self._wants_notice(session, channel)
             under_way += self._part(session, name, ends=self._is_plain_subscriber(session, name), tells=tells)
@@ -111,32 +108,20 @@ class TopicEraser:
         """Part the session from the topic. What has to be waited for, raises StoreError."""
         if not session.is_live or not (ends or tells):
             return []
-        if session.mailbox.durable is not None:
-            return [self._listener.erase_subscription(session, session.mailbox.durable, name, ends=ends, tells=tells)]
-        if ends:
-            self._listener.leave(session, name)
-        if tells:
-            waiting = [each.priority for each in self._queued.in_memory(session) if each.channel == name]
-            notice = PendingMessage(channel=name, priority=min([NORMAL, *waiting]))
-            self._outbound.enqueue(session, notice_entry(notice, LogId(0), stamp=self._ids.stamp()))
-        return []
+        waiting = self._listener.part(session, name, ends=ends, tells=tells)
+        return [] if waiting is None else [waiting]
 
     async def end_messages(self, name: str, until: LogId) -> int:
         """End the messages of the topic that wait for a session, wherever they are; of those in the log, no later ones than
         this. Returns how many. Some are committed before others end."""
         await self._outbound.fan_outs.finished(name)
         turns, total, uncommitted = Turns(), 0, 0
-        sessions = {
-            session.mailbox.durable: session
-            for session in self._sessions.values()
-            if session.mailbox.durable is not None
-        }
         for session in list(self._sessions.values()):
             total += self._end_transients(session, name)
             await turns.rest()
         for durable in list(self._access.node.sessions.values()):
             while places := _places(durable, name, until):
-                self._end_stored(durable, sessions.get(durable), places)
+                self._end_stored(durable, places)
                 total += len(places)
                 uncommitted += len(places)
                 if uncommitted >= _UNCOMMITTED:
@@ -153,8 +138,9 @@ class TopicEraser:
             session.mailbox.note_retained()
         return len(waiting)
 
-    def _end_stored(self, durable: DurableSession, session: Session | None, places: set[LogId]) -> None:
-        if session is not None and session.mailbox.durable is durable:
+    def _end_stored(self, durable: DurableSession, places: set[LogId]) -> None:
+        session: Session | None = durable.connected
+        if session is not None:
             session.mailbox.end_messages(places, (), EndReason.ERASED)
             session.mailbox.note_retained()
         else:

@@ -204,7 +204,7 @@ class TopicTable:
             return answer
 
         access = self._access
-        step = histories.clear(access.keys, access.token, topic.name, notes=access.is_shared)
+        step = histories.clear(access.keys, access.token, topic.name, author=self._runtime.cluster.author(access.token))
         return access.writing.ask(step, retries=retries, then=cleared)
 
     def added_to_history(self, name: str, log_id: LogId) -> None:
@@ -307,7 +307,12 @@ class TopicTable:
                 topic.history_count = min(topic.history_count, most)
 
         step = histories.configure(
-            access.keys, access.token, topic.name, settings, histories.new_epoch(), notes=access.is_shared
+            access.keys,
+            access.token,
+            topic.name,
+            settings,
+            histories.new_epoch(),
+            self._runtime.cluster.author(access.token),
         )
         return access.writing.ask(step, then=answered)
 
@@ -334,10 +339,9 @@ class TopicTable:
     async def _renewed(self, stored: StoredTopic) -> StoredTopic:
         """The store has lost something: who has seen a history before must not take it for the same."""
         access, epoch = self._access, histories.new_epoch()
+        author = self._runtime.cluster.author(access.token)
         await access.writing.ask(
-            histories.configure(
-                access.keys, access.token, stored.channel, b"", epoch, renews=True, notes=access.is_shared
-            )
+            histories.configure(access.keys, access.token, stored.channel, b"", epoch, author, renews=True)
         )
         return replace(stored, epoch=epoch)
 

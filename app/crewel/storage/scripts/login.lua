@@ -12,17 +12,16 @@
 -- KEYS[4]  names
 -- KEYS[5]  facts
 -- KEYS[6]  subject:<subject>; none for sessions that are not counted
--- ARGV[1]  what all keys begin with; s: is built from it; with ARGV[8] also nodes, node: and unstored:
+-- ARGV[1]  what all keys begin with; s:, nodes, node: and unstored: are built from it
 -- ARGV[2]  token
 -- ARGV[3]  name, or what it begins with
 -- ARGV[4]  what the login fixes, JSON
 -- ARGV[5]  sessions that the subject may have; negative: any number
 -- ARGV[6]  bound of the facts, entries
 -- ARGV[7]  size of a block of batch numbers
--- ARGV[8]  '1' if several nodes share the store: sessions of theirs that are not stored count too
 local node, own, last, names, facts, subject = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local base, token, name, login = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local max_sessions, facts_max, block, is_shared = tonumber(ARGV[5]), ARGV[6], ARGV[7], ARGV[8] == '1'
+local max_sessions, facts_max, block = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local call = redis.call
 
 -- include shared/unstored.lua
@@ -49,11 +48,10 @@ if owner then
   return {name, '0', tonumber(batch), newest}
 end
 
-if is_shared and not is_numbered and is_unstored(name) then
+if not is_numbered and is_unstored(name) then
   return 'taken'
 elseif subject and max_sessions >= 0 then
-  local count = is_shared and count_sessions(subject, string.match(name, '^.*/')) or call('SCARD', subject)
-  if count >= max_sessions then
+  if count_sessions(subject, string.match(name, '^.*/')) >= max_sessions then
     return 'too many'
   end
 end
