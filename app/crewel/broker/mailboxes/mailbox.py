@@ -188,6 +188,11 @@ class Mailbox(ABC):
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
         """The form of something that goes with this mailbox, which is the session's."""
 
+    @property
+    @abstractmethod
+    def has_notices(self) -> bool:
+        """Whether a notice of a subscription waits: that it has failed, or that its topic was erased."""
+
     # Bounds
 
     def bound(self, limit: int, max_bytes: int, policy: OverflowPolicy) -> None:

@@ -34,6 +34,11 @@ class MemoryMailbox(Mailbox):
         return forms.in_memory(session)
 
     @property
+    def has_notices(self) -> bool:
+        """Whether a notice of a subscription waits."""
+        return any(entry.is_notice for entry in self.queue)
+
+    @property
     def has_more(self) -> bool:
         """Whether more waits than is in memory: never."""
         return False

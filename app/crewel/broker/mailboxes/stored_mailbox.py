@@ -49,6 +49,11 @@ class StoredMailbox(Mailbox):
         """The form of something that goes with this mailbox, which is the session's."""
         return forms.in_store(session, self.durable)
 
+    @property
+    def has_notices(self) -> bool:
+        """Whether a notice of a subscription waits."""
+        return bool(self.durable.failed or self.durable.notices)
+
     # How much there is
 
     @property

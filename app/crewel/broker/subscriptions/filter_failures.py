@@ -94,7 +94,7 @@ class SubscriptionFailures:
 
     def has_notices(self, session: Session) -> bool:
         """Whether there are some, or one is about to fail, or a notice of an erased topic waits; at little cost."""
-        return bool(self._ending) or self._subscribers.of(session).has_notices
+        return bool(self._ending) or session.mailbox.has_notices
 
     def withdraw_erased(self, session: Session, names: Iterable[str]) -> None:
         """The session has subscribed to these names again. A notice that has not left yet, that the topic was erased, would

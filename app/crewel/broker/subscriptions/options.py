@@ -257,9 +257,10 @@ class SubscriptionOptions:
 
     def enter(self, session: Session, pattern: str, choices: Choices) -> None:
         """The session is subscribed to this pattern, and wants this of it."""
-        former = self.filtered.get(session, {}).get(pattern, ())
-        self.choose(session, pattern, choices)
-        if not group_of(choices):
+        former = self.filtered[session].get(pattern, ()) if session in self.filtered else ()
+        if choices or former:
+            self.choose(session, pattern, choices)
+        if not choices or not group_of(choices):
             self._channels.subscribe(session, pattern)
             return
         session.subscriptions.add(pattern)

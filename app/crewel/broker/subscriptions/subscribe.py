@@ -77,7 +77,14 @@ class SubscribeHandler:
             return self._subscribe_with_options(session, message, channels)
         if not all(map(self._guard.is_open, channels)):
             return self._subscribe_granted(session, message, channels)
-        return self._enter(session, message, [channel for channel in channels if channel.kind is Kind.BROADCAST])
+        names = {channel.name: () for channel in channels if channel.kind is Kind.BROADCAST}
+        waiting = self._subscribers.of(session).subscribe(names)
+        return replies.ok(message) if waiting is None else self._reply_subscribed(session, message, waiting)
+
+    def _reply_subscribed(self, session: Session, message: Message, waiting: Awaitable[Any]) -> Steps[Reply]:
+        """Reply when the store has answered."""
+        reply = yield from _reply_later(message, waiting, None)
+        return reply if session.is_live else replies.failed(message, BayeuxCode.SUBSCRIBE_FAILED)
 
     def _subscribe_to_many(self, session: Session, message: Message, names: list[object]) -> Steps[Reply]:
         """Thousands of names fit into one message: a portion in each turn."""
@@ -102,13 +109,7 @@ class SubscribeHandler:
 
     def _subscribe_granted(self, session: Session, message: Message, channels: list[Channel]) -> Steps[Reply]:
         granted, error = yield from self._permissions.grant(session, message, channels)
-        return (yield from self._enter(session, message, granted, error))
-
-    def _enter(
-        self, session: Session, message: Message, channels: list[Channel], error: str | None = None
-    ) -> Steps[Reply]:
-        """Subscribe to what was granted."""
-        failure = yield from self._enter_in_portions(session, [channel.name for channel in channels])
+        failure = yield from self._enter_in_portions(session, [channel.name for channel in granted])
         error = error or failure
         return replies.ok(message) if error is None else replies.failed(message, error)
 

@@ -64,11 +64,6 @@ class Subscriber(ABC):
 
     # Notices
 
-    @property
-    @abstractmethod
-    def has_notices(self) -> bool:
-        """Whether one waits; at little cost."""
-
     @abstractmethod
     def failures(self) -> dict[str, Failure]:
         """Why subscriptions have failed, by pattern, of which the session has not settled the notice."""
@@ -134,11 +129,6 @@ class MemorySubscriber(Subscriber):
 
     def end(self) -> None:
         """The store has nothing of it."""
-
-    @property
-    def has_notices(self) -> bool:
-        """Whether one waits; at little cost."""
-        return any(entry.is_notice for entry in self._session.mailbox.queue)
 
     def failures(self) -> dict[str, Failure]:
         """Why subscriptions have failed, by pattern, of which the notice waits."""
@@ -212,11 +202,6 @@ class StoredSubscriber(Subscriber):
         """The session has ended, and so has what the store has of it."""
         self._parts.stored.end(self._durable)
         self._session.leave_store()
-
-    @property
-    def has_notices(self) -> bool:
-        """Whether one waits; at little cost."""
-        return bool(self._durable.failed or self._durable.notices)
 
     def failures(self) -> dict[str, Failure]:
         """Why subscriptions have failed, by pattern, of which the session has not settled the notice."""
