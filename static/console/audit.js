@@ -7,6 +7,7 @@ import {filters, h, pager, select, swap, table} from "./elements.js";
 import {count, time, things} from "./format.js";
 
 const PAGE = 100;
+const SHOWN = 5;
 const FIELDS = [["contains", "Contains", "search"], ["who", "Operator"], ["what", "What begins with"], ["about", "On what: client/joe"], ["since", "Since: 2h, 2026-11-22"]];
 const OUTCOMES = ["done", "refused", "failed"];
 const HEADINGS = ["At", "Operator", "What", "On what", {text: "How many", class: "number"}, "Reason", "Outcome", "Details"];
@@ -34,22 +35,30 @@ export function audit({query, go}) {
 function row(entry) {
     return [
         time(entry.at),
-        entry.who ? [entry.who, entry.role].filter(Boolean).join(", ") : "not signed in",
+        entry.who ? h("span", {title: entry.role && `Role: ${entry.role}`}, entry.who) : "not signed in",
         entry.what,
-        about(entry.about),
+        entry.about ? about(entry.about) : letters(entry.details?.ids),
         entry.count === null ? "" : count(entry.count),
         entry.reason,
         h("span", {class: `mark ${entry.outcome === "done" ? "good" : "bad"}`}, [entry.outcome, entry.errorCode].filter(Boolean).join(": ")),
-        details(entry.details ?? {}),
+        details(entry),
     ];
 }
 
-/** What belongs to an entry; dead letters as links to what became of them. */
-function details(told) {
-    const isList = (name) => name === "ids" && Array.isArray(told.ids); // of a job it is how many there were
-    return h("code", {class: "data"}, Object.entries(told).map(([name, value]) => isList(name)
-        ? value.map((id) => [h("a", {href: `#/dead-letters/${id}`}, id), " "])
-        : `${name}=${JSON.stringify(value)} `));
+/** Dead letters as links to what became of them; of a job it is how many there were. */
+function letters(ids) {
+    return Array.isArray(ids) ? h("span", {}, ids.slice(0, SHOWN).map((id) => [h("a", {href: `#/dead-letters/${id}`}, id), " "]), ids.length > SHOWN ? "…" : "") : "";
+}
+
+/** What the names of details mean to a reader. Others are shown as they are. */
+const WORDS = {toChannel: "to their channels", forGood: "for good", restoredAs: "restored as", redrivenAs: "redriven as", undone: "not done", asked: "of"};
+
+/** What belongs to an entry and is not in another column. */
+function details({about: name, count: number, details: told = {}}) {
+    const isSaid = ([key, value]) => value === false || value === "" || (key === "asked" && value === number) || (key === "ids" && !name && Array.isArray(value));
+    return h("span", {class: "data"}, Object.entries(told ?? {}).filter((each) => !isSaid(each)).map(([key, value], index) => [index ? "; " : "", WORDS[key] ?? key, " ",
+        key === "restoredAs" ? letters(value) : key === "redrivenAs" ? h("a", {href: `#/message/${value}`}, `message ${value}`)
+            : value === true ? "" : typeof value === "string" ? value : JSON.stringify(value)]));
 }
 
 /** A session, a channel or a job as a link to its view. */

@@ -31,14 +31,17 @@ export function standing({conditions = [], state, waiting}) {
     }));
 }
 
+/** The causes that a list can be filtered by, where the word of the API does not say it. */
+export const CAUSES = {held: "on hold", token: "expired token", refused: "refused login", retry: "waiting to retry", unclaimed: "messages that no listener takes", overflow: "messages were turned away", "nearly-full": "nearly full"};
+
 /** The times of a cause, by its kind. */
 const TIMES = {
     rejecting: () => "",
     held: ({since, who, text}) => lasting(since) + (text === `held by ${who}` ? "" : `, by ${who}`),
-    full: ({since, at}) => since ? `${lasting(since)}; the last one ${span(Date.now() - at)} ago` : "",
-    overflow: ({since, at}) => `from ${time(since)} to ${time(at)}`,
+    full: ({since, at}) => since ? `(${since === at ? "" : `the first at ${time(since)}, `}the last at ${time(at)}, ${span(Date.now() - at)} ago)` : "",
+    overflow: ({since, at}) => `(from ${time(since)} to ${time(at)})`,
     token: ({since}) => `at ${time(since)}, ${span(Date.now() - since)} ago`,
-    refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `the last one ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),
+    refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `${number > 1 ? "the last one " : ""}at ${time(at)}, ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),
     retry: ({next, number, of}) => `the next try ${next > Date.now() ? `in ${span(next - Date.now())}` : "now"}, number ${count(number)}${of < 0 ? "" : ` of ${count(of)}`}`,
     away: ({since}) => since ? lasting(since) : "",
     slow: ({since, usualMs}) => `for ${span(Date.now() - since)}${usualMs === undefined ? "" : `; usually ${took(usualMs)}`}`,
@@ -46,7 +49,7 @@ const TIMES = {
 };
 
 function lasting(since) {
-    return `since ${time(since)}, ${span(Date.now() - since)} ago`;
+    return `since ${time(since)}, ${span(Date.now() - since).replaceAll(" ", "\u00a0")}\u00a0ago`;
 }
 
 /** A cause with its times. */
@@ -69,7 +72,7 @@ const ADVICE = {
     held: () => "Read the message that is held. If its cause is gone, release the receiver; if not, skip the message first.",
     full: () => "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.",
     token: () => "Give its client a new token. It logs in again by itself, if it can get one.",
-    refused: () => "Give its client a token or a name that holds. See the code in the reference of errors.",
+    refused: () => "Give its client a token or a name that holds. Anybody can ask for a name: see where the login came from.",
     retry: () => "Mend what its client needs, then retry now.",
     unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",
     away: ({waiting}) => waiting ? "Start its client again." : "",

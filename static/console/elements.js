@@ -108,6 +108,12 @@ export function filters(fields, asked, go, ...others) {
     }}, inputs, others, h("button", {}, "Filter"));
 }
 
+/** By what a list is filtered, in words, also on paper; and a link that shows all again. `pairs` have a name and a value; empty ones are left out. */
+export function filtered(pairs, href) {
+    const set = pairs.filter(([, value]) => value);
+    return set.length ? h("p", {class: "hint filtered"}, "Only: ", set.map(([name, value], index) => [index ? ", " : "", `${name} `, h("strong", {}, value)]), ". ", h("a", {href}, "Clear all filters")) : null;
+}
+
 /** A choice that changes the query of the address at once: `options` are pairs of value and text. */
 export function select(name, label, options, chosen, go) {
     return h("label", {}, `${label} `, h("select", {onchange: (event) => go({[name]: event.target.value, after: ""})},

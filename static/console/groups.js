@@ -7,6 +7,7 @@ import {facts, h, missing, pathOf, receiverLink, swap, table, topicLink} from ".
 import {ago, count, span, things} from "./format.js";
 import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
+const NAMED = 3;
 const NUMBER = {class: "number"};
 /** The cause that the word says already. */
 const AWAY = "its client is away";
@@ -35,8 +36,13 @@ export function group({words: [pattern, name]}) {
             members.replaceChildren();
             return;
         }
+        const isStuck = told.waiting > 0 && !told.members.some((each) => each.state === "ALIVE" && !each.held && !each.cause);
+        const last = told.members.reduce((latest, each) => (each.since ?? 0) > (latest?.since ?? 0) ? each : latest, null);
         const has = told.members.reduce((sum, each) => sum + each.open, 0);
-        swap(head, missing(told, "their members are missing here"), h("section", {class: "card"}, facts([
+        swap(head, missing(told, "their members are missing here"), isStuck ? h("article", {class: "finding bad"},
+            h("h2", {}, "No member takes its messages", last ? h("span", {class: "hint"}, ` since ${ago(last.since)}`) : ""),
+            h("p", {}, told.members.length ? told.members.slice(0, NAMED).map((each, index) => [index ? "; " : "", `${each.name}: ${each.cause || (each.held ? "on hold" : "away")}`]).flat() : "It has no member."),
+            h("p", {class: "hint"}, "Start a worker of the group, or release one that is on hold.")) : "", h("section", {class: "card"}, facts([
             ["Lag", `${things(told.waiting, "message")} that no member has yet, of at most ${count(told.maxEntries)}`],
             ["Position", told.next ? ["before ", h("a", {href: `#/message/${told.next}`}, `message ${told.next}`), `, published ${ago(told.oldest)}`] : "at the end: its members have all messages"],
             ["With members", things(has, "message")],
@@ -57,7 +63,7 @@ function row(each) {
     const ids = each.messages.map((id) => [h("a", {href: `#/message/${id}`}, id), " "]);
     return [
         receiverLink(each.name),
-        h("span", {}, h("span", {class: `mark ${isStuck ? "bad" : each.state === "ALIVE" ? "good" : ""}`, title: `State in the API: ${each.state}.`}, each.held ? "on hold" : each.state === "ALIVE" ? "connected" : "away"), each.cause && each.cause !== AWAY ? h("span", {class: "hint"}, ` ${each.cause}`) : null),
+        h("span", {}, h("span", {class: `mark ${isStuck ? "bad" : each.state === "ALIVE" ? "good" : ""}`, title: `State in the API: ${each.state}.`}, each.held ? "on hold" : each.state === "ALIVE" ? "connected" : "away"), h("span", {class: "hint"}, each.cause && each.cause !== AWAY ? ` ${each.cause}` : "", each.since ? ` since ${ago(each.since)}` : "")),
         count(each.open),
         each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
         h("span", {class: "data"}, ids, each.open > each.messages.length ? `and ${count(each.open - each.messages.length)} more` : ""),

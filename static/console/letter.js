@@ -9,6 +9,8 @@ import {ago, count, span, things, time} from "./format.js";
 import {name, restored, works} from "./letter_works.js";
 import {discarded} from "./message.js";
 
+const NAMED = 3;
+
 /** Why a dead letter was made, and for whom. */
 function reasons(letter) {
     return [
@@ -23,9 +25,9 @@ function reasons(letter) {
 /** All that is known of it beside its data. */
 function about(letter) {
     return facts([
-        ["Made", ago(Number((letter.restoredFrom ?? letter.id).split("-")[0]))],
+        ["Dead letter since", ago(Number((letter.restoredFrom ?? letter.id).split("-")[0]))],
         ...reasons(letter).slice(0, 3),
-        ["Attempts", count(letter.attempts)],
+        [letter.returns ? "Attempts since the redrive" : "Attempts", count(letter.attempts)],
         ["Came back", letter.returns && h("span", {}, `${things(letter.returns, "time")}, at last as the redrive of `, h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],
         ["Edited", letter.edited && h("span", {}, "by an operator; the original is ", h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],
         ["Restored", letter.restoredFrom && `it was discarded as ${letter.restoredFrom}, and restored`],
@@ -44,11 +46,11 @@ function attempts(letter) {
     const known = letter.history ?? only;
     const failed = known.slice(known.findLastIndex((each) => each.redrivenAs) + 1).length;
     const rows = known.map((each) => each.redrivenAs
-        ? [time(each.at), "redriven", h("span", {}, "as ", h("a", {href: `#/message/${each.redrivenAs}`}, `message ${each.redrivenAs}`))]
-        : [time(each.at), parts(each.errorCode, "."), each.reason]);
+        ? [time(each.at), "redriven by an operator", h("span", {}, "as ", h("a", {href: `#/message/${each.redrivenAs}`}, `message ${each.redrivenAs}`))]
+        : [time(each.at), h("span", {}, "failed: ", parts(each.errorCode, ".")), each.reason]);
     return [
-        h("h2", {}, "Attempts"),
-        table("Attempts", ["When", "Error", "Reason"], rows, "It was never sent."),
+        h("h2", {}, known === letter.history ? "Attempts and redrives" : "Attempts"),
+        table("Attempts", ["When", "What", "Details"], rows, "It was never sent."),
         letter.attempts > failed ? h("p", {class: "hint"}, `${things(letter.attempts - failed, "earlier attempt")}: no error is known, as after a lost connection or a restart.`) : "",
     ];
 }
@@ -64,7 +66,7 @@ async function end(id, me) {
     if (gone === null) {
         return h("p", {}, "There is no such dead letter, or it has been removed, and its outcome is not recorded.");
     }
-    const message = gone.message ? [" Message ", h("a", {href: `#/message/${encodeURIComponent(gone.message)}`}, gone.message)] : null;
+    const message = gone.message ? [" It was the message ", h("a", {href: `#/message/${encodeURIComponent(gone.message)}`}, gone.message), "."] : null;
     if (gone.end === "discarded") {
         return h("p", {}, "It was ", discarded(gone, me), ".", message);
     }
@@ -72,7 +74,13 @@ async function end(id, me) {
         return h("p", {}, `It was discarded, and restored by ${gone.who || "an operator"} at ${time(gone.at)} as `, h("a", {href: `#/dead-letters/${gone.restoredAs}`}, gone.restoredAs), ".", message);
     }
     return h("p", {}, `It was ${gone.edited ? "edited and sent again" : "redriven"} at ${time(gone.at)} as `, h("a", {href: `#/message/${gone.redrivenAs}`}, `message ${gone.redrivenAs}`), ". ",
-        gone.job ? h("a", {href: `#/jobs/${gone.job}`}, `Job ${gone.job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${id}`}, "Who did it, in the audit"), message);
+        gone.job ? h("a", {href: `#/jobs/${gone.job}`}, `Job ${gone.job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${id}`}, "Who did it, in the audit"), ". ", await since(gone.redrivenAs), message);
+}
+
+/** What became of a message that was sent again, by receiver. */
+async function since(id) {
+    const told = await found(`/messages/${id}`);
+    return told?.receivers.length ? h("strong", {}, `${told.receivers.slice(0, NAMED).map((each) => `${each.receiver}: ${each.state}`).join(", ")}${told.receivers.length > NAMED ? ", …" : ""}.`) : "";
 }
 
 /** The button that edits the message and sends it. */
@@ -130,7 +138,7 @@ export function deadLetter({words: [id], me, again}) {
             ...kept === null ? [] : sections([["Data", kept.data], ["Options of the publish", kept.qos]]));
     }
 
-    return {element, refresh, everyMs: 10_000};
+    return {element, refresh, everyMs: 3000};
 }
 
 /** What is at this path; null if there is nothing. */

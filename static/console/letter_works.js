@@ -9,6 +9,8 @@ import {h, say} from "./elements.js";
 import {count, things} from "./format.js";
 import {work} from "./jobs.js";
 
+const NAMED = 3;
+
 /** The receiver as operators name it: client/joe/1. */
 export function name(letter) {
     return letter.receiver.replace(/^\/node\/[^/]+\//, "");
@@ -24,7 +26,7 @@ export function works(role, which, counted, output, again) {
                 output.textContent = "No dead letter matches.";
                 return null;
             }
-            return {title: text, effect: effect(things(number, "dead letter"), receivers), button: `${text}: ${count(number)}`,
+            return {title: text, effect: effect(things(number, "dead letter"), receivers), button: `${text}: ${things(number, "dead letter")}`,
                 thing: verb === "redrive" && !which().ids ? "dead letters" : ""};
         },
         work: (reason, rate) => {
@@ -36,7 +38,7 @@ export function works(role, which, counted, output, again) {
         kind,
     });
     return [
-        make("redrive", "Redrive", "operate", (number, receivers) => `Sends ${number} again to ${receivers}. Those that fail again become new dead letters and are not part of this.`),
+        make("redrive", "Redrive", "operate", (number, receivers) => `Sends ${number} again to ${receivers}. What fails again becomes a new dead letter, which this redrive does not send once more.`),
         make("redrive", "Redrive to channel", "operate", (number, receivers) => `Publishes ${number} of ${receivers} to their channels again: all current subscribers get them.`, {toChannel: true}),
         make("discard", "Discard", "destroy", (number, receivers) => `Discards ${number} of ${receivers}. The bin keeps them for a day: until then you can undo it.`, {}, "danger"),
     ].filter(Boolean);
@@ -58,15 +60,23 @@ async function many(verb, body, output, again) {
     return job ? [...told, " ", undo({job}, output, again)] : told;
 }
 
-/** Restores what was discarded; the server works on them for some seconds at a time. */
+/** Restores what was discarded; the server works on them for some seconds at a time. Returns their number, and the new ids of some. */
 async function restore(choice) {
     let [number, after] = [0, ""];
+    const ids = [];
     do {
         const told = await post("/dead-letters/restore", {...choice, ...(after && !choice.ids ? {after} : {})});
         number += told.restored;
+        ids.push(...Object.values(told.ids));
         after = choice.ids ? "" : told.next;
     } while (after);
-    return number;
+    return {number, ids};
+}
+
+/** "2 dead letters restored: …, …." with links to the first of the new ones. */
+function restoredText({number, ids}) {
+    const links = ids.slice(0, NAMED).map((id, index) => [index ? ", " : ": ", h("a", {href: `#/dead-letters/${id}`}, id)]).flat();
+    return [`${things(number, "dead letter")} restored`, ...links, number > NAMED ? ` and ${count(number - NAMED)} more.` : "."];
 }
 
 /** The button that undoes a discard at once: nothing is lost by that. */
@@ -74,7 +84,7 @@ function undo(choice, output, again) {
     const button = h("button", {type: "button", onclick: async () => {
         button.disabled = true;
         try {
-            output.textContent = `${things(await restore(choice), "dead letter")} restored.`;
+            output.replaceChildren(...restoredText(await restore(choice)));
             say(output.textContent);
             await again();
         } catch (error) {
@@ -108,10 +118,10 @@ export function restoring(role, which, counted, output, again) {
         question: async () => {
             const {number, receivers} = await counted();
             const effect = number === null ? "Makes dead letters again of all that match, under new ids."
-                : `Makes ${things(number, "dead letter")} of ${receivers} dead letters again, under new ids.`;
-            return {title: "Restore", effect, button: number === null ? "Restore all that match" : `Restore: ${count(number)}`};
+                : `Makes ${things(number, "discarded dead letter")}${receivers && ` of ${receivers}`} dead letters again, under new ids.`;
+            return {title: "Restore", effect, button: number === null ? "Restore all that match" : `Restore ${things(number, "dead letter")}`};
         },
-        work: async (reason) => `${things(await restore({...which(), ...(reason ? {reason} : {})}), "dead letter")} restored.`,
+        work: async (reason) => restoredText(await restore({...which(), ...(reason ? {reason} : {})})),
         output,
         again,
     });

@@ -4,7 +4,7 @@
  */
 
 import {get} from "./api.js";
-import {data, filters, h, pager, parts, swap, table} from "./elements.js";
+import {data, filtered, filters, h, pager, parts, swap, table} from "./elements.js";
 import {count, span, things, time} from "./format.js";
 import {name, restoring, works} from "./letter_works.js";
 import {Selection} from "./selection.js";
@@ -24,6 +24,12 @@ const COLUMNS = [{text: "Dead letter", class: "id"}, {text: "Code", class: "code
 function filled(asked) {
     const names = [...FIELDS.map(([field]) => field), "like", "deadReason", "returns"];
     return Object.fromEntries(names.filter((field) => asked[field]).map((field) => [field, asked[field]]));
+}
+
+/** What the list is filtered by, in words. A shape has only an id in the address. */
+function said({like, deadReason, returns, ...others}) {
+    const names = {contains: "text", field: "field", code: "code", channel: "channel", receiver: "receiver", since: "since"};
+    return [...Object.entries(others).map(([name, value]) => [names[name], value]), ["reason", deadReason], ["shape of the data", like && "as chosen below"], ["", returns && cameBack(returns)]];
 }
 
 /** How many are chosen, and a phrase that names their receivers. */
@@ -62,7 +68,7 @@ export function deadLetters({query, go, me, again, changed}) {
     });
     const kept = h("span", {});
     choice.replaceChildren(...buttons, selection.element);
-    const element = h("div", {class: "stack"}, h("h1", {}, "Dead letters"), form, groups, h("p", {class: "sides"}, total, kept), choice, output, list);
+    const element = h("div", {class: "stack"}, h("h1", {}, "Dead letters"), form, filtered(said(wanted), "#/dead-letters"), groups, h("p", {class: "sides"}, total, kept), choice, output, list);
     enable();
 
     function enable() {
@@ -160,13 +166,16 @@ export function bin({query, go, me, again}) {
     const list = h("div", {class: "stack letters"});
     const selection = new Selection("dead letter", () => enable());
     const which = () => selection.isAll ? {all: true, ...wanted} : {ids: selection.ids};
-    const counted = async () => selection.isAll ? {number: selection.size} : chosenOf(selection.rows);
+    const counted = async () => {
+        const onScreen = chosenOf(selection.rows);
+        return onScreen.number === selection.size ? onScreen : {number: selection.size, receivers: ""};
+    };
     const button = restoring(me.role, which, counted, output, () => {
         selection.clear();
         return again();
     });
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/dead-letters"}, "All dead letters")), h("h1", {}, "Bin of dead letters"),
-        filters(FIELDS, asked, go), total, h("div", {class: "actions"}, button, selection.element), output, list);
+        filters(FIELDS, asked, go), filtered(said(wanted), "#/dead-letters/bin"), total, h("div", {class: "actions"}, button, selection.element), output, list);
     enable();
 
     function enable() {
@@ -177,6 +186,7 @@ export function bin({query, go, me, again}) {
 
     async function refresh() {
         const told = await get("/dead-letters/bin", {...wanted, after: asked.after, count: PAGE});
+        const why = told.letters.length ? await reasons(me) : () => "";
         const inAll = told.kept === null ? "" : `${things(told.kept, "discarded dead letter")} in all. `;  // null: only some channels are the operator's
         total.textContent = `${inAll}Each can be restored for a day after its discard, less if dead letters need the room.`;
         const isWhole = !Object.keys(wanted).length;
@@ -184,7 +194,7 @@ export function bin({query, go, me, again}) {
         enable();
         swap(list,
             table("Discarded dead letters", [{text: "Select", element: head, class: "select"}, ...COLUMNS, {text: "Discarded", class: "gone"}],
-                told.letters.map((each, index) => [boxes[index], ...row(each), discard(each.discarded)]),
+                told.letters.map((each, index) => [boxes[index], ...row(each), discard(each.discarded, why(each))]),
                 told.next ? "No match so far; the search continues on the next page." : isWhole ? "The bin is empty. What an operator discards stands here for a day." : "No discarded dead letter matches."),
             pager(asked, told.next, go));
     }
@@ -192,7 +202,13 @@ export function bin({query, go, me, again}) {
     return {element, refresh, everyMs: 10_000, hears: ["letters", "job"]};
 }
 
-function discard({at, until, who, job, editedAs}) {
-    return h("span", {}, `${span(Date.now() - at)} ago by ${who || "an operator"}`, job ? [", ", h("a", {href: `#/jobs/${job}`}, "job")] : null,
+/** Why a dead letter was discarded, as the newest entries of the audit tell those who may read it: a function of the dead letter. */
+async function reasons({everywhere}) {
+    const {entries} = everywhere === null ? {entries: []} : await get("/audit", {what: "discard", outcome: "done", count: 100});
+    return ({id, discarded: {job}}) => entries.find((each) => job ? each.about === job : each.details?.ids?.includes?.(id))?.reason ?? "";
+}
+
+function discard({at, until, who, job, editedAs}, why) {
+    return h("span", {}, `${span(Date.now() - at)} ago by ${who || "an operator"}${why && `: ${why}`}`, job ? [", ", h("a", {href: `#/jobs/${job}`}, "job")] : null,
         editedAs ? [", edited as ", h("a", {href: `#/message/${editedAs}`}, editedAs)] : null, h("br"), h("span", {class: "hint"}, `${span(until - Date.now())} left`));
 }

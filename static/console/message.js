@@ -11,7 +11,8 @@ const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
 const LETTERS = 20;
 /** A field of the data and its exact value: order=100. Other texts are searched as they are. */
 const FIELD = /^[\w.-]+=[^=]*$/;
-const HEADINGS = ["Message", "Published", "Channel", "Sender", "Data"];
+const HEADINGS = ["Message", "Where", "Published", "Channel", "Sender", "Data"];
+const PLACES = 20;
 
 /** What is an id leads to the message; any other text is searched for. */
 function form(text) {
@@ -61,6 +62,9 @@ export function findMessage({query, go}) {
                 parts(each.channel, "/"), each.receiver.replace(/^\/node\/[^/]+\//, ""), data(each.data)]),
             dead.next ? "None among the oldest dead letters that were searched; the link below searches all." : "No dead letter has this."),
             h("p", {class: "hint"}, h("a", {href: `#/dead-letters?${new URLSearchParams(wanted)}`}, `All dead letters with this ${wanted.field ? "field" : "text"}`)));
+        for (const cell of [...found.querySelectorAll("[data-message]")].slice(0, PLACES)) { // one after the other: the list is there already
+            cell.replaceChildren(...await place(cell.dataset.message));
+        }
     }
 
     return {element, refresh};
@@ -68,8 +72,16 @@ export function findMessage({query, go}) {
 
 function row(each) {
     const isGone = each.qos === null;
-    return [h("a", {href: `#/message/${each.message}`}, each.message), ago(each.publishedAt), parts(each.channel, "/"),
+    return [h("a", {href: `#/message/${each.message}`}, each.message), h("span", {"data-message": each.message}), ago(each.publishedAt), parts(each.channel, "/"),
         isGone ? "" : sender(each), isGone ? h("span", {class: "hint"}, "no longer stored") : data(each.data)];
+}
+
+/** Where a message is: the state at each of the first receivers, the number of others. */
+async function place(id) {
+    const told = await get(`/messages/${encodeURIComponent(id)}`).catch(() => null);
+    const receivers = told?.receivers ?? [];
+    const all = Object.values(told?.states ?? {}).reduce((sum, number) => sum + number, 0);
+    return [...receivers.slice(0, 2).map((each, index) => h("span", {}, index ? ", " : "", state(each), ": ", receiverLink(each.receiver))), all > 2 ? ` and ${count(all - 2)} more` : ""];
 }
 
 function sender(each) {
@@ -177,7 +189,7 @@ function withoutProperties({clientProperties, ...others}) {
 
 function state(each) {
     const kind = {acknowledged: "good", "dead letter": "bad"}[each.state] ?? "";
-    return h("span", {class: `mark ${kind}`}, each.state);
+    return h("span", {class: `mark ${each.held ? "bad" : kind}`}, each.held ? "on hold" : each.state);
 }
 
 function more(each, me) {

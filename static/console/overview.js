@@ -8,7 +8,7 @@ import {WORDS} from "./conditions.js";
 import {facts, h, missing, parts, swap, table} from "./elements.js";
 import {ago, bytes, capital, count, figure, span, things, time, took} from "./format.js";
 import {Samples} from "./samples.js";
-import {shortTimeline} from "./timeline.js";
+import {pastOutages, shortTimeline} from "./timeline.js";
 
 /** How a session stands at least. */
 const PRESENCE = ["connected", "away"];
@@ -42,6 +42,10 @@ export function overview({has}) {
         h("h1", {class: "unseen"}, "Overview"), stale, wrong, tiles,
         h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables, servers, day);
 
+    /** The nodes and what happened, as of the last request: their ages go on with what the live feed brings. */
+    let around = {nodes: [], happened: null};
+    let wasReady = true;
+
     async function refresh() {
         // Nodes are asked of the store, and the overview says if that cannot be used.
         const [told, {nodes}, happened] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []})), get("/timeline").catch(() => null)]).catch(async (error) => {
@@ -53,20 +57,28 @@ export function overview({has}) {
             }
             throw error;
         });
-        swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
-        swap(day, ...happened === null ? [] : shortTimeline(happened));
+        around = {nodes, happened};
         await draw(told);
     }
 
     /** What the live feed brings, once the last hour is there. */
-    const show = (told) => samples.columns === null ? undefined : draw(told);
+    const show = (told) => {
+        const isReady = !told.findings.some(({key}) => key.startsWith("not-ready"));
+        const isSame = isReady === wasReady;
+        wasReady = isReady;
+        return samples.columns === null ? undefined : isSame ? draw(told) : refresh();
+    };
 
     async function draw(told) {
         samples.add(told.samples, told.at, told.everyMs);
         last = {...told, all: samples.columns};
         stale.hidden = true;
         element.classList.remove("stale");
-        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has)));
+        const {nodes, happened} = around;
+        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has)),
+            ...happened === null ? [] : pastOutages(happened));
+        swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
+        swap(day, ...happened === null ? [] : shortTimeline(happened));
         swap(tiles, ...figures(told, samples));
         swap(tables, sessions(told.sessions), store(told));
         await Promise.all(charts.map((chart) => chart.show(samples.columns, now(told))));

@@ -4,9 +4,9 @@
  */
 
 import {call, get} from "./api.js";
-import {WORDS as CONDITIONS, causesInList, causesOf, standing} from "./conditions.js";
+import {CAUSES, WORDS as CONDITIONS, causesInList, causesOf, standing} from "./conditions.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filters, h, missing, pager, parts, select, swap, table, topicLink} from "./elements.js";
+import {data, facts, filtered, filters, h, missing, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
 import {hrefOfGroup} from "./groups.js";
 import {ReceiverWorks} from "./receiver_works.js";
@@ -15,7 +15,7 @@ import {ratesBy, sparkline, withRates} from "./sparkline.js";
 const PAGE = 100;
 const NONE = "No receivers. A client that logs in with a session name stands here, also while it is away; so does each consumer group, and each subject with messages.";
 const WORDS = {
-    opened: "began", lost: "its client went away", back: "its client came back", failed: "its client rejected a message",
+    opened: "its client logged in", expired: "its token expired", refused: "a login of its name was refused", lost: "its client went away", back: "its client came back", failed: "its client rejected a message",
     held: "put on hold", released: "released", killed: "an operator ended it",
     skipped: "an operator skipped a message", drained: "an operator drained the queue", cleared: "an operator cleared the queue", overflow: "its queue was full, and turned messages away", died: "ended, with messages", closed: "ended",
 };
@@ -53,18 +53,19 @@ export function receivers({query, go, me, again, changed}) {
     const {after: _, sort: __, ...matching} = asked;
     const empty = Object.keys(matching).length ? "No receiver matches." : NONE;
     const works = new ReceiverWorks(me.role, matching, again);
-    const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form, works.element, list);
+    const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form,
+        filtered([...[["contains", "name"], ["address", "address"], ["client", "client"], ["kind", "kind"], ["condition", "state"], ["transport", "transport"]].map(([name, text]) => [text, asked[name]]), ["most urgent trouble", CAUSES[asked.cause] ?? asked.cause]], "#/receivers"), works.element, list);
 
     async function refresh() {
         const rates = {...await ratesBy("receiver"), ...await ratesBy("group")};
         const told = await get("/receivers", {
             contains: asked.contains, address: asked.address, client: asked.client, transport: asked.transport,
-            kind: asked.kind, condition: asked.condition, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
+            kind: asked.kind, condition: asked.condition, cause: asked.cause, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
         });
         // With one server its name would be the same in each row.
         const hasNodes = "unreached" in told;
         const sorted = HEADINGS.map((each) => each.sort ? {...each, href: changed({sort: each.sort === USUAL ? "" : each.sort, after: ""}), order: each.sort === sort && (DESCENDING.includes(sort) ? "descending" : "ascending")} : each);
-        const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), each.node])] : [sorted, told.receivers.map(row)];
+        const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), h("span", {class: "id"}, each.node)])] : [sorted, told.receivers.map(row)];
         swap(list,
             missing(told, "receivers are missing here"),
             table("Receivers", ...works.boxed(...withRates(headings, rows, told.receivers.map((each) => each.name), rates), told.receivers, !asked.after && !told.next), empty), pager(asked, told.next, go));
@@ -178,7 +179,11 @@ function session({words: [name], query, go, me, again}) {
 
     async function refresh() {
         let told;
-        await get(`${path}/timeline`).then(named).then((happened) => swap(past, ...timeline(happened)), notThere);
+        let failedAt = 0;
+        await get(`${path}/timeline`).then(named).then((happened) => {
+            failedAt = happened.events.find(({what}) => what === "failed")?.at;
+            swap(past, ...timeline(happened));
+        }, notThere);
         try {
             told = await get(path);
         } catch (error) {
@@ -192,7 +197,7 @@ function session({words: [name], query, go, me, again}) {
             return;
         }
         const rates = await ratesBy("receiver");
-        swap(head, ...about(told, rates?.[name]));
+        swap(head, ...about(told, rates?.[name], failedAt));
         const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
@@ -200,7 +205,7 @@ function session({words: [name], query, go, me, again}) {
         }
         const messages = await get(`${path}/messages`, {count: most});
         swap(queue, h("h2", {}, `Queue: ${things(messages.waiting, "message")}`),
-            ...queued(messages.messages, messages.waiting, most, go));
+            ...queued(messages.messages, messages.waiting, most, go, told.holdback?.id));
     }
 
     /** Adds who has released the receiver, and why: the audit has that, for those who may read it. */
@@ -241,21 +246,21 @@ function shown(query) {
 }
 
 /** The first messages of a queue, and the button that shows more of them. */
-function queued(messages, number, most, go) {
+function queued(messages, number, most, go, held = "") {
     const next = SIZES.find((size) => size > most);
     return [
         h("p", {class: "hint"}, `${number > most ? `The first ${count(most)}. ` : ""}Viewing changes nothing.`),
-        table("Queue", ["Message", "Channel", "Data"], messages.map(message), "Nothing waits."),
+        table("Queue", ["Message", "Channel", "Data"], messages.map((each) => message(each, held)), "Nothing waits."),
         number > most && next ? h("p", {class: "actions"}, h("button", {type: "button", onclick: () => go({count: next})}, `Show the first ${count(next)}`)) : "",
     ];
 }
 
-function about(session, rates) {
+function about(session, rates, failedAt) {
     const {holdback} = session;
     return [...causesOf(session), h("section", {class: "card"}, facts([
         ["State", standing(session)],
         ["Held message", holdback?.id && [h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id), isHeldMessageThere(session) ? "" : ", no longer in the queue"]],
-        ["Last failure", session.lastFailure && dotted(`${session.lastFailure.code}: ${session.lastFailure.reason}`)],
+        ["Last failure", session.lastFailure && h("span", {}, dotted(`${session.lastFailure.code}: ${session.lastFailure.reason}`), failedAt ? h("span", {class: "hint"}, ` at ${ago(failedAt)}`) : "")],
         ["Open at the client", session.qos.maxOpen ? `${count(session.inFlight)}, of at most ${count(session.qos.maxOpen)}` : count(session.inFlight)],
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
         ["Oldest", session.oldest ? `has waited for ${span(Date.now() - session.oldest)}, since ${time(session.oldest)}` : ""],
@@ -295,22 +300,22 @@ function notThere(error) {
 
 /** What happened to a receiver: events, the newest first. */
 function timeline({since, events, dropped}) {
-    const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, outcome, policy, ...more}) => [
+    const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, outcome, policy, transport, from, ...more}) => [
         time(first) === time(at) ? time(at) : `${time(first)} to ${time(at)}`,
         WORDS[what] ?? what,
         times > 1 ? count(times) : "",
-        [[code, reason].filter(Boolean).join(": "), outcome && (OUTCOMES[outcome] ?? outcome), policy && (POLICIES[policy] ?? policy), who && `by ${who}`, ...Object.entries(more).map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),
+        [[code, reason].filter(Boolean).join(": "), outcome && (OUTCOMES[outcome] ?? outcome), policy && (POLICIES[policy] ?? policy), who && `by ${who}`, transport && `by ${transport}`, from && `from ${from}`, ...Object.entries(more).filter(([, value]) => value !== "").map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),
         /^[0-9]+$/.test(id ?? "") ? h("a", {href: `#/message/${id}`}, id) : id ?? "",
     ]);
     return [
         h("h2", {}, "What happened"),
-        table("What happened", ["When", "What", {text: "Times", class: "number"}, "Why", "Message"], rows,
+        table("What happened", [{text: "When", class: "id"}, "What", {text: "Times", class: "number"}, "Why", "Message"], rows,
             since === null ? "Nothing is recorded." : "No failure, hold, absence or full queue since the session came to this server."),
         dropped ? h("p", {class: "hint"}, `${things(dropped, "earlier event")} no longer recorded.`) : "",
     ];
 }
 
-function message(each) {
+function message(each, held) {
     const id = each.ext?.update?.id ?? each.id ?? "";
-    return [/^[0-9]+$/.test(id) ? h("a", {href: `#/message/${id}`}, id) : id, each.channel, data(each.data)];
+    return [h("span", {}, /^[0-9]+$/.test(id) ? h("a", {href: `#/message/${id}`}, id) : id, held && id === held ? h("span", {class: "mark bad"}, " on hold") : null), each.channel, data(each.data)];
 }

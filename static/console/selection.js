@@ -3,7 +3,7 @@
  */
 
 import {h} from "./elements.js";
-import {count, things} from "./format.js";
+import {capital, count, things} from "./format.js";
 
 export class Selection {
     #chosen = new Map();
@@ -46,9 +46,9 @@ export class Selection {
         return [...this.#chosen.keys()];
     }
 
-    /** The chosen rows. */
+    /** The chosen rows; of all that match those that are on screen. */
     get rows() {
-        return [...this.#chosen.values()];
+        return this.#isAll ? this.#order.map(([, row]) => row) : [...this.#chosen.values()];
     }
 
     clear() {
@@ -119,9 +119,10 @@ export class Selection {
             this.#head.indeterminate = here > 0 && here < this.#order.length;
         }
         const number = this.#total === null ? "" : ` ${count(this.#total)}`;
-        this.text.textContent = this.#isAll ? `All${number} that match are selected.`
+        const all = this.#total === 1 ? "the one that matches" : `all${number} that match`;
+        this.text.textContent = this.#isAll ? `${capital(all)} ${this.#total === 1 ? "is" : "are"} selected.`
             : this.#chosen.size ? `${things(this.#chosen.size, this.#thing)} selected.` : "Nothing is selected.";
-        this.all.textContent = `Select all${number} that match`;
+        this.all.textContent = `Select ${all}`;
         this.all.hidden = this.#isAll || this.#order.length === 0;
         this.none.hidden = this.isEmpty;
     }

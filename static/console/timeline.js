@@ -4,9 +4,10 @@
 
 import {get} from "./api.js";
 import {h, missing, parts, swap, table} from "./elements.js";
-import {count, span, things, time} from "./format.js";
+import {capital, count, span, things, time} from "./format.js";
 
 const SHORT = 8;
+const HOUR_MS = 3_600_000;
 const ENDED = {stop: "after a stop", crash: "the run before ended without a stop: it was killed, or has crashed"};
 
 /** What each kind is called, what is said of it, and whether it is bad. */
@@ -14,6 +15,7 @@ const KINDS = {
     started: ["started", ({version, after}) => [`version ${version}`, ENDED[after]].filter(Boolean).join(", "), ({after}) => after === "crash"],
     stopped: ["stopped", () => "", () => false],
     "store outage": ["the store could not be used", ({why, store, until}) => [why.join("; "), until !== null && store && `afterwards, ${store}`].filter(Boolean).join("; "), () => true],
+    "store lost data": ["the store had lost data", ({count: number}) => `${things(number, "message")} that ${number === 1 ? "was" : "were"} answered as stored`, () => true],
     "task failed": ["a task of the server failed", ({why}) => why.join("; "), () => true],
     "out of file descriptors": ["no file descriptors were left", ({why}) => why.join("; "), () => true],
     "took over": ["took over sessions", ({sessions, of}) => `${things(sessions, "session")} of ${of.join(", ") || "a node that died"}`, () => true],
@@ -23,11 +25,11 @@ const KINDS = {
 
 function row(event) {
     const [what, said, isBad] = KINDS[event.what] ?? [event.what, ({why = []}) => why.join("; "), () => false];
-    const lasted = event.until === null ? `for ${span(Date.now() - event.at)}, and still` : event.until - event.at >= 1000 ? `for ${span(event.until - event.at)}` : "";
+    const lasted = event.until === null ? `for ${span(Date.now() - event.at)}, and still` : event.why && event.until > event.at ? `for ${span(event.until - event.at)}` : "";
     return [
         h("span", {}, h("span", {class: "id"}, time(event.at)), h("span", {class: "hint id"}, ` ${span(Date.now() - event.at)} ago`)),
         h("span", {class: `mark ${isBad(event) ? "bad" : ""}`}, what),
-        lasted,
+        h("span", {class: "id"}, lasted),
         parts(said(event), "."),
         event.nodes.join(", "),
     ];
@@ -45,19 +47,32 @@ function hints({whole, ...told}) {
     ];
 }
 
+/** The outages of the store of the last hour that are over, as calm cards of the overview. */
+export function pastOutages({events}) {
+    const isRecent = ({until}) => until !== null && Date.now() - until < HOUR_MS;
+    const losses = events.filter(({what}) => what === "store lost data");
+    return events.filter((each) => each.what === "store outage" && isRecent(each)).map(({at, until, why, store}) => {
+        const lost = losses.filter((each) => each.at >= at).reduce((sum, each) => sum + each.count, 0);
+        const after = capital([store, lost ? `${things(lost, "message")} that ${lost === 1 ? "was" : "were"} answered as stored ${lost === 1 ? "is" : "are"} lost` : "nothing that was answered is lost"].filter(Boolean).join(", and "));
+        return h("article", {class: `finding ${lost ? "bad" : "info"}`},
+            h("h3", {}, h("a", {href: "#/timeline"}, `The store could not be used for ${span(until - at)}`), h("span", {class: "hint"}, ` at ${time(at)}, ${span(Date.now() - at)} ago; it is in order again`)),
+            h("p", {}, parts(capital(why.join("; ")), ".")),
+            h("p", {class: "hint"}, `${after}. Publishers got errors meanwhile.`));
+    });
+}
+
 /** The newest events, for the overview. */
 export function shortTimeline(told) {
-    const more = told.events.length - SHORT;
     return [
         h("h2", {}, "The last day of the servers"), ...hints(told), rows(told, SHORT),
-        more > 0 ? h("p", {}, h("a", {href: "#/timeline"}, `All ${count(told.events.length)} events of the last day`)) : "",
+        h("p", {}, h("a", {href: "#/timeline"}, told.events.length > SHORT ? `All ${count(told.events.length)} events of the last day` : "The last day on a page of its own")),
     ];
 }
 
 /** All of them. */
 export function timeline() {
     const list = h("div", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("h1", {}, "The last day of the servers"), list);
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/"}, "Overview")), h("h1", {}, "The last day of the servers"), list);
 
     async function refresh() {
         const told = await get("/timeline");

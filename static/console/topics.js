@@ -129,6 +129,7 @@ export function topic({words: [name], query, go, me, again}) {
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/topics"}, "All topics")), h("h1", {}, channel),
         head, actions, output, subscribers, messages);
     let known = null;
+    let isOpened = false;
 
     async function refresh() {
         let told;
@@ -152,6 +153,9 @@ export function topic({words: [name], query, go, me, again}) {
         }
         const [past, rates] = await Promise.all([get(`/history${path}`, {count: most}), ratesBy("topic"), showSubscribers()]);
         swap(head, missing(told, "what it has of this topic is missing here"), about(told, rates?.[channel]));
+        if (!isOpened && told.queued > 0 && told.subscribers > 0) { // for whom they wait
+            isOpened = subscribers.open = true;
+        }
         swap(messages,
             h("h2", {}, `History: ${things(past.entries, "message")}`),
             past.messages.length > 0 ? h("p", {class: "hint"}, `The newest ${count(past.messages.length)}. Viewing changes nothing.`) : "",
@@ -221,13 +225,21 @@ function about(told, rates) {
         ["Newest", told.newest && ago(millisecondsOf(told.newest))],
         ["Last ten minutes", rates && sparkline(rates)],
         ["Waiting", `${things(told.queued, "message")} in queues, once for each receiver`],
-        ["Subscribers", `${count(told.subscribers)}${told.subscribers ? `: ${count(told.exactSubscribers)} by this name, the others by a pattern` : ""}${told.groups.length ? ", and the members of its groups" : ""}`],
+        ["Subscribers", subscribersText(told)],
         ["Groups", told.groups.length ? told.groups.map(group) : null],
         ["Accepts", told.readonly ? "one message only" : ""],
         ["Destroy delay", told.destroyDelay < 0 ? "without limit" : span(told.destroyDelay)],
         ["Ends in", told.diesIn !== null && told.diesIn !== undefined ? span(told.diesIn) : ""],
         ["Dead letters", h("a", {href: `#/dead-letters?channel=${encodeURIComponent(told.channel)}`}, "of this channel")],
     ]));
+}
+
+/** "3: 1 by this name, 2 by a pattern" */
+function subscribersText({subscribers, exactSubscribers: exact, groups}) {
+    const others = subscribers - exact;
+    const own = exact && others ? `${count(subscribers)}: ${count(exact)} by this name, ${count(others)} by a pattern`
+        : subscribers ? `${count(subscribers)}, by ${exact ? "this name" : "a pattern"}` : "";
+    return groups.length ? [own, `${things(groups.length, "group")}, below`].filter(Boolean).join(", and ") : own || "none";
 }
 
 /** A consumer group with links to some of its members. */

@@ -52,6 +52,10 @@ def test_a_discard_can_be_undone(desk: Desk, dead: list[str], subject: str) -> N
     assert [each["id"] for each in binned(desk, subject)] == [dead[1]]
     (entry,) = desk.get(f"/audit?what=restore&contains={dead[0]}")["entries"]
     assert (entry["count"], entry["reason"], entry["details"]["ids"]) == (1, "still needed", [dead[0], "1-1"])
+    assert entry["details"]["restoredAs"] == [new]
+    again = desk.post("/dead-letters/restore", {"all": True, "receiver": subject})["ids"]
+    entry = desk.get(f"/audit?what=restore&contains={dead[1]}")["entries"][0]
+    assert (entry["details"]["ids"], entry["details"]["restoredAs"]) == ([dead[1]], [again[dead[1]]])
     assert desk.post("/dead-letters/redrive", {"ids": [new]})["redriven"] == 1
 
 

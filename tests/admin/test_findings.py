@@ -42,22 +42,28 @@ CASES = [
         Figures(counted=VERY_MANY_HELD),
         "held",
         Level.BAD,
-        "/receivers?condition=on%20hold",
+        "/receivers?kind=session&cause=held",
         "client/joe/0, client/joe/1, client/joe/2 and 4 more: by ann",
     ),
     (Figures(counted=FULL), "queue-full", Level.BAD, "/receivers/client/joe/1", "600 messages became dead letters"),
     (Figures(counted=AWAY), "away", Level.WARN, "/receivers/client/joe/1", "its client is away"),
     *(
-        (Figures(counted=counted(kind, one("why"), one("why", 2))), key, Level.BAD, link, "client/joe/2: why")
-        for kind, key, link in (
-            ("rejecting", "rejecting", "/receivers?condition=rejecting%20everything"),
-            ("token", "token-expired", "/receivers"),
-            ("refused", "login-refused", "/receivers?condition=away"),
-            ("retry", "retrying", "/receivers?condition=waiting%20to%20retry"),
-            ("unclaimed", "unclaimed", "/receivers"),
-            ("slow", "behind", "/receivers"),
-            ("overflow", "turned-away", "/receivers"),
-            ("nearly-full", "nearly-full", "/receivers"),
+        (
+            Figures(counted=counted(kind, one("why"), one("why", 2))),
+            key,
+            Level.BAD,
+            f"/receivers?kind=session&cause={kind}",
+            "client/joe/2: why",
+        )
+        for kind, key in (
+            ("rejecting", "rejecting"),
+            ("token", "token-expired"),
+            ("refused", "login-refused"),
+            ("retry", "retrying"),
+            ("unclaimed", "unclaimed"),
+            ("slow", "behind"),
+            ("overflow", "turned-away"),
+            ("nearly-full", "nearly-full"),
         )
     ),
     (

@@ -36,6 +36,26 @@ def test_a_group_shows_its_lag_its_position_and_which_member_has_what(
     assert (told["next"], told["oldest"], told["members"][0]["messages"]) == (None, None, [])
 
 
+def test_a_group_without_a_member_that_takes_messages_says_since_when_and_why(
+    server: Server, desk: Desk, subject: str, channel: str
+) -> None:
+    join(server, f"{subject}/1", channel, "workers", maxOpen=1)
+    publish(server, channel, 2)
+    until(lambda: desk.get(f"/groups{channel}?name=workers")["waiting"] == 1)
+    desk.post(f"/sessions/{subject}/1/hold", {"reason": "paused"})
+    (member,) = desk.get(f"/groups{channel}?name=workers")["members"]
+    assert abs(member["since"] - time() * 1000) < 60_000
+
+    def finding() -> list[dict[str, Any]]:
+        found = desk.get("/overview")["findings"]
+        return [each for each in found if each["key"] == "group-empty" and channel in each["title"]]
+
+    (found,) = until(finding)
+    assert found["since"] == member["since"]
+    assert f"client/{subject}/1: {member['cause']}" in found["cause"]
+    desk.post(f"/sessions/{subject}/1/activate")
+
+
 def test_a_group_that_is_none_is_not_there(desk: Desk, channel: str) -> None:
     response = desk.ask("GET", f"/groups{channel}?name=nobody")
     assert (response.status, "neither members nor messages" in response.json()["message"]) == (404, True)

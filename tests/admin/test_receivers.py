@@ -150,6 +150,11 @@ def test_an_absent_client_says_which_logins_of_its_name_were_refused(
         assert (refused["code"], refused["count"]) == ("user.security.authentication.accessDenied", 2)
         assert (refused["from"], refused["level"]) == ("127.0.0.1", "warn")
         assert "2 logins of its name were refused" in refused["text"]
+    assert set(listed(desk, f"contains={subject}&cause=refused")) == {name}
+    assert listed(desk, f"contains={subject}&cause=away") == {}  # that is not its most urgent cause
+    event = desk.get(f"{path}/timeline")["events"][0]
+    assert (event["what"], event["count"], event["from"]) == ("refused", 2, "127.0.0.1")
+    assert (event["code"], event["at"]) == (refused["code"], pytest.approx(refused["at"], abs=1000))
     person.be(f"{subject}/1", resume=person.login["resume"])
     shown = desk.get(path)
     assert (shown["conditions"], shown["causes"]) == (["connected"], [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,28 @@ def test_after_a_restart_the_findings_and_attempts_are_as_before(tmp_path: Path)
 
     server = Server([*settings, *(f"--set={text}" for text in server.store_sets)], tmp_path)
     assert told(Desk(server)) == before
+    server.end_well()
+
+
+def test_two_workers_know_the_same_of_a_receiver_after_their_store_was_killed(tmp_path: Path) -> None:
+    sets = ("storage.url=", "cluster.workers=2", "cluster.lease_ms=600000")
+    server = Server(["--port=0", *(f"--set={text}" for text in (*SETS, *sets))], tmp_path)
+    desk, joe = Desk(server), Receiver(server).be("joe/1")
+    joe.subscribe("/orders")
+    publish(server, "/orders", 2)
+    joe.reject(until(joe.take)[:1], "user.update.holdback", "out of paper")
+    joe.forget_connections()
+    names = ("address", "inFlight", "lastFailure", "loggedIn")
+    before = {name: desk.get("/sessions/joe/1")[name] for name in names}
+    assert before["address"] == "127.0.0.1"
+    assert before["lastFailure"] is not None
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    (store,) = (pid for pid in children if Path(f"/proc/{pid}/comm").read_text().startswith(("valkey", "redis")))
+    os.kill(int(store), signal.SIGKILL)
+    until(
+        lambda: [each for each in desk.get("/timeline")["events"] if each["what"] == "store outage" and each["until"]]
+    )
+    assert {name: desk.get("/sessions/joe/1")[name] for name in names} == before
     server.end_well()
 
 

@@ -55,6 +55,12 @@ def test_refused_logins_of_one_cause_are_counted_together() -> None:
     assert (found[0]["name"], found[0]["until"]) == ("m", 63_000)
 
 
+def test_what_the_store_has_lost_is_counted_together() -> None:
+    losses = [event("store lost data", node, at, at, count=at) for node, at in (("a", 1), ("b", 2))]
+    (one,) = together(losses)
+    assert (one["count"], one["nodes"]) == (3, ["a", "b"])
+
+
 def timeline(desk: Desk, what: str = "") -> list[dict[str, Any]]:
     told = desk.get("/timeline")
     assert told["whole"] is True

@@ -258,7 +258,7 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     assert "Discards 1 dead letter of the receiver client/joe/1." in confirm(page, "Discard", "wrong dish")
     expect(page.locator(".outcome")).to_have_text("1 dead letter discarded. Undo")
     expect(page.get_by_role("button", name="Redrive", exact=True)).to_be_disabled()  # nothing is selected
-    page.get_by_role("button", name="Select all 1 that match").click()
+    page.get_by_role("button", name="Select the one that matches").click()
     assert "Sends 1 dead letter" in confirm(page, "Redrive", "the dish is there now")
     expect(page.locator(".outcome")).to_contain_text("1 dead letter redriven. Job ")
     expect(page.get_by_text("0 dead letters match.")).to_be_visible()

@@ -78,7 +78,7 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
     state, why = row(page, "client/away/1")
     assert state == "away"
     assert "3 logins of its name were refused: user.security.authentication.accessDenied" in why
-    assert re.search(r"the last one \S+ (ms|s|min).* ago, from 127\.0\.0\.1$", why)
+    assert re.search(r"at \S+ \S+, \S+ (ms|s|min).* ago, from 127\.0\.0\.1$", why)
     state, why = row(page, "client/retry/1")
     assert state == "waiting to retry, connected"
     assert re.match(r"communication\.timeout: the oven is cold the next try in \d+ min.*, number 1 of 5$", why)
@@ -159,7 +159,7 @@ def test_the_overview_has_one_finding_for_each_cause_with_its_time(console: Cons
     findings = page.locator(".finding")
     expect(findings.filter(has_text="client/full/1 is full")).to_contain_text(re.compile(r"since 2\d{3}-"))
     expect(findings.filter(has_text="2 receivers are on hold")).to_contain_text("client/held/1: out of paper")
-    expect(findings.filter(has_text="client/away/1 cannot log in")).to_have_count(1)
+    expect(findings.filter(has_text="A login as client/away/1 was refused")).to_have_count(1)
     expect(findings.filter(has_text="client/retry/1 waits to retry")).to_have_count(1)
     for name in ("full", "away", "retry"):
         expect(findings.filter(has_text=f"client/{name}/1")).to_have_count(1)

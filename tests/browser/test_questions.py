@@ -157,12 +157,16 @@ def _expired_token(me: Newcomer, _: Asked) -> None:
 
 
 def _no_login(me: Newcomer, _: Asked) -> None:
-    expect(me.finding("client/guest0/1 cannot log in")).to_contain_text("user.security.authentication.accessDenied")
+    me.opens("A login as client/guest0/1 was refused")
+    refused = me.row("What happened", "a login of its name was refused")
+    expect(refused).to_contain_text("user.security.authentication.accessDenied")
+    expect(refused).to_contain_text("from 127.0.0.1")
 
 
 def _which_group(me: Newcomer, _: Asked) -> None:
     me.opens("The group workers on /jobs/*")
     me.reads("2 messages that no member has yet")
+    expect(me.page.locator(".finding", has_text="No member takes its messages")).to_contain_text(SINCE)
     expect(me.row("Members", "client/worker/1")).to_contain_text("away")
 
 
@@ -181,14 +185,23 @@ def _is_it_worse(me: Newcomer, _: Asked) -> None:
 def _why_the_store_failed(me: Newcomer, asked: Asked) -> None:
     _fell_out(asked.mess.server)
     me.page.reload()  # a page that is open asks for the last day once a minute
-    expect(me.row("The last day of the servers", "the store could not be used")).to_be_visible(timeout=SEEN_MS)
+    outage = me.finding("The store could not be used")
+    expect(outage).to_contain_text(re.compile(r"for \d+ \w+.* ago; it is in order again"))
+    expect(outage).to_contain_text("The server started it again, and nothing that was answered is lost.")
+    row = me.row("The last day of the servers", "the store could not be used")
+    age = row.locator("td").first.inner_text()
+    expect(row.locator("td").first).not_to_have_text(age, timeout=SEEN_MS)
+    (clerk,) = (each for each in asked.mess.desk.get("/receivers?contains=clerk")["receivers"])
+    assert (clerk["address"], clerk["waiting"]) == ("127.0.0.1", 2)
 
 
 def _by_key(me: Newcomer, _: Asked) -> None:
     me.menu("Message")
     me.types("idempotency key", "order-100")
-    me.click(me.row("Messages with this idempotency key", '"order":100').get_by_role("link"))
-    expect(me.row("Receivers", "client/clerk/1")).to_contain_text("waiting")
+    found = me.row("Messages with this idempotency key", '"order":100')
+    expect(found).to_contain_text("waiting: client/clerk/1")
+    me.click(found.get_by_role("link").first)
+    expect(me.row("Receivers", "client/clerk/1")).to_contain_text("its token has expired")
 
 
 def _did_it_arrive(me: Newcomer, _: Asked) -> None:
@@ -196,7 +209,7 @@ def _did_it_arrive(me: Newcomer, _: Asked) -> None:
     me.types("field such as", "order=100")
     rows = me.page.get_by_role("table", name="Stored messages").locator("tbody tr")
     expect(rows).to_have_count(1)  # and not that of order 1000
-    me.click(rows.get_by_role("link"))
+    me.click(rows.get_by_role("link").first)
     expect(me.row("Receivers", "client/clerk/1")).to_contain_text("waiting")
     me.reads('"order": 100')
 
@@ -221,7 +234,7 @@ def _send_again(me: Newcomer, asked: Asked) -> None:
     me.menu("Dead letters")
     me.link("no flour")
     me.reads("1 dead letter matches.")
-    me.click(me.page.get_by_role("button", name="Select all 1 that match"))
+    me.click(me.page.get_by_role("button", name="Select the one that matches"))
     assert "Sends 1 dead letter" in me.confirms("Redrive", "there is flour")
     until(lambda: take_and_accept_all(asked.bakery))
     expect(me.page.locator(".outcome")).to_contain_text("1 dead letter redriven.")
@@ -237,8 +250,10 @@ def _undo_a_discard(me: Newcomer, _: Asked) -> None:
     me.menu("Dead letters")
     me.link(re.compile("^Bin: "))
     me.click(me.page.get_by_role("button", name="Select all 2 that match"))
-    me.confirms("Restore", "they were needed")
-    expect(me.page.locator(".outcome")).to_have_text("2 dead letters restored.", timeout=SEEN_MS)
+    told = me.confirms("Restore", "they were needed")
+    assert "Makes 2 discarded dead letters of the receiver client/kitchen/1 dead letters again, under new ids." in told
+    expect(me.page.locator(".outcome")).to_contain_text("2 dead letters restored: ", timeout=SEEN_MS)
+    expect(me.page.locator(".outcome").get_by_role("link")).to_have_count(2)
 
 
 def _who_discarded(me: Newcomer, asked: Asked) -> None:
@@ -250,7 +265,9 @@ def _who_discarded(me: Newcomer, asked: Asked) -> None:
 
 def _who_changed_what(me: Newcomer, _: Asked) -> None:
     me.menu("Audit")
-    expect(me.row("Audit", "they were needed")).to_contain_text("admin")
+    entry = me.row("Audit", "they were needed")
+    expect(entry).to_contain_text("admin")
+    expect(entry.get_by_role("link")).to_have_count(4)  # what was restored, and as what
 
 
 def _from_where(me: Newcomer, _: Asked) -> None:

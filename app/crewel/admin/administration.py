@@ -27,6 +27,7 @@ from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
+from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
@@ -80,6 +81,7 @@ class Administration:
         self.jobs = Jobs(self)
         self.timelines = Timelines()
         broker.mailboxes.events.on_event.append(self.timelines.add)
+        broker.sessions.refusals.on_refused.append(self._login_refused)
         self.turned_away = TurnedAway(self._oldest)
         broker.mailboxes.events.on_overflow.append(self._turned_away)
         self.server_timeline = ServerTimeline(self)
@@ -107,6 +109,12 @@ class Administration:
         self.turned_away.add(name, policy, count)
         if name:
             self.timelines.add("overflow", name, {"policy": policy}, count)
+
+    def _login_refused(self, refused: RefusedLogins) -> None:
+        """Strangers choose the names: only sessions that there are have it in their timeline."""
+        if self.find(refused.name) is not None:
+            fields = {"code": refused.code, "reason": refused.reason, "from": refused.address}
+            self.timelines.add("refused", refused.name, fields)
 
     @property
     def node(self) -> str:

@@ -19,6 +19,8 @@ from crewel.storage.dead_letter_bin import DiscardedDeadLetter
 from crewel.storage.dead_letter_records import is_dead_id
 
 _MOST_TOLD: Final = 1000
+_NOTED: Final = 20
+"""Dead letters that the audit names."""
 _FILTERS: Final = tuple(
     each for each in CHOICE if each.name in ("code", "receiver", "channel", "contains", "deadReason", "field")
 )
@@ -74,12 +76,14 @@ async def _show(ask: Ask) -> dict[str, Any]:
 async def _restore(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
     wanted = await _wanted(ask)
-    asked = [] if wanted.ids is None else list(wanted.ids[:20])
+    asked = [] if wanted.ids is None else list(wanted.ids[:_NOTED])
     about = {name: fields[name] for name in ("job", *(each.name for each in _FILTERS)) if name in fields}
     given = {"ids": asked, "asked": len(wanted.ids)} if wanted.ids is not None else about
     with ask.action("restore dead letters", reason=fields.get("reason", ""), **given) as action:
         done = await ask.admin.broker.dead_letters.bin.restore(wanted, ask.who)
         action.count = len(done.ids)
+        action.details.setdefault("ids", list(done.ids)[:_NOTED])
+        action.details["restoredAs"] = list(done.ids.values())[:_NOTED]
     ask.admin.forget_groups()
     return {"restored": len(done.ids), "ids": dict(list(done.ids.items())[:_MOST_TOLD]), "next": done.next}
 

@@ -23,6 +23,10 @@ class EmptyGroup(NamedTuple):
     name: str
     waiting: int
     members: int
+    since: int | None = None
+    """Since when no member takes messages: milliseconds since 1970; None if that is not known."""
+    why: str = ""
+    """Why the member does not that was the last one to take messages."""
 
 
 @dataclass(frozen=True, slots=True)

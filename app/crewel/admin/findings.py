@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from crewel.admin.figures import Figures
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import Condition, things
+from crewel.admin.receiver_condition import things
 from crewel.admin.session_counts import Trouble
 from crewel.storage.checks import FREE_DISK
 from crewel.storage.disk import Disk
@@ -104,14 +104,12 @@ def _workers(figures: Figures) -> Iterator[Finding]:
 
 
 class Words(NamedTuple):
-    """How a finding about receivers reads: what one of them does, what several do, and what to do about it."""
+    """How a finding about receivers reads: what is said of one of them, of several, and what to do about it."""
 
     key: str
     one: str
     many: str
     advice: str
-    condition: Condition | None
-    """The filter of the list that shows them; None: the list by trouble does."""
 
 
 _DRAIN: Final = (
@@ -124,57 +122,50 @@ _SHARE: Final = (
 _RECEIVERS: Final[dict[str, Words]] = {
     "rejecting": Words(
         "rejecting",
-        "rejects everything",
-        "reject everything",
+        "{} rejects everything",
+        "{} reject everything",
         "Mend its client and let it log in again, or end the session. Its messages are in the dead letters.",
-        Condition.REJECTING,
     ),
     "held": Words(
         "held",
-        "is on hold",
-        "are on hold",
+        "{} is on hold",
+        "{} are on hold",
         "Read the message that is held. If its cause is gone, release the receiver. If not, skip the message, then release.",
-        Condition.ON_HOLD,
     ),
-    "full": Words("queue-full", "is full", "are full", _DRAIN, Condition.FULL),
+    "full": Words("queue-full", "{} is full", "{} are full", _DRAIN),
     "token": Words(
         "token-expired",
-        "has an expired token",
-        "have an expired token",
+        "{} has an expired token",
+        "{} have an expired token",
         "Give its client a new token. It logs in again by itself, if it can get one.",
-        None,
     ),
     "refused": Words(
         "login-refused",
-        "cannot log in",
-        "cannot log in",
+        "A login as {} was refused",
+        "Logins of {} were refused",
         "Give its client a token or a name that holds. Anybody can ask for a name: see where the login came from.",
-        Condition.AWAY,
     ),
     "retry": Words(
         "retrying",
-        "waits to retry",
-        "wait to retry",
+        "{} waits to retry",
+        "{} wait to retry",
         "Mend what its client needs. Its messages go to it again by themselves, or at once with Retry now.",
-        Condition.RETRYING,
     ),
     "unclaimed": Words(
         "unclaimed",
-        "has messages that no listener takes",
-        "have messages that no listener takes",
+        "{} has messages that no listener takes",
+        "{} have messages that no listener takes",
         "Start the part of its client that listens to these channels, or skip the messages.",
-        None,
     ),
     "away": Words(
         "away",
-        "is away",
-        "are away",
+        "{} is away",
+        "{} are away",
         "Start the client again. Its messages wait until the session ends.",
-        Condition.AWAY,
     ),
-    "slow": Words("behind", "falls behind", "fall behind", _SHARE, None),
-    "overflow": Words("turned-away", "has turned messages away", "have turned messages away", _DRAIN, None),
-    "nearly-full": Words("nearly-full", "is nearly full", "are nearly full", _DRAIN, None),
+    "slow": Words("behind", "{} falls behind", "{} fall behind", _SHARE),
+    "overflow": Words("turned-away", "{} has turned messages away", "{} have turned messages away", _DRAIN),
+    "nearly-full": Words("nearly-full", "{} is nearly full", "{} are nearly full", _DRAIN),
 }
 """The findings about receivers, by the kind of their most urgent cause: a receiver is in one of them."""
 
@@ -183,21 +174,20 @@ def _receivers(figures: Figures) -> Iterator[Finding]:
     for kind, words in _RECEIVERS.items():
         trouble = figures.counted.troubles.get(kind)
         if trouble is not None and trouble.count:
-            yield _of_receivers(words, trouble)
+            yield _of_receivers(kind, words, trouble)
 
 
-def _of_receivers(words: Words, trouble: Trouble) -> Finding:
+def _of_receivers(kind: str, words: Words, trouble: Trouble) -> Finding:
     first, is_one = trouble.named[0], trouble.count == 1
     waiting = f", {things(trouble.waiting, 'message')} waiting" if words.key == "away" else ""
-    title = f"{first.name or _NO_NAME} {words.one}" if is_one else f"{things(trouble.count, 'receiver')} {words.many}"
-    listed = "/receivers" if words.condition is None else f"/receivers?condition={quote(words.condition)}"
+    title = words.one.format(first.name or _NO_NAME) if is_one else words.many.format(things(trouble.count, "receiver"))
     return Finding(
         words.key,
         Level.BAD if any(each.is_bad for each in trouble.named) else Level.WARN,
         title + waiting,
         _cause(words, trouble),
         words.advice,
-        _receiver(first.name) if is_one else listed,
+        _receiver(first.name) if is_one else f"/receivers?kind=session&cause={kind}",
         trouble.count,
         trouble.since,
         tuple(sorted({each.node for each in trouble.named})),
@@ -211,7 +201,7 @@ def _cause(words: Words, trouble: Trouble) -> str:
         return named[0].text
     more = trouble.count - len(named)
     names, texts = [each.name or _NO_NAME for each in named], [each.text for each in named]
-    if words.condition is Condition.AWAY and words.key == "away":
+    if words.key == "away":
         texts = [""]  # the title says it
     are_same = len(set(texts)) == 1
     listed = names if are_same else [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
@@ -278,6 +268,7 @@ def _groups(figures: Figures) -> Iterator[Finding]:
         first, count = figures.empty_groups[0], len(figures.empty_groups)
         name = f"{first.name} on {first.pattern}"
         members = f"{things(first.members, 'member')}, away or on hold" if first.members else "no member"
+        members += f"; {first.why}" if first.why else ""
         cause = f"{things(first.waiting, 'message')} queued, {members}"
         is_one = count == 1
         yield Finding(
@@ -292,6 +283,7 @@ def _groups(figures: Figures) -> Iterator[Finding]:
             if is_one
             else "/receivers?kind=group",
             count,
+            first.since,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from crewel.admin.fields import text_field
 from crewel.admin.operation import About
-from crewel.admin.receiver_resource import receiver_cause
+from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.broker.session import Session
@@ -46,14 +46,16 @@ async def _show(ask: Ask) -> Row:
 
 def _member(ask: Ask, session: Session, queue: str) -> Row:
     admin = ask.admin
+    # What stopped it may be a message of another channel.
+    cause, since = receiver_stop(admin, session) if ask.covers_session(session) else ("", None)
     mine = sorted(place for place, each in session.mailbox.inbox.items() if each.source == queue)
     return {
         "name": session.name,
         "node": admin.node,
         "state": admin.dispatchers.state(session).value,
         "held": admin.dispatchers.holdback(session) is not None,
-        # What stopped it may be a message of another channel.
-        "cause": receiver_cause(admin, session) if ask.covers_session(session) else "",
+        "cause": cause,
+        "since": since,
         "open": len(mine),
         "oldest": mine[0] // 1000 if mine else None,
         "messages": [str(place) for place in mine[:_MOST_IDS]],
@@ -74,11 +76,12 @@ GROUP_ROUTES: Final = (
         "Show one consumer group.",
         _show,
         "`pattern`, `name`, `waiting` (its lag: messages that no member has yet), `maxEntries`, `next`, `oldest`, `kept`"
-        " (whether it keeps its messages without members) and `members`, a list. `next` is its position: the id of the message"
-        " that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`, `state`, `held`,"
-        " `cause` (empty also if the operator's role does not cover the member), `open` (how many messages of the group it"
-        " has), `oldest` (when the oldest of those was published, or null) and `messages` (ids of the first 20). With"
-        " `cluster.enabled` also `unreached` and `failed`, as for topics.",
+        " (whether it keeps its messages without members) and `members`, a list. `next` is its position: the id of the"
+        " message that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`,"
+        " `state`, `held`, `cause` and `since` (why it gets nothing, and since when; empty and null also if the operator's"
+        " role does not cover the member), `open` (how many messages of the group it has), `oldest` (when the oldest of"
+        " those was published, or null) and `messages` (ids of the first 20). With `cluster.enabled` also `unreached` and"
+        " `failed`, as for topics.",
         query=(text_field("name", "The name of the group."),),
         refusals={404: "There is no such group: it has neither members nor messages."},
         about=About.CHANNEL,

@@ -102,9 +102,12 @@ def _groups(views: Sequence[View]) -> tuple[list[tuple[str, str]], list[EmptyGro
     """The groups that work at any node; and those with messages that work at none, with the members of all."""
     working = {tuple(each) for view in views for each in view["groups"]["working"]}
     empty: dict[tuple[str, str], EmptyGroup] = {}
-    for pattern, name, waiting, members in chain.from_iterable(view["groups"]["empty"] for view in views):
-        known = empty.get((pattern, name), EmptyGroup(pattern, name, 0, 0))
-        if (pattern, name) not in working:
-            both = max(known.waiting, waiting), known.members + members
-            empty[pattern, name] = EmptyGroup(pattern, name, *both)
+    for each in chain.from_iterable(view["groups"]["empty"] for view in views):
+        group = EmptyGroup(*each)
+        key = group.pattern, group.name
+        known = empty.get(key, EmptyGroup(*key, 0, 0))
+        if key not in working:
+            last = max(known, group, key=lambda one: one.since or 0)
+            both = max(known.waiting, group.waiting), known.members + group.members
+            empty[key] = EmptyGroup(*key, *both, last.since, last.why)
     return sorted(working), list(empty.values())

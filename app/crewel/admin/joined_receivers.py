@@ -25,7 +25,7 @@ _KINDS: Final = ("subject", "group")
 
 def shared_kinds(fields: Mapping[str, Any]) -> list[str]:
     """The kinds beside sessions that a list with these filters may have."""
-    if fields.get("held") or any(fields.get(name) is not None for name in _OF_CLIENTS):
+    if fields.get("held") or fields.get("cause") or any(fields.get(name) is not None for name in _OF_CLIENTS):
         return []
     return [kind for kind in _KINDS if fields.get("kind") in (None, kind)]
 

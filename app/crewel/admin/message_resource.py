@@ -28,7 +28,7 @@ from crewel.admin.message_history import (
 )
 from crewel.admin.operation import About
 from crewel.admin.paging import first
-from crewel.admin.receiver_resource import receiver_cause
+from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
@@ -209,7 +209,9 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
     async for session, waiting in _waiting_for(admin, log_id):
         told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
         told.outcomes[session.name] = ReceiverOutcome(
-            session.name, WAITING, more=_waiting(admin, session, session.mailbox.known_attempts(log_id, waiting))
+            session.name,
+            WAITING,
+            more=_waiting(admin, session, session.mailbox.known_attempts(log_id, waiting), str(log_id)),
         )
     channel = parse(told.channel) if told.channel else None
     not_for: list[dict[str, str]] = []
@@ -252,13 +254,14 @@ def _add_filters(admin: Administration, name: str, outcomes: Iterable[ReceiverOu
             outcome.more["filters"] = filters
 
 
-def _waiting(admin: Administration, session: Session, attempts: int) -> dict[str, Any]:
+def _waiting(admin: Administration, session: Session, attempts: int, message_id: str) -> dict[str, Any]:
     held = admin.dispatchers.holdback(session)
     if held is None:
-        why = receiver_cause(admin, session) or DispatcherState.ALIVE.value
+        why = receiver_stop(admin, session)[0] or DispatcherState.ALIVE.value
     else:
         why = ": ".join(filter(None, (f"on hold by {held.who}", held.code, held.reason)))
-    return {"attempts": attempts, "why": why}
+    is_held = held is not None and held.message_id == message_id
+    return {"attempts": attempts, "why": why} | ({"held": True} if is_held else {})
 
 
 async def _dead(told: MessageHistory) -> list[ReceiverOutcome]:
@@ -423,7 +426,8 @@ MESSAGE_ROUTES: Final = (
         " facts than one request reads. `redriveOf`, `redrivenAs`: its other ids. `firstPublishedAt`: its first"
         " publish, before it was redriven, or null. `receivers`, a list, with `receiver`, `state` (waiting,"
         " acknowledged, dead letter, or another reason for its end), `at` and `code`. Where they are known, also"
-        " `attempts`, `why`, `letter`, `reason`, `redrivenAs`, `filters` (of its subscriptions) and `discarded`:"
+        " `attempts`, `why`, `held` (true if this message put the receiver on hold), `letter`, `reason`, `redrivenAs`,"
+        " `filters` (of its subscriptions) and `discarded`:"
         " `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not receive it, each with `why`. Each"
         " list has at most 1,000 entries, receivers that lack the message first; `states` counts all receivers.",
         query=(text_field("receiver", "Only receivers with this text in their names."),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from time import time
 from typing import Any, Final
 
@@ -11,8 +12,10 @@ from crewel.admin.fields import number_text
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
 from crewel.admin.findings import findings
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
+from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import as_view
+from crewel.broker.session import Session
 from crewel.errors import StoreError
 from crewel.qos.names import group_of, group_queue
 from crewel.storage import dead_letters
@@ -91,9 +94,15 @@ def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, st
     for queue in queues.names():
         group, members = group_of(queue), groups.members(queue)
         if group is not None and not any(map(admin.takes, members)):
-            found.append(EmptyGroup(*group, queues.waiting(queue), len(members)))
+            found.append(EmptyGroup(*group, queues.waiting(queue), len(members), *_last_stop(admin, members)))
     states = [(each.pattern, each.name) for each in groups.states()]
     return found, [each for each in states if any(map(admin.takes, groups.members(group_queue(*each))))]
+
+
+def _last_stop(admin: Administration, members: Collection[Session]) -> tuple[int | None, str]:
+    """When the last of the members of a group stopped taking messages, and why."""
+    stops = [(since, f"{each.name}: {cause}") for each in members for cause, since in [receiver_stop(admin, each)]]
+    return max(stops, key=lambda stop: stop[0] or 0, default=(None, ""))
 
 
 async def _store(admin: Administration) -> dict[str, Any]:

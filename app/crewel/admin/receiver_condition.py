@@ -301,6 +301,11 @@ def conditions_of(facts: Facts, causes: Sequence[Cause]) -> list[Condition]:
     return [*(word for each in causes if (word := _CONDITIONS[each.kind]) is not None), there]
 
 
+def has_cause(causes: Sequence[Cause], kind: str) -> bool:
+    """Whether the most urgent cause is of this kind and is trouble: so the overview counts its findings."""
+    return bool(causes) and causes[0].kind == kind and causes[0].level is not Level.INFO
+
+
 def trouble_of(facts: Facts, causes: Sequence[Cause]) -> int:
     """A number by which receivers are sorted: the larger, the more urgent. With equal causes, what has more messages is."""
     rank = next((_RANKS[each.kind] for each in causes if each.level is not Level.INFO), 0)

@@ -10,7 +10,15 @@ from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.fields import PAGE, flag_text, page_fields, text_field
 from crewel.admin.operation import About
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
-from crewel.admin.receiver_condition import Condition, Facts, causes_of, conditions_of, trouble_of
+from crewel.admin.receiver_condition import (
+    CAUSES,
+    Condition,
+    Facts,
+    causes_of,
+    conditions_of,
+    has_cause,
+    trouble_of,
+)
 from crewel.admin.receiver_facts import add_usual, oldest_of, session_facts, shared_facts, standing
 from crewel.admin.route import Ask, Route
 from crewel.broker.session import Session
@@ -19,6 +27,9 @@ from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import group_of, group_queue, subject_queue
 
+_CAUSES: Final = tuple(each.kind for each in CAUSES)
+_STOPS: Final = ("held", "token", "retry", "away")
+"""The causes for which a session gets nothing."""
 _KINDS: Final = ("session", "subject", "group")
 _EMPTY: Final = "EMPTY"
 """The state of a group or subject without sessions."""
@@ -152,16 +163,18 @@ def _is_wanted(admin: Administration, receiver: _Receiver, fields: dict[str, Any
         and (state is None or receiver.state == state)
         and (held is None or receiver.is_held is held)
         and _has_client(receiver.session, fields)
-        and _stands(admin, receiver, fields.get("condition"))
+        and _stands(admin, receiver, fields.get("condition"), fields.get("cause"))
     )
 
 
-def _stands(admin: Administration, receiver: _Receiver, condition: str | None) -> bool:
-    """Whether the receiver stands as asked for."""
-    if condition is None:
+def _stands(admin: Administration, receiver: _Receiver, condition: str | None, cause: str | None) -> bool:
+    """Whether the receiver stands as asked for, for the cause that is asked for."""
+    if condition is None and cause is None:
         return True
     facts = _facts(admin, receiver)
-    return condition in conditions_of(facts, causes_of(facts))
+    causes = causes_of(facts)
+    stands = condition is None or condition in conditions_of(facts, causes)
+    return stands and (cause is None or has_cause(causes, cause))
 
 
 def _has_client(session: Session | None, fields: dict[str, Any]) -> bool:
@@ -206,17 +219,12 @@ def last_failure(session: Session) -> dict[str, str] | None:
     return {"code": code, "reason": reason}
 
 
-def receiver_cause(admin: Administration, session: Session) -> str:
-    """Why the session gets nothing at present; empty if nothing is wrong."""
-    held = admin.dispatchers.holdback(session)
-    if held is not None:
-        return held.cause
-    if admin.dispatchers.state(session) is DispatcherState.ALIVE:
-        return ""
-    failure = session.mailbox.dispatcher.last_failure
-    return (
-        ": ".join(failure) if failure is not None and session.mailbox.dispatcher.waits_until else "its client is away"
-    )
+def receiver_stop(admin: Administration, session: Session) -> tuple[str, int | None]:
+    """Why the session gets nothing at present, and since when, as far as that is known (milliseconds since 1970); the text is
+    empty if nothing is wrong."""
+    stops = (each for each in causes_of(session_facts(admin, session)) if each.kind in _STOPS)
+    first = next(stops, None)
+    return ("", None) if first is None else (first.text, first.details.get("since"))
 
 
 RECEIVER_ROUTES: Final = (
@@ -240,6 +248,11 @@ RECEIVER_ROUTES: Final = (
                 "condition",
                 f"Only those that stand so: {', '.join(Condition)}.",
                 one_of(*Condition),
+            ),
+            text_field(
+                "cause",
+                f"Only those whose most urgent cause is this, as a finding counts them: {', '.join(_CAUSES)}.",
+                one_of(*_CAUSES),
             ),
             flag_text("held", "true: only those on hold; false: only the others."),
             text_field("contains", "Only those whose name contains this text."),

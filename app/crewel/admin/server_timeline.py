@@ -38,6 +38,8 @@ _NAMES: Final = {"store": "store outage", "task": "task failed", "descriptors": 
 """What lasts while a server is not ready, by what that is about."""
 _NO_CHANGE: Final = "it is the same one"
 _CHANGED: Final = "it was started again, or another one has taken over"
+_RESTARTED: Final = "the server started it again"
+_LOST: Final = "store lost data"
 
 
 @dataclass
@@ -65,6 +67,7 @@ class ServerTimeline:
         self._recent: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._waiting = 0
         self._refusals_at = 0
+        self._losses = 0, 0
 
     async def start(self) -> None:
         """Follow what happens from now on. The start of the server is the first event."""
@@ -127,9 +130,17 @@ class ServerTimeline:
                 self._begin(about, why)
             elif about in self._outages:
                 self._end(about)
+        self._note_losses()
         if now - self._refusals_at >= _REFUSALS_MS:
             self._refusals_at = now
             self._note_refusals(now)
+
+    def _note_losses(self) -> None:
+        """Note what the store has lost since the last look. An outage alone loses nothing that was answered."""
+        metrics = self._admin.broker.runtime.metrics
+        (times, messages), self._losses = self._losses, (metrics.store_losses, metrics.lost_messages)
+        if metrics.store_losses > times:
+            self.add(_LOST, count=metrics.lost_messages - messages)
 
     def _note_refusals(self, now: int) -> None:
         for each in self._admin.broker.sessions.refusals.take_causes():
@@ -167,7 +178,8 @@ class ServerTimeline:
             return
         details: dict[str, Any] = {"why": outage.reasons}
         if outage.generation:
-            details["store"] = _NO_CHANGE if self._store().generation == outage.generation else _CHANGED
+            changed = _CHANGED if self._store().home is None else _RESTARTED
+            details["store"] = _NO_CHANGE if self._store().generation == outage.generation else changed
         self.add(outage.what, at=outage.since, until=int(time() * 1000), **details)
 
     def _store(self) -> Any:
@@ -231,8 +243,9 @@ def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def _join(same: Event, event: Event) -> None:
     if event["node"] not in same["nodes"]:
         same["nodes"].append(event["node"])
-    if same["what"] == "logins refused":
+    if same["what"] in ("logins refused", _LOST):
         same["count"] += event["count"]
+    if same["what"] == "logins refused":
         same.update({name: event[name] for name in ("reason", "name", "address")})
     if "why" in event:
         same["why"] = list(dict.fromkeys([*same.get("why", []), *event["why"]]))

@@ -23,12 +23,12 @@ TIMELINE_ROUTES: Final = (
         "Show what happened to the servers in the last day, the newest first. The store keeps it over restarts.",
         _list,
         "`events`; `whole`: false if the store cannot be read, and only what these servers remember is there. An event has"
-        " `what` (started, stopped, store outage, task failed, out of file descriptors, took over, logins refused), `at` and"
-        " `until` (milliseconds since 1970; `until` is null while it lasts), `node` and `nodes` (all that it happened to). A"
-        " start has `version` and `after` (stop, crash, or empty: how the run before ended). An outage has `why`, a list of"
-        " reasons, and `store` (whether it is the same one); outages with less than 30 s between them are one. A take-over"
-        " has `sessions` and `of` (nodes). Refused logins have `code`, `reason`, `count` and the last `name` and `address`."
-        " With `cluster.enabled`, also `unreached`: how many nodes did not answer, `failed` of them because of an internal"
-        " error.",
+        " `what` (started, stopped, store outage, store lost data, task failed, out of file descriptors, took over, logins"
+        " refused), `at` and `until` (milliseconds since 1970; `until` is null while it lasts), `node` and `nodes` (all that"
+        " it happened to). A start has `version` and `after` (stop, crash, or empty: how the run before ended). An outage"
+        " has `why`, a list of reasons, and `store` (whether it is the same one); outages with less than 30 s between them"
+        " are one. A store that lost data has `count`: how many messages. A take-over has `sessions` and `of` (nodes)."
+        " Refused logins have `code`, `reason`, `count` and the last `name` and `address`. With `cluster.enabled`, also"
+        " `unreached`: how many nodes did not answer, `failed` of them because of an internal error.",
     ),
 )

@@ -411,6 +411,13 @@ class Session:
         self.mailbox.is_absent = True
         self.authenticate(grants)
 
+    def remember(self, former: Session) -> None:
+        """It was this one before the store was read again, which does not say when its client came last, and how it failed."""
+        self.added_at, self.last_seen = former.added_at, former.last_seen
+        failure = former.mailbox.dispatcher.last_failure
+        if failure is not None:
+            self.mailbox.dispatcher.last_failure = failure
+
     # The store
 
     def join_store(self, durable: DurableSession) -> None:

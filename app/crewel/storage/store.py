@@ -237,9 +237,9 @@ class Store:
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether a new run of the store has all that an earlier one had answered. Of a store of others that is unknown:
-        it may be a replica now, or may not have written its file in time."""
-        return self._embedded is not None and self._storage.fsync == "always"
+        """Whether a new run of the store has all that an earlier one had answered: of an embedded one, whichever process runs
+        it. Of a store of others that is unknown: it may be a replica now, or may not have written its file in time."""
+        return self.home is not None and self._storage.fsync == "always"
 
     @property
     def directory(self) -> os.PathLike[str] | None:

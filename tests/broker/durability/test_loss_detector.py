@@ -11,7 +11,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
 from crewel.storage import sessions
 from crewel.storage.script_step import Step
-from tests.broker.stored_world import Receiver, StoredWorld
+from tests.broker.stored_world import Receiver, StoredWorld, failed
 
 STORED = {"publish": {"persistent": True}}
 LOST = "the store has lost data"
@@ -121,6 +121,39 @@ def test_sessions_that_a_changed_store_lacks_are_counted_when_the_first_attempt_
     read_all(stored)
     assert not stored.access.is_reloading
     assert stored.broker.runtime.metrics.lost_sessions == 1
+
+
+def test_a_session_that_is_read_again_is_away_since_the_same_time_and_keeps_its_last_failure(
+    stored: StoredWorld,
+) -> None:
+    joe = Receiver(stored).started("/news", name="joe/1", update=True, settle="message")
+    publish(stored, Receiver(stored).started())
+    (message,) = joe.take()
+    joe.tell(failed(message, "user.update.error", "no"))
+    dispatchers = stored.broker.mailboxes.dispatchers
+    stored.sweep_after(40)
+    assert dispatchers.is_away(joe.session)
+    came = joe.session.last_seen
+    suspect(stored)
+    for _ in range(3):
+        assert dispatchers.is_away(joe.session)
+        assert dispatchers.away_since(joe.session) == came
+        stored.advance(20)
+    assert joe.session.mailbox.dispatcher.last_failure == ("user.update.error", "no")
+
+
+def test_after_a_restart_a_client_is_away_since_the_start_until_it_is_seen(
+    make_stored: Callable[..., StoredWorld],
+) -> None:
+    before = make_stored()
+    Receiver(before).started("/news", name="joe/1")
+    before.close()
+    after = make_stored(prefix=before.prefix)
+    (session,) = after.broker.sessions.by_id.values()
+    began = after.loop.time()
+    for _ in range(3):
+        assert after.broker.mailboxes.dispatchers.away_since(session) == began
+        after.advance(5)
 
 
 def test_sessions_that_another_node_has_are_not_lost(

@@ -221,26 +221,30 @@ class Durability:
         finally:
             self._access.is_reloading = False
 
-    def _set_aside(self) -> dict[SessionName, set[str]]:
+    def _set_aside(self) -> dict[SessionName, tuple[set[str], Session]]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
-        Returns what each was subscribed to."""
-        patterns = {}
+        Returns what each was subscribed to, and what it was."""
+        before = {}
         durables = list(self._access.node.sessions.values())
         for durable in durables:
             self._access.node.drop(durable)
             session, durable.connected = durable.connected, None
             if session is not None:
-                patterns[durable.name] = set(durable.since)
+                before[durable.name] = set(durable.since), session
                 self._listener.set_aside(session)
         self._access.changed(durable.name for durable in durables)
-        return patterns
+        return before
 
-    def _end_changed(self, before: dict[SessionName, set[str]]) -> None:
+    def _end_changed(self, before: dict[SessionName, tuple[set[str], Session]]) -> None:
         """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
-        wait for messages that never come."""
+        wait for messages that never come. Others are what they were, also in what only memory knew."""
         sessions = self._access.node.sessions
         for durable in [sessions[name] for name in before if name in sessions]:
-            if durable.connected is not None and set(durable.since) != before[durable.name]:
+            if durable.connected is None:
+                continue
+            patterns, session = before[durable.name]
+            durable.connected.remember(session)
+            if set(durable.since) != patterns:
                 log.warning(
                     "the subscriptions of a session in the store differ from those of its client: the session ends"
                 )

@@ -341,7 +341,11 @@ class DispatcherRunner:
         gone_in = self._times.gone_in(session, self._runtime.loop.time())
         if gone_in is None or session.state is not State.CONNECTED:  # no connect has come yet
             return session.added_at
-        return min(self._runtime.loop.time() + gone_in, self._runtime.loop.time())
+        if (
+            gone_in > 0 or not session.last_seen
+        ):  # it came back from the store, and its client has not been seen here since
+            return session.last_seen or session.added_at
+        return self._runtime.loop.time() + gone_in
 
     def holdback(self, session: Session) -> Holdback | None:
         """Why the session's dispatcher is inactive; None if it is active."""

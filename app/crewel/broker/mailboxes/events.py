@@ -176,6 +176,10 @@ class Events:
         """The client of a session is away. No event is written."""
         self._happened("lost", session.name, {})
 
+    def token_expired(self, session: Session) -> None:
+        """The token of a session's client has expired. No event is written."""
+        self._happened("expired", session.name, {})
+
     def back(self, session: Session) -> None:
         """It is there again. No event is written."""
         self._happened("back", session.name, {})

@@ -52,6 +52,8 @@ class LoginRefusals:
         self._clock = clock
         self._by_name: OrderedDict[str, RefusedLogins] = OrderedDict()
         self._by_cause: dict[str, RefusedLogins] = {}
+        self.on_refused: list[Callable[[RefusedLogins], None]] = []
+        """Called with each refused login that asked for a name."""
 
     def note(self, peer: Peer | None, message: Message, reply: Reply) -> None:
         """A handshake is refused for good, with this reply."""
@@ -64,6 +66,8 @@ class LoginRefusals:
             self._by_name.move_to_end(name)
             if len(self._by_name) > MOST_NAMES:
                 self._by_name.popitem(last=False)
+            for follow in self.on_refused:
+                follow(self._by_name[name])
         cause = code if code in self._by_cause or len(self._by_cause) < MOST_CAUSES else _OTHER
         self._note(self._by_cause, cause, RefusedLogins(cause, reason, name, address, now, now))
 

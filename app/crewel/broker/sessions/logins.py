@@ -304,6 +304,7 @@ class Logins:
     def expire_token(self, session: Session) -> None:
         """Let no connect of the session succeed until its client has logged in again."""
         session.refuse(Verdict(coded(EXPIRED, session.name, 403), advice.handshake()))
+        self._mailboxes.events.token_expired(session)
         self._outbound.release(session, self._runtime.loop.time())
 
     def unknown(self, client_id: object) -> Verdict:
