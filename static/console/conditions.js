@@ -49,7 +49,7 @@ const TIMES = {
 };
 
 function lasting(since) {
-    return `since ${time(since)}, ${span(Date.now() - since).replaceAll(" ", "\u00a0")}\u00a0ago`;
+    return `since ${time(since)}, ${span(Date.now() - since)} ago`;
 }
 
 /** A cause with its times. */

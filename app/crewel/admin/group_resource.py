@@ -78,9 +78,9 @@ GROUP_ROUTES: Final = (
         "`pattern`, `name`, `waiting` (its lag: messages that no member has yet), `maxEntries`, `next`, `oldest`, `kept`"
         " (whether it keeps its messages without members) and `members`, a list. `next` is its position: the id of the"
         " message that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`,"
-        " `state`, `held`, `cause` and `since` (why it gets nothing, and since when; empty and null also if the operator's"
-        " role does not cover the member), `open` (how many messages of the group it has), `oldest` (when the oldest of"
-        " those was published, or null) and `messages` (ids of the first 20). With `cluster.enabled` also `unreached` and"
+        " `state`, `held`, `open` (how many messages of the group it has), `oldest` (when the oldest of those was published,"
+        " or null) and `messages` (ids of the first 20). Its `cause` and `since` say why it gets nothing, and since when:"
+        " empty and null also if the operator's role does not cover the member. With `cluster.enabled` also `unreached` and"
         " `failed`, as for topics.",
         query=(text_field("name", "The name of the group."),),
         refusals={404: "There is no such group: it has neither members nor messages."},
