@@ -10,7 +10,7 @@ const PAGE = 100;
 const SHOWN = 5;
 const FIELDS = [["contains", "Contains", "search"], ["who", "Operator"], ["what", "What begins with"], ["about", "On what: client/joe"], ["since", "Since: 2h, 2026-11-22"]];
 const OUTCOMES = ["done", "refused", "failed"];
-const HEADINGS = ["At", "Operator", "What", "On what", {text: "How many", class: "number"}, "Reason", "Outcome", "Details"];
+const HEADINGS = [{text: "At", class: "id"}, "Operator", "What", "On what", {text: "How many", class: "number"}, "Reason", "Outcome", "Details"];
 
 export function audit({query, go}) {
     const asked = Object.fromEntries(query);

@@ -66,21 +66,23 @@ async function end(id, me) {
     if (gone === null) {
         return h("p", {}, "There is no such dead letter, or it has been removed, and its outcome is not recorded.");
     }
-    const message = gone.message ? [" It was the message ", h("a", {href: `#/message/${encodeURIComponent(gone.message)}`}, gone.message), "."] : null;
+    const message = gone.message ? [" Before, it was the message ", h("a", {href: `#/message/${encodeURIComponent(gone.message)}`}, gone.message), "."] : null;
     if (gone.end === "discarded") {
         return h("p", {}, "It was ", discarded(gone, me), ".", message);
     }
     if (gone.end === "restored") {
         return h("p", {}, `It was discarded, and restored by ${gone.who || "an operator"} at ${time(gone.at)} as `, h("a", {href: `#/dead-letters/${gone.restoredAs}`}, gone.restoredAs), ".", message);
     }
-    return h("p", {}, `It was ${gone.edited ? "edited and sent again" : "redriven"} at ${time(gone.at)} as `, h("a", {href: `#/message/${gone.redrivenAs}`}, `message ${gone.redrivenAs}`), ". ",
-        gone.job ? h("a", {href: `#/jobs/${gone.job}`}, `Job ${gone.job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${id}`}, "Who did it, in the audit"), ". ", await since(gone.redrivenAs), message);
+    const who = gone.job ? h("a", {href: `#/jobs/${gone.job}`}, `Job ${gone.job}`) : me.everywhere === null ? null : h("a", {href: `#/audit?contains=${id}`}, "Who did it, in the audit");
+    return h("p", {}, `It was ${gone.edited ? "edited and sent again" : "redriven"} at ${time(gone.at)} as `, h("a", {href: `#/message/${gone.redrivenAs}`}, `message ${gone.redrivenAs}`),
+        await since(gone.redrivenAs), ". ", who && [who, "."], message);
 }
 
 /** What became of a message that was sent again, by receiver. */
 async function since(id) {
     const told = await found(`/messages/${id}`);
-    return told?.receivers.length ? h("strong", {}, `${told.receivers.slice(0, NAMED).map((each) => `${each.receiver}: ${each.state}`).join(", ")}${told.receivers.length > NAMED ? ", …" : ""}.`) : "";
+    const states = told?.receivers.slice(0, NAMED).map((each) => `${each.state}: ${each.receiver}`) ?? [];
+    return states.length ? [", now ", h("strong", {}, states.join(", ")), told.receivers.length > NAMED ? ", …" : ""] : "";
 }
 
 /** The button that edits the message and sends it. */

@@ -50,6 +50,10 @@ async function few(verb, body, output, again) {
     const told = await post(`/dead-letters/${verb}`, body);
     const left = told.undoneCount ? ` ${things(told.undoneCount, "dead letter")} stayed: ${told.undone[0].message}` : "";
     const text = `${things(told[field], "dead letter")} ${field}.${left}`;
+    if (verb === "redrive" && told.redriven) {
+        const ids = body.ids.filter((id) => !location.hash.endsWith(id)).slice(0, NAMED); // its own page says it already
+        return [text, ids.length ? " What became of it: " : "", ...ids.map((id, index) => [index ? ", " : "", h("a", {href: `#/dead-letters/${id}`}, id)]).flat()];
+    }
     return verb === "discard" && told.discarded ? [text, " ", undo({ids: body.ids}, output, again)] : text;
 }
 

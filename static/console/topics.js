@@ -30,7 +30,7 @@ const COLUMNS = [
     ["State", state],
     [{text: "History", ...NUMBER}, history],
     [{text: "Waiting", ...NUMBER}, (topic) => count(topic.queued)],
-    [{text: "Subscribers", ...NUMBER}, (topic) => count(topic.subscribers)],
+    [{text: "Subscribers", ...NUMBER}, (topic) => h("span", {}, topic.subscribers || !topic.groups.length ? count(topic.subscribers) : "", topic.groups.length ? `${topic.subscribers ? " and " : ""}${things(topic.groups.length, "group")}` : "")],
     ["Newest in history", (topic) => topic.newest ? ago(millisecondsOf(topic.newest)) : ""],
 ];
 
