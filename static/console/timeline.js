@@ -8,6 +8,8 @@ import {capital, count, span, things, time} from "./format.js";
 
 const SHORT = 8;
 const HOUR_MS = 3_600_000;
+/** After an outage, the servers compare what the store has with what it had answered, and note what is lost within this time. */
+const COMPARED_MS = 15_000;
 const ENDED = {stop: "after a stop", crash: "the run before ended without a stop: it was killed, or has crashed"};
 
 /** What each kind is called, what is said of it, and whether it is bad. */
@@ -52,8 +54,8 @@ export function pastOutages({events}) {
     const isRecent = ({until}) => until !== null && Date.now() - until < HOUR_MS;
     const losses = events.filter(({what}) => what === "store lost data");
     return events.filter((each) => each.what === "store outage" && isRecent(each)).map(({at, until, why, store}) => {
-        const lost = losses.filter((each) => each.at >= at).reduce((sum, each) => sum + each.count, 0);
-        const after = capital([store, lost ? `${things(lost, "message")} that ${lost === 1 ? "was" : "were"} answered as stored ${lost === 1 ? "is" : "are"} lost` : "nothing that was answered is lost"].filter(Boolean).join(", and "));
+        const lost = losses.filter((each) => each.at >= at && each.at < until + COMPARED_MS).reduce((sum, each) => sum + each.count, 0);
+        const after = capital([store, lost ? `${things(lost, "message")} that ${lost === 1 ? "was" : "were"} answered as stored ${lost === 1 ? "is" : "are"} lost` : Date.now() > until + COMPARED_MS ? "nothing that was answered is lost" : ""].filter(Boolean).join(", and "));
         return h("article", {class: `finding ${lost ? "bad" : "info"}`},
             h("h3", {}, h("a", {href: "#/timeline"}, `The store could not be used for ${span(until - at)}`), h("span", {class: "hint"}, ` at ${time(at)}, ${span(Date.now() - at)} ago; it is in order again`)),
             h("p", {}, parts(capital(why.join("; ")), ".")),
