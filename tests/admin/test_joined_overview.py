@@ -58,10 +58,11 @@ def test_the_store_is_as_the_node_has_it_that_can_ask_it() -> None:
 
 def test_group_is_without_members_only_if_it_is_at_all_nodes() -> None:
     here = view("a", groups={"working": [], "empty": [["/a", "x", 5, 0], ["/a", "y", 3, 1]]})
-    there = view("b", groups={"working": [["/a", "x"]], "empty": [["/a", "y", 4, 2]]})
+    there = view("b", groups={"working": [["/a", "x"]], "empty": [["/a", "y", 4, 2, 9000, "client/z/1: away"]]})
     told = joined(here, [there])
-    assert reread(encode(told["groups"])) == {"working": [["/a", "x"]], "empty": [["/a", "y", 4, 3]]}
+    empty = [["/a", "y", 4, 3, 9000, "client/z/1: away"]]  # as of the node where the last member stopped
+    assert reread(encode(told["groups"])) == {"working": [["/a", "x"]], "empty": empty}
     (finding,) = told["findings"]
-    assert (finding["key"], finding["nodes"]) == ("group-empty", [])
+    assert (finding["key"], finding["nodes"], finding["since"]) == ("group-empty", [], 9000)
     assert "y on /a" in finding["title"]
     assert "4 messages queued, 3 members" in finding["cause"]
