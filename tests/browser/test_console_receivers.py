@@ -74,7 +74,10 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
     expect(page.locator("tbody tr").first).to_contain_text("client/held/1")
     state, why = row(page, "client/full/1")
     assert state == "full, connected"
-    assert re.match(r"Its queue is full: 3 of 3 messages; 5 messages became dead letters \((the first at .*, )?the last at 2\d{3}-", why)
+    assert re.match(
+        r"Its queue is full: 3 of 3 messages; 5 messages became dead letters \((the first at .*, )?the last at 2\d{3}-",
+        why,
+    )
     state, why = row(page, "client/away/1")
     assert state == "away"
     assert "3 logins of its name were refused: user.security.authentication.accessDenied" in why
