@@ -132,6 +132,6 @@ def session(
         spark = builder.getOrCreate()
     if archive is not None:
         java = spark.sparkContext._jvm.java.lang.System  # noqa: SLF001
-        archive.write(java.getProperty("java.home"), java.getProperty("java.class.path"))
+        archive.write_later(java.getProperty("java.home"), java.getProperty("java.class.path"))
     register(spark, address)
     return spark

@@ -53,7 +53,7 @@ def lines() -> Iterator[str]:
 
 def is_usual(line: str) -> bool:
     """Whether a line names a class of a jar or of Java itself: those of other loaders are made at each start."""
-    return not line.startswith("#") and " source: " not in line
+    return not line.startswith(("#", "@")) and " source: " not in line
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import shlex
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,12 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from crewel.pipeline import class_archive
-from crewel.pipeline.class_archive import ClassArchive, _end
+from crewel.pipeline.class_archive import ClassArchive, write
 from crewel.pipeline.java_startup import java_properties, unpacked_home
 from tests.server_process import ROOT
+from tests.store_process import until
 
 BUILD = {"java.vm.version": "17.0.15+6", "java.vm.vendor": "Debian"}
-WRITES = 'for each; do case "$each" in -XX:SharedArchiveFile=*) echo whole > "${each#*=}";; esac; done'
+FEW = b"java/util/zip/CRC32C\nno/such/Class\norg/apache/spark/deploy/SparkSubmit\n"
 
 
 @pytest.fixture
@@ -32,23 +33,28 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
-def java(directory: Path, script: str) -> str:
-    """A home of Java with a program that does what it is told."""
-    program = directory / "java" / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    return str(directory / "java")
+@pytest.fixture
+def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of few classes, of which an archive is written quickly."""
+    (tmp_path / "few.gz").write_bytes(gzip.compress(FEW))
+    monkeypatch.setattr(class_archive, "CLASSES", tmp_path / "few.gz")
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Instead of a Java that loads classes: whether it succeeds, call for call."""
+    answers = [True] * 9
+
+    def load_all(java: str, class_path: str, path: Path) -> bool:
+        path.write_text("whole\n")
+        return answers.pop(0)
+
+    monkeypatch.setattr(class_archive, "_load_all", load_all)
+    return answers
 
 
 def names(home: Path) -> list[str]:
     return sorted(each.name for each in home.iterdir() if each.name != "jars")
-
-
-def write(archive: ClassArchive, java_home: str) -> None:
-    thread = archive.write(java_home, str(archive.path.parent / "jars" / "spark.jar"))
-    assert thread is not None
-    thread.join()
 
 
 def test_the_name_depends_on_java_and_on_the_jars(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,112 +68,123 @@ def test_the_name_depends_on_java_and_on_the_jars(home: Path, monkeypatch: pytes
     assert len(found) == 4
 
 
-def test_the_archive_replaces_those_of_other_builds_and_is_used_when_it_is_whole(home: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("loaded")
+def test_the_archive_replaces_those_of_other_builds_and_is_used_when_it_is_whole(home: Path) -> None:
     old, new = (ClassArchive.of(home, {"java.vm.version": each}) for each in ("17", "21"))
-    java_home = java(tmp_path, WRITES)
     assert old.options == ""
-    write(old, java_home)
-    write(new, java_home)
-    assert names(home) == [new.path.name]
-    assert new.options.startswith(f'"-XX:SharedArchiveFile={new.path}" ')
-    assert new.write(java_home, str(home / "jars" / "spark.jar")) is None, "it is there"
+    for each in (old, new):
+        write(each, "java", "")
+    assert old.path is None
+    path = new.path
+    assert path is not None
+    assert names(home) == [path.name]
+    assert new.options.startswith(f'"-XX:SharedArchiveFile={path}" ')
+    path.write_text("cut")
+    assert (new.path, new.options) == (None, "")
+    write(new, "java", "")
+    assert new.path == path
 
 
-def test_two_commands_that_write_at_once_leave_one_archive(home: Path, tmp_path: Path) -> None:
-    archive, java_home = ClassArchive.of(home, BUILD), java(tmp_path, WRITES)
-    threads = [archive.write(java_home, str(home / "jars" / "spark.jar")) for _ in range(2)]
-    for each in threads:
-        if each is not None:  # the other was very quick
-            each.join()
-    assert (names(home), archive.path.read_text()) == ([archive.path.name], "whole\n")
-
-
-def test_a_java_that_cannot_write_it_leaves_nothing(home: Path, tmp_path: Path) -> None:
+def test_what_another_process_writes_is_left_to_it_unless_it_was_killed(home: Path, loaded: list[bool]) -> None:
     archive = ClassArchive.of(home, BUILD)
-    write(archive, java(tmp_path, f"{WRITES}; exit 1"))
-    assert names(home) == []
-    assert archive.write(str(tmp_path / "java"), f"{home}/jars/spark.jar:/elsewhere/other.jar") is None
+    unfinished = archive.stem.with_suffix(".unfinished")
+    unfinished.touch()
+    write(archive, "java", "")
+    assert names(home) == [unfinished.name]
+    os.utime(unfinished, (time.time() - 7200,) * 2)
+    for _ in range(2):  # it is there the second time
+        write(archive, "java", "")
+    assert archive.path is not None
+    assert names(home) == [archive.path.name]
+    assert len(loaded) == 8
 
 
-def test_a_command_that_ends_ends_what_writes_the_archive(home: Path, tmp_path: Path) -> None:
-    process, thread = ClassArchive.of(home, BUILD)._start(
-        Path(java(tmp_path, f"{WRITES}; exec sleep 100"), "bin", "java"), ""
+def test_a_java_that_cannot_write_it_and_a_full_disk_leave_nothing(
+    home: Path, loaded: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = ClassArchive.of(home, BUILD)
+    loaded[0] = False
+    write(archive, "java", "")
+    assert (names(home), len(loaded)) == ([], 8)
+    monkeypatch.setattr(class_archive, "_LEAST_DISK", 2**80)
+    write(archive, "java", "")
+    assert (names(home), len(loaded)) == ([], 8)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 60.0])
+def test_a_process_that_ends_or_has_run_for_a_while_leaves_it_to_another(
+    home: Path, tmp_path: Path, delay_s: float
+) -> None:
+    """Which has the lowest priority, and leaves nothing if its Java cannot write it."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\nnice > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/nice; exit 1\n")
+    java.chmod(0o755)
+    ended = python(
+        "from pathlib import Path\n"
+        "from crewel.pipeline import class_archive\n"
+        f"class_archive._DELAY_S = {delay_s}\n"
+        f"archive = class_archive.ClassArchive(Path({str(home / 'classes-1')!r}))\n"
+        f"archive.write_later({str(tmp_path)!r}, {str(home)!r})\n"
+        f"while {delay_s} == 0 and not Path({str(tmp_path)!r}, 'nice').exists(): pass\n"
     )
-    _end(process, thread)
-    assert (process.returncode, names(home)) == (-9, [])
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    until((tmp_path / "nice").exists)
+    assert int((tmp_path / "nice").read_text()) == 19
+    until(lambda: names(home) == [])
 
 
-def test_a_cache_that_is_full_or_gone_means_no_archive(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_jars_of_ones_own_have_no_archive(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive.threading, "Timer", None)
+    ClassArchive.of(home, BUILD).write_later("/java", f"{home}/jars/spark.jar:/elsewhere/other.jar")
+
+
+@pytest.mark.usefixtures("few")
+def test_a_command_starts_from_the_archive_and_says_nothing_of_one_that_is_broken(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    archive, java_home = ClassArchive.of(home, BUILD), java(tmp_path, WRITES)
-    with monkeypatch.context() as patched:
-        patched.setattr(class_archive, "_LEAST_DISK", 2**80)
-        assert archive.write(java_home, str(home / "jars" / "spark.jar")) is None
-    gone = ClassArchive(tmp_path / "gone" / archive.path.name)
-    assert gone.write(java_home, str(tmp_path / "gone" / "spark.jar")) is None
-
-
-def test_what_killed_commands_have_left_is_removed_and_what_is_being_written_is_not(home: Path, tmp_path: Path) -> None:
-    archive = ClassArchive.of(home, BUILD)
-    for name, age in (("classes-1.abandoned", 7200), ("classes-1.growing", 60)):
-        (home / name).touch()
-        os.utime(home / name, (time.time() - age,) * 2)
-    write(archive, java(tmp_path, WRITES))
-    assert names(home) == sorted((archive.path.name, "classes-1.growing"))
-
-
-def test_java_starts_from_an_archive_and_says_nothing_of_one_that_is_broken(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a list of a few classes, which is quick."""
-    properties = java_properties(os.environ)
-    (home / "few.gz").write_bytes(gzip.compress(b"java/lang/Object\njava/util/zip/CRC32C\nno/such/Class\n"))
-    monkeypatch.setattr(class_archive, "CLASSES", home / "few.gz")
-    (home / "jars" / "spark.jar").unlink()
-    archive = ClassArchive.of(home, properties)
-    thread = archive.write(properties["java.home"], str(home / "jars"))
-    assert thread is not None
-    thread.join()
-
-    def version(*more: str) -> str:
-        line = [f"{properties['java.home']}/bin/java", *options, "-cp", str(home / "jars"), *more, "-version"]
-        ended = subprocess.run(line, capture_output=True, text=True, check=True)
-        assert ended.stdout == ""
-        return ended.stderr
-
-    options = [archive.options.partition('" ')[0].strip('"'), *archive.options.partition('" ')[2].split()]
-    plain, whole = version(), archive.path.read_bytes()
-    assert "sharing" in version("-Xshare:on")
-    archive.path.chmod(0o600)
-    for broken in (b"", b"broken", whole[: len(whole) // 2], whole[:50_000] + bytes(50_000) + whole[100_000:]):
-        archive.path.write_bytes(broken)
-        assert version() == plain.replace(", sharing", "")
-
-
-def test_a_command_starts_from_the_archive_that_another_has_written(spark: SparkSession, tmp_path: Path) -> None:
-    """The session of all tests writes it, unless it was there before."""
-    home = unpacked_home(Path(pyspark.__file__).parent, os.environ)
+    assert spark._jvm is not None
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "a cache")}
+    home = unpacked_home(Path(pyspark.__file__).parent, cache)
     assert home is not None
-    archive = ClassArchive.of(home, java_properties(os.environ))
-    for thread in threading.enumerate():
-        if thread.name == archive.path.name:
-            thread.join(100)
-    assert archive.path.exists()
+    properties = java_properties(os.environ)
+    program, archive = f"{properties['java.home']}/bin/java", ClassArchive.of(home, properties)
+    class_path = spark._jvm.java.lang.System.getProperty("java.class.path")
+    class_path = class_path.replace(os.environ["SPARK_HOME"], str(home))
+    write(archive, program, class_path)
     log = tmp_path / "loaded"
-    script = (
+    ended = python(
+        "from pathlib import Path\n"
+        "from crewel.pipeline import class_archive\n"
+        f"class_archive.CLASSES = Path({str(class_archive.CLASSES)!r})\n"
         "from crewel.pipeline.connection import Address\n"
         "from crewel.pipeline.spark_session import session\n"
-        f"session(Address('redis://nowhere'), settings={{'spark.driver.extraJavaOptions': '-Xlog:class+load:file={log}'}})"
+        f"java = {{'spark.driver.extraJavaOptions': '-Xlog:class+load:file={log}'}}\n"
+        "session(Address('redis://nowhere'), settings=java).stop()",
+        **cache,
+        SPARK_HOME="",
     )
-    ended = subprocess.run(
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
+    (line,) = (line for line in log.read_text().splitlines() if " org.apache.spark.deploy.SparkSubmit " in line)
+    assert "shared objects file" in line
+
+    path, options = archive.path, shlex.split(archive.options)
+    assert path is not None
+    whole = path.read_bytes()
+    path.chmod(0o600)
+    for broken in (b"broken", whole[:50_000] + bytes(50_000) + whole[100_000:], bytes(len(whole))):
+        path.write_bytes(broken)
+        words = [program, *options, "-cp", class_path, "-version"]
+        told = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert (told.stdout, len(told.stderr.splitlines())) == ("", 3), told.stderr
+
+
+def python(script: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "app"), **environ}
+    return subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "app")},
+        env={name: value for name, value in environment.items() if value},
         capture_output=True,
         text=True,
         timeout=100,
     )
-    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
-    classes = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
-    shared = sum(line.endswith("shared objects file") for line in classes)
-    assert shared > 0.9 * len(classes) > 0
