@@ -38,7 +38,7 @@ export const CAUSES = {held: "on hold", token: "expired token", refused: "refuse
 const TIMES = {
     rejecting: () => "",
     held: ({since, who, text}) => lasting(since) + (text === `held by ${who}` ? "" : `, by ${who}`),
-    full: ({since, at}) => since ? `(${since === at ? "" : `the first at ${time(since)}, `}the last at ${time(at)}, ${span(Date.now() - at)} ago)` : "",
+    full: ({since, at}) => since ? `(since ${time(since)}, the last one ${span(Date.now() - at)} ago)` : "",
     overflow: ({since, at}) => `(from ${time(since)} to ${time(at)})`,
     token: ({since}) => `at ${time(since)}, ${span(Date.now() - since)} ago`,
     refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `${number > 1 ? "the last one " : ""}at ${time(at)}, ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),

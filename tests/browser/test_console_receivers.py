@@ -74,10 +74,7 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
     expect(page.locator("tbody tr").first).to_contain_text("client/held/1")
     state, why = row(page, "client/full/1")
     assert state == "full, connected"
-    assert re.match(
-        r"Its queue is full: 3 of 3 messages; 5 messages became dead letters \((the first at .*, )?the last at 2\d{3}-",
-        why,
-    )
+    assert re.match(r"Its queue is full: 3 of 3 messages; 5 messages became dead letters \(since 2\d{3}-", why)
     state, why = row(page, "client/away/1")
     assert state == "away"
     assert "3 logins of its name were refused: user.security.authentication.accessDenied" in why
@@ -105,7 +102,7 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
 def test_the_page_of_a_receiver_says_why_since_when_and_what_to_do(console: Console) -> None:
     page = console.open("/receivers/client/full/1").page
     why = page.locator(".finding.bad")
-    expect(why).to_contain_text("Its queue is full: 3 of 3 messages; 5 messages became dead letters since 2")
+    expect(why).to_contain_text("Its queue is full: 3 of 3 messages; 5 messages became dead letters (since 2")
     expect(why).to_contain_text("drain the queue into dead letters")
     expect(page.locator("dt", has_text="State").locator("+ dd")).to_have_text("full, connected")
     event = page.get_by_role("table", name="What happened").locator("tbody tr")
