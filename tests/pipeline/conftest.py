@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,25 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield spark
     spark.stop()
+
+
+def drop_connection() -> None:
+    """Talk to Java through a new connection from now on: on this one, the answer to a call that was cut off is still to come,
+    and the next call would take it for its own."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    connection = None if gateway is None else gateway._gateway_client.get_thread_connection()
+    if connection is not None:
+        connection.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that has run out of time may have been cut off in a call of Java."""
+    if call.excinfo is not None and not isinstance(call.excinfo.value, Exception):
+        drop_connection()
+    return (yield)
 
 
 @pytest.fixture
