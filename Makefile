@@ -61,7 +61,7 @@ S3 := tests/pipeline/object_store
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run pages report test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-shot faults-computed faults-alone check format docs tables bench wheel release lock clean
+.PHONY: help run pages report test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-shot faults-computed faults-alone check format docs tables bench java-classes wheel release lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -163,6 +163,9 @@ tables: $(PYTHON_READY)
 
 bench: $(PYTHON_READY)  ## Measure; docs/explanation/performance.md tells what
 	$(BIN)/python bench/run.py
+
+java-classes: $(PYTHON_READY) $(PIPELINE_READY)  ## After a change of Spark's version: note again which classes Java loads
+	$(BIN)/python tools/java_classes.py
 
 wheel: $(RELEASE_READY) $(PAGES_READY)  ## Build a wheel, with the browser client, in dist
 	@$(RELEASE_VENV)/bin/python -m build --wheel --outdir dist >/dev/null

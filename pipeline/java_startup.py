@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -33,6 +36,25 @@ _PARTS: Final = ("bin", "conf", "jars")
 def java_options(level: str) -> str:
     """Return the options of Java with which Spark logs from this level on, to stderr."""
     return f"-Dlog4j2.configurationFile={LOGGING.absolute().as_uri()} -Dcrewel.spark.level={level}"
+
+
+def java_properties(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the properties of the Java that Spark would use; none if there is no Java that works."""
+    home = environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environ.get("PATH"))
+    return {} if program is None else _properties(program)
+
+
+@cache
+def _properties(program: str) -> Mapping[str, str]:
+    try:
+        told = subprocess.run(  # noqa: S603
+            [program, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    lines = (line.partition("=") for line in told.splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
 
 
 def unpacked_home(installed: Path, environ: Mapping[str, str]) -> Path | None:

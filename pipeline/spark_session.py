@@ -7,8 +7,6 @@ it.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from crewel.errors import SettingsError
+from crewel.pipeline.java_startup import java_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,22 +76,8 @@ def ready() -> None:
 
 def java_version(environ: Mapping[str, str] | None = None) -> int | None:
     """Return which Java Spark would use: 17, 21; None if there is none."""
-    environ = os.environ if environ is None else environ
-    home = environ.get("JAVA_HOME")
-    program = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=environ.get("PATH"))
-    if program is None:
-        return None
-    try:
-        told = subprocess.run(  # noqa: S603
-            [program, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=30, check=True
-        ).stderr
-    except (OSError, subprocess.SubprocessError):
-        return None
-    for line in told.splitlines():
-        name, _, value = line.partition("=")
-        if name.strip() == "java.specification.version":
-            return int(value.strip().removeprefix("1."))
-    return None
+    version = java_properties(os.environ if environ is None else environ).get("java.specification.version")
+    return None if version is None else int(version.removeprefix("1."))
 
 
 def session(
@@ -112,6 +97,7 @@ def session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from crewel.pipeline.class_archive import ClassArchive
     from crewel.pipeline.connection import Address
     from crewel.pipeline.java_startup import LOCAL, java_options, unpacked_home, without_greetings
     from crewel.pipeline.source import register
@@ -125,10 +111,13 @@ def session(
         SparkContext._ensure_initialized()  # noqa: SLF001
     submitted = SparkConf()
     master = master or submitted.get("spark.master", None) or "local[*]"
-    if master.startswith("local") and python == sys.executable and "SPARK_HOME" not in os.environ:
-        home = unpacked_home(Path(pyspark.__file__).parent, os.environ)
-        os.environ.update({} if home is None else {"SPARK_HOME": str(home)})
     ours = {**_SETTINGS, **(_LOCAL_SETTINGS if master.startswith("local") else {})}
+    archive = None
+    if master.startswith("local") and python == sys.executable:
+        home = unpacked_home(Path(pyspark.__file__).parent, os.environ)
+        if home is not None and os.environ.setdefault("SPARK_HOME", str(home)) == str(home):
+            archive = ClassArchive.of(home, java_properties(os.environ))
+            ours.update({"spark.driver.defaultJavaOptions": archive.options} if archive.options else {})
     if "SPARK_CONF_DIR" not in os.environ:  # that directory has a logging file of its own
         local = f" {LOCAL}" if master.startswith("local") else ""
         ours["spark.driver.extraJavaOptions"] = f"{java_options(log_level)}{local}"
@@ -141,5 +130,8 @@ def session(
         builder = builder.config(name, value)
     with without_greetings():
         spark = builder.getOrCreate()
+    if archive is not None:
+        java = spark.sparkContext._jvm.java.lang.System  # noqa: SLF001
+        archive.write_later(java.getProperty("java.home"), java.getProperty("java.class.path"))
     register(spark, address)
     return spark
