@@ -23,7 +23,8 @@ TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 # Whole jobs of Spark take minutes each, and nodes of earlier versions need the history: `make faults` runs them.
 LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_ground_truth.py \
 	tests/pipeline/test_cluster.py tests/pipeline/test_retention.py tests/pipeline/test_gold.py \
-	tests/pipeline/test_object_store.py tests/pipeline/test_live_killed.py tests/faults/test_redrive_killed.py
+	tests/pipeline/test_object_store.py tests/pipeline/test_live_killed.py tests/pipeline/test_make_report.py \
+	tests/faults/test_redrive_killed.py
 
 # `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes takes a processor each.
 ALONE    := $(addprefix tests/faults/,test_abuse.py test_costs.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) \

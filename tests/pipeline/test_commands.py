@@ -12,10 +12,6 @@ import pytest
 
 from crewel.pipeline.connection import Address
 from crewel.pipeline.output import in_one_line
-from tests.admin.desk import SETS, STORED, Desk, Receiver
-from tests.conftest import StartServer
-from tests.functional.bayeux import Client
-from tests.functional.wire import until
 from tests.server_process import ROOT
 
 LIMIT_S = 100
@@ -52,33 +48,6 @@ def test_an_interrupt_ends_it_without_a_word(address: Address, tmp_path: Path) -
         command.send_signal(signal.SIGINT)
         assert command.wait(LIMIT_S) == 130
         assert command.communicate(timeout=LIMIT_S) == ("", "")
-
-
-@pytest.mark.timeout(600)  # it takes 25 seconds, but much longer on a machine under load
-def test_make_report_writes_a_page_about_a_running_server(start_server: StartServer, tmp_path: Path) -> None:
-    server = start_server(*SETS)
-    till = Receiver(server).be("till/1")
-    till.subscribe("/till/orders")
-    Client(server).start().publish("/till/orders", "twelve", ext=STORED)
-    till.reject(till.take(timeout=5000), "user.update.illegalArgument", "no number")
-    until(Desk(server).letters)
-    for name in (".venv", ".cache"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    environ = {
-        f"CREWEL_{name.upper().replace('.', '__')}": value
-        for name, _, value in (each.partition("=") for each in server.store_sets)
-    }
-    ended = subprocess.run(
-        ["timeout", "580", "make", "--file", ROOT / "Makefile", "report", "OPTIONS=--no-audit --from 1h"],
-        cwd=tmp_path,
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.splitlines()[-1] == "report.html: a page for a browser"
-    page = (tmp_path / "report.html").read_text("utf-8")
-    assert all(each in page for each in ("client/till/1", "/till/orders", "user.update.illegalArgument"))
 
 
 @pytest.mark.parametrize(
