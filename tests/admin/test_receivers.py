@@ -46,7 +46,7 @@ def test_sessions_subjects_and_groups_are_listed_together(
     group = listed(desk, f"contains=g{subject}&kind=group")[f"{channel} g{subject}"]
     assert (group["state"], group["cause"]) == ("POLLING", "all its members are away or on hold")
     publish(server, channel, 1)
-    assert [channel, f"g{subject}", 1, 1] in desk.get("/overview")["groups"]["empty"]
+    assert [channel, f"g{subject}", 1, 1] in [each[:4] for each in desk.get("/overview")["groups"]["empty"]]
     desk.post(f"/sessions/{subject}/2/activate")
     assert set(listed(desk, f"contains={subject}&kind=subject")) == {f"client/not{subject}"}
     assert set(listed(desk, f"contains={subject}&held=true")) == {f"client/{subject}/1"}
