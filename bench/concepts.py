@@ -187,12 +187,11 @@ def attribute(owner: ProperType, name: str) -> Type | None:
     symbol = owner.type.get(name) if isinstance(owner, Instance) else None
     if symbol is None or symbol.node is None:
         return None
-    if isinstance(symbol.node, Decorator):
-        return symbol.node.var.type
-    if isinstance(symbol.node, OverloadedFuncDef) and symbol.node.is_property:
-        first = symbol.node.items[0]
-        return first.var.type if isinstance(first, Decorator) else None
-    return symbol.node.type if isinstance(symbol.node, Var | FuncDef) else None
+    node = symbol.node.items[0] if isinstance(symbol.node, OverloadedFuncDef) else symbol.node
+    if isinstance(node, Decorator):
+        getter = node.var.type
+        return getter.ret_type if node.var.is_property and isinstance(getter, CallableType) else getter
+    return node.type if isinstance(node, Var | FuncDef) else None
 
 
 def is_callable(given: Type) -> bool:

@@ -34,9 +34,18 @@ class Value:
     hook: int = 3
     given: str = ""
 
+    @property
+    def many(self) -> int:
+        return self.hook
+
+    @many.setter
+    def many(self, value: int) -> None:
+        self.hook = value
+
 
 def assign(value: Value, run: Callable[[], None], unknown: Any, parts: list[Part]) -> None:
     value.hook, value.given = 4, "new"
+    value.many = 5
     Part(run).hook = run
     parts[0].given = run
     parts[0].many = {}
