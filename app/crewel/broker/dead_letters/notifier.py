@@ -122,7 +122,7 @@ class DeadLetterNotifier:
             self._posts = Follower("webhook", self._runtime, self._post)
 
     def stored(self, letters: Iterable[PendingDeadLetter], dead_ids: Sequence[str]) -> None:
-        """The store has these dead letters since just now, under these ids: count them, and show them to who follows."""
+        """The store has these dead letters since just now, under these ids: count them, and show them to those that follow."""
         counted = self._runtime.metrics.letters
         for letter in letters:
             if not counted:
