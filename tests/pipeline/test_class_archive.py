@@ -139,6 +139,7 @@ def test_jars_of_ones_own_have_no_archive(home: Path, monkeypatch: pytest.Monkey
     ClassArchive.of(home, BUILD).write_later("/java", f"{home}/jars/spark.jar:/elsewhere/other.jar")
 
 
+@pytest.mark.timeout(300)  # it starts Spark, which takes long beside other tests
 @pytest.mark.usefixtures("few")
 def test_a_command_starts_from_the_archive_and_says_nothing_of_one_that_is_broken(
     spark: SparkSession, tmp_path: Path
