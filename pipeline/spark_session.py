@@ -131,7 +131,9 @@ def session(
     with without_greetings():
         spark = builder.getOrCreate()
     if archive is not None:
-        java = spark.sparkContext._jvm.java.lang.System  # noqa: SLF001
+        jvm = spark.sparkContext._jvm  # noqa: SLF001
+        assert jvm is not None
+        java = jvm.java.lang.System
         archive.write_later(java.getProperty("java.home"), java.getProperty("java.class.path"))
     register(spark, address)
     return spark

@@ -216,6 +216,17 @@ class TestDelivered:
         assert published.fields == {"channel": "/foo", "id": "1", "ext": {"ack": 1}, "data": 1}
 
 
+@pytest.mark.parametrize(
+    ("busy", "is_busy", "awaits"),
+    [(True, True, False), ("awaits", False, True), (1, False, False), (None, False, False)],
+)
+def test_a_connect_says_whether_its_client_is_busy_and_waits_all_the_same(
+    busy: object, *, is_busy: bool, awaits: bool
+) -> None:
+    connect = message(ext={"busy": busy})
+    assert (connect.says_busy, connect.awaits_answer) == (is_busy, awaits)
+
+
 def test_what_a_service_hears_has_no_id_and_tells_its_sender() -> None:
     channel = parse("/a")
     assert channel is not None

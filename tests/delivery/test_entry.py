@@ -5,9 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
-from crewel.delivery.entry import NO_ENTRIES, Entry, priority_in
+from crewel.bayeux.channel import SYSTEM
+from crewel.delivery.entry import NO_ENTRIES, Entry, notice_entry, priority_in
 from crewel.delivery.fan_out_buffer import NO_RECIPIENTS
-from crewel.delivery.records import Logged, LogId
+from crewel.delivery.records import Logged, LogId, PendingMessage
 from crewel.qos.update import Origin
 
 
@@ -39,6 +40,14 @@ def test_a_logged_entry_carries_its_place_in_the_log_as_its_id() -> None:
 
 def test_an_entry_that_is_not_stored_has_no_place_in_the_log() -> None:
     assert Entry({"channel": "/a", "data": 1}).position == 0
+
+
+def test_a_message_of_the_server_about_itself_leaves_no_dead_letter() -> None:
+    oneway = Entry({"channel": "/a"})
+    oneway.is_oneway = True
+    notice = notice_entry(PendingMessage(channel="/a"), LogId(7))
+    entries = (Entry({"channel": "/a"}), oneway, notice, Entry({"channel": f"{SYSTEM}/topics"}))
+    assert [each.leaves_letter for each in entries] == [True, False, False, False]
 
 
 def test_what_is_json_already_and_has_no_place_stays_as_it_is() -> None:
