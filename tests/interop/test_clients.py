@@ -109,11 +109,12 @@ async def test_batch_is_accepted_whole_and_arrives_in_order(
     subscriber = await open_peer(kind, server.port)
     publisher = await open_peer(kind, server.port)
     await subscriber.subscribe(f"{root}/**")
-    messages = [{"channel": f"{root}/{number % 3}", "data": {"n": number}} for number in range(30)]
+    # Faye divides what is longer than 2,048 bytes into requests that it sends at the same time: then they have no order.
+    messages = [{"channel": f"{root}/{number % 3}", "data": {"n": number}} for number in range(18)]
     answer = await publisher.do("batch", messages=messages)
-    assert [reply["successful"] for reply in answer["replies"]] == [True] * 30
-    await subscriber.hears({"n": 29})
-    assert [data["n"] for data in subscriber.heard()] == list(range(30))
+    assert [reply["successful"] for reply in answer["replies"]] == [True] * 18
+    await subscriber.hears({"n": 17})
+    assert [data["n"] for data in subscriber.heard()] == list(range(18))
 
 
 @pytest.mark.parametrize("extensions", [[], ["ack"]], ids=["", "ack"])
