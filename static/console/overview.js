@@ -42,7 +42,7 @@ export function overview({has}) {
         h("h1", {class: "unseen"}, "Overview"), stale, wrong, tiles,
         h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables, servers, day);
 
-    /** The nodes and what happened, as of the last request: their ages go on with what the live feed brings. */
+    /** The nodes and what happened, as of the last request: their ages grow with each event of the live feed. */
     let around = {nodes: [], happened: null};
     let wasReady = true;
 

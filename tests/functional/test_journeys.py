@@ -43,6 +43,6 @@ def listed(title: str) -> list[Call]:
 @pytest.mark.parametrize("title", STEPS)
 def test_the_calls_of_a_journey_are_those_of_the_page(walked: list[list[Trace]], title: str) -> None:
     journey, step = STEPS[title]
-    calls = iter(walked[journey][step].calls)  # `in` goes on behind what it has found
+    calls = iter(walked[journey][step].calls)  # `in` continues after what it has found
     for call in listed(title):
         assert call in calls, f"{call} is not called, or not behind the one before it"

@@ -341,9 +341,8 @@ class DispatcherRunner:
         gone_in = self._times.gone_in(session, self._runtime.loop.time())
         if gone_in is None or session.state is not State.CONNECTED:  # no connect has come yet
             return session.added_at
-        if (
-            gone_in > 0 or not session.last_seen
-        ):  # it came back from the store, and its client has not been seen here since
+        # After it came back from the store, its client has a grace, and may not have been seen here at all.
+        if gone_in > 0 or not session.last_seen:
             return session.last_seen or session.added_at
         return self._runtime.loop.time() + gone_in
 
