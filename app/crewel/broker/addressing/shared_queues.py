@@ -495,7 +495,7 @@ class CommonQueues(SharedQueues):
         self._look(queue)
 
     def _lapsed(self, name: str, count: int) -> int:
-        """None if the store has found none: other nodes have members, and it is theirs."""
+        """Nothing if the store has found nothing: other nodes have members, and it is theirs."""
         return count and super()._lapsed(name, count)
 
     def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
