@@ -47,6 +47,19 @@ def test_a_socket_that_sends_too_many_is_closed(serve: Serve, kind: str, *, has_
     assert SocketClient(server).start().publish("/a")["successful"] is True
 
 
+@pytest.mark.parametrize("kind", ["pings", "empty arrays"])
+def test_a_closed_socket_stays_until_its_client_can_have_read_why(serve: Serve, kind: str) -> None:
+    server = serve(*FEW, "limits.exempt_addresses=")
+    socket = Socket(server)
+    flood(socket, kind, 200)
+    while socket.next_frame()[0] == PONG:
+        pass
+    closed_at = time.monotonic()
+    # To end it now would be a reset, because much is unread, and a reset can overtake the reason.
+    until(lambda: figures(server)["crewel_sockets"] == 0)
+    assert 1 < time.monotonic() - closed_at < 10
+
+
 def test_many_closed_sockets_are_one_line_in_the_log(serve: Serve) -> None:
     server = serve(*FEW, "bayeux.sweep_ms=50")
     sockets = [Socket(server) for _ in range(10)]

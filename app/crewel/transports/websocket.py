@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from crewel.bayeux.codec import decode, join
 from crewel.errors import Fault, PayloadError
@@ -47,6 +47,7 @@ _MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
 CLOSE_TIMEOUT_S = 2.0  # seconds that a peer has to answer our close
 _WORTH_DEFLATING = 256  # bytes
 _MEMORY_LEVEL = 6
+_ENDS = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED})
 _COMPRESSED = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
 BINARY_REFUSED = 1003
 GOING_DOWN = "the server is going down"
@@ -115,13 +116,15 @@ class Socket(ParsedPeer):
 
     __slots__ = (
         "_caught_up",
+        "_closing",
         "_controls",
         "_has_parted",
         "_is_busy",
         "_is_first",
-        "_is_shut",
         "_paced",
         "_payloads",
+        "_reason",
+        "_receiving",
         "_rest_s",
         "_size",
         "_wake",
@@ -153,7 +156,10 @@ class Socket(ParsedPeer):
         self._rest_s = 0.0
         self._controls: Bucket | None = None
         self._paced: PacedReader | None = None
-        self._is_busy = self._is_shut = self._has_parted = False
+        self._reason: tuple[int, str] | None = None  # since `shut`, what the socket is closed with
+        self._closing: asyncio.Task[None] | None = None
+        self._receiving: asyncio.Timeout | None = None  # while the reader waits for a frame
+        self._is_busy = self._has_parted = False
         self._is_first = endpoint.can_move  # no frame has been processed
         self.is_heard_from = True
         """Whether a message has come since the last look at all sockets."""
@@ -205,6 +211,9 @@ class Socket(ParsedPeer):
         try:
             with suppress(ConnectionError):  # the answer to a ping or a close did not go out
                 await self._read()
+            if self._closing is not None:
+                # aiohttp ends the connection after this. With something unread, the reason might never reach the peer.
+                await asyncio.wait([self._closing])
         finally:
             watch.discard(self)
             writer.cancel()
@@ -240,7 +249,7 @@ class Socket(ParsedPeer):
     async def _read(self) -> None:
         broker = self._endpoint.broker
         turns, busy = broker.runtime.turns, 0.0  # seconds of work since others had their turn: frames are there at once
-        async for frame in self._ws:
+        while (frame := await self._next_frame()) is not None:
             if busy >= PORTION_S or turns.is_over():
                 await turns.rest(self.remote, has_begun=False)
                 busy = 0.0
@@ -291,6 +300,22 @@ class Socket(ParsedPeer):
                 # A peer that does not read its replies is not read either: they would pile up here.
                 self._caught_up.clear()
                 await self._caught_up.wait()
+
+    async def _next_frame(self) -> WSMessage | None:
+        """Wait for it; none comes once the socket has ended, or is being closed."""
+        if self._reason is None:
+            try:
+                async with asyncio.timeout(None) as self._receiving:
+                    frame = await self._ws.receive()
+            except TimeoutError:
+                pass  # `shut` has ended it
+            else:
+                return None if frame.type in _ENDS else frame
+            finally:
+                self._receiving = None
+        if self._closing is None and self._reason is not None:
+            await self.close(*self._reason)
+        return None
 
     async def _has_moved(self) -> bool:
         """After the first frame: whether another process has the connection. If so, this returns once it has."""
@@ -349,14 +374,14 @@ class Socket(ParsedPeer):
         """Whether so many frames without a message may come; else the socket is closed."""
         if self._has_too_many(controls):
             self.shut(POLICY_VIOLATION, TOO_MANY)
-        return not self._is_shut
+        return self._reason is None
 
     def _has_too_many(self, controls: int) -> bool:
         """Count frames without a message. If they are too many, nothing more is read."""
         limit = self._endpoint.control_frames
         if self._controls is None:
             self._controls = limit.bucket()
-        if self._is_shut or not limit.are_too_many(self._controls, controls):
+        if self._reason is not None or not limit.are_too_many(self._controls, controls):
             return False
         if self._paced is not None:
             self._paced.stop()
@@ -374,9 +399,14 @@ class Socket(ParsedPeer):
 
     def shut(self, code: int, reason: str) -> None:
         """Close the socket; the reason is for people."""
-        if not self._is_shut:
-            self._is_shut = True
-            self._endpoint.broker.spawn(self.close(code, reason))
+        if self._reason is not None:
+            return
+        self._reason = code, reason
+        if self._receiving is not None:
+            # The reader closes it: while it waits for a frame, aiohttp would end the connection without waiting for the peer.
+            self._receiving.reschedule(0)
+        else:
+            self._closing = self._endpoint.broker.spawn(self.close(code, reason))
 
 
 def is_upgrade(request: web.Request) -> bool:
