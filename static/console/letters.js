@@ -82,7 +82,8 @@ export function deadLetters({query, go, me, again, changed}) {
             return chosenOf(selection.rows);
         }
         const [{count: number}, {groups: found, values, partial}] = await Promise.all([get("/dead-letters/count", wanted), get("/dead-letters/groups", {by: "receiver", ...wanted})]);
-        return {number, receivers: phrase(found.map((each) => [each.value, each.count]), values, partial)};
+        const isOne = Boolean(wanted.receiver); // the groups of many dead letters are counted in part
+        return {number, receivers: phrase(found.map((each) => [each.value, each.count]), values, partial && !isOne)};
     }
 
     /** Each part is shown as soon as it is there: groups may take the server longer than the list. */

@@ -109,6 +109,7 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 CHANGES = (
     "A new PublishQos field",
     "Another policy for full queues",
+    "A transport",
     "A REST route",
     "A Bayeux extension",
     "A new dead letter reason",

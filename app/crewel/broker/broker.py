@@ -78,10 +78,11 @@ class Broker:
         self.subscriptions = Subscriptions(runtime, mailboxes, addressing, admission, topics, above)
         self.durability = Durability(runtime, mailboxes, addressing, topics, self.subscriptions, above)
         self.dead_letters = DeadLetters(runtime, mailboxes, addressing)
-        options, handler = self.subscriptions.options, self.subscriptions.handler
-        self.publishing = Publishing(runtime, mailboxes, addressing, admission, topics, options, installed)
+        self.publishing = Publishing(
+            runtime, mailboxes, addressing, admission, topics, self.subscriptions.options, installed
+        )
         self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)
-        meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, handler)
+        meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, self.subscriptions.handler)
         self.inbound = Inbound(runtime, mailboxes, self.publishing.publish, by_id, meta)
         self.sweeper = Sweeper(runtime, (self.sessions, mailboxes, addressing, topics, admission))
         for extension in installed:

@@ -233,7 +233,3 @@ def _channel(logged: Logged) -> Channel:
     channel = parse(logged.channel)
     assert channel is not None
     return channel
-
-
-def _nothing() -> None:
-    """No part waits for sessions."""
