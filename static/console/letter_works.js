@@ -52,7 +52,8 @@ async function few(verb, body, output, again) {
     const text = `${things(told[field], "dead letter")} ${field}.${left}`;
     if (verb === "redrive" && told.redriven) {
         const ids = body.ids.filter((id) => !location.hash.endsWith(id)).slice(0, NAMED); // its own page says it already
-        return [text, ids.length ? " What became of it: " : "", ...ids.map((id, index) => [index ? ", " : "", h("a", {href: `#/dead-letters/${id}`}, id)]).flat()];
+        const which = ids.length < told.redriven ? `the first ${ids.length}` : ids.length === 1 ? "it" : "them";
+        return [text, ids.length ? ` What became of ${which}: ` : "", ...ids.map((id, index) => [index ? ", " : "", h("a", {href: `#/dead-letters/${id}`}, id)]).flat()];
     }
     return verb === "discard" && told.discarded ? [text, " ", undo({ids: body.ids}, output, again)] : text;
 }

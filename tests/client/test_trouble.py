@@ -12,6 +12,7 @@ import trustme
 from crewel.client import (
     BackoffRule,
     Client,
+    ClientError,
     Event,
     HandshakeRefused,
     NegotiationError,
@@ -163,6 +164,35 @@ async def test_requests_wait_for_the_next_session(start_server: StartServer, tra
         subscription = await asyncio.wait_for(subscribing, LIMIT_S)
         await client.publish("/a", 1)
         assert (await subscription.receive(LIMIT_S)).data == 1
+
+
+async def test_a_restart_fails_what_is_on_its_way_over_a_socket_and_the_next_request_waits(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    sets = (*SETS, "bayeux.timeout_ms=0", "bayeux.interval_ms=1000", f"storage.data_dir={tmp_path}")
+    server = start_server(*sets)
+    steps, failures, published = Steps(), list[ClientError](), asyncio.Event()
+    async with Client(server.url, transports=["websocket"], backoff=QUICK, on_state=steps) as client:
+        await steps.reach(State.CONNECTED)
+
+        async def publish() -> None:
+            while True:
+                try:
+                    await client.publish("/a", 1)
+                except ClientError as error:
+                    failures.append(error)
+                    await asyncio.sleep(0)
+                else:
+                    published.set()
+
+        publishing = asyncio.create_task(publish())
+        await asyncio.wait_for(published.wait(), LIMIT_S)
+        await asyncio.to_thread(server.end_well)
+        published.clear()
+        await asyncio.to_thread(start_server, *sets, port=server.port)
+        await asyncio.wait_for(published.wait(), LIMIT_S)
+        publishing.cancel()
+    assert len(failures) <= 1, failures
 
 
 async def test_without_a_server_requests_fail_in_time(start_server: StartServer, transport: str) -> None:

@@ -60,10 +60,12 @@ class Connection:
         router: Router,
         extensions: tuple[Extension, ...],
         on_reply: Callable[[Fields], None],
+        on_lost: Callable[[TransportError], None],
     ) -> None:
         self._config = config
         self._router = router
         self._on_reply = on_reply
+        self._on_lost = on_lost
         self._ids = count(1)
         self._last_id = 0
         self.update = UpdateExtension(config.settles_by, config.on_rejected, is_asked=config.update)
@@ -83,6 +85,11 @@ class Connection:
     def transport(self) -> str | None:
         """The `connectionType` in use."""
         return self._transport.name if self._transport is not None else None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be sent before the transport in use is opened again."""
+        return self._transport is not None and self._transport.is_lost
 
     @property
     def acknowledges(self) -> bool:
@@ -271,6 +278,7 @@ class Connection:
 
     def _lost(self, error: TransportError) -> None:
         self.gate.reset()
+        self._on_lost(error)
         self.exchanges.replies.fail(error)  # results may come over the next connection
         self._signal()
 

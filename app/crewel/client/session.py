@@ -44,7 +44,7 @@ from crewel.client.extension import Extension
 from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, ext_part, is_successful, with_ext
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
 from crewel.client.router import Interest, Router
-from crewel.client.states import Event, Life, State
+from crewel.client.states import USABLE, Event, Life, State
 from crewel.client.subscription import Progress
 
 log = logging.getLogger("crewel.client")
@@ -62,7 +62,7 @@ class Session:
         self._config = config
         self._secrets = config.secrets
         self._router = router
-        self.connection = Connection(config, router, extensions, self._on_reply)
+        self.connection = Connection(config, router, extensions, self._on_reply, self._on_lost)
         self.life = Life(lambda: self.connection.client_id)
         self.subscriber = Subscriber(self.connection, router, self.life, config.network_delay)
         self._advice = Advice()
@@ -136,6 +136,9 @@ class Session:
     async def request(self, messages: list[Fields]) -> list[Fields]:
         """Send messages in one payload as soon as there is a session; their replies."""
         await self.life.ready(self._config.network_delay)
+        if self.connection.is_lost:
+            self._on_lost(TransportError("the socket is closed"))
+            await self.life.ready(self._config.network_delay)
         return await self.send(messages)
 
     async def send(self, messages: list[Fields]) -> list[Fields]:
@@ -333,6 +336,12 @@ class Session:
     def _lose_session(self, reason: Exception | None) -> None:
         self.connection.exchanges.fail(TransportError("the session was lost"))
         self.life.move(Event.SESSION_LOST, reason)
+
+    def _on_lost(self, error: TransportError) -> None:
+        """Requests wait from now on: the connect, which is on its way or comes next, says whether the session lives."""
+        if self.life.state in USABLE:
+            self.life.failure = error
+            self.life.move(Event.CONNECTION_LOST, error)
 
     def _on_reply(self, reply: Fields) -> None:
         """Take the advice of any reply, and notice that the server ends the session."""

@@ -74,6 +74,11 @@ class Transport(Protocol):
     streams: bool
     """Whether replies come apart from the sending, in frames."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was open and has to be opened again, so that nothing can be sent."""
+        ...
+
     async def open(self, timeout: float) -> None:
         """Make it ready to send; nothing if it is. Raises TransportError."""
 
@@ -172,6 +177,11 @@ class LongPolling:
         # and each holder is bounded by its time-out.
         self._lane = asyncio.Lock()
 
+    @property
+    def is_lost(self) -> bool:
+        """No: each request has a connection of its own."""
+        return False
+
     async def open(self, timeout: float) -> None:
         """Nothing to do: connections are made when needed."""
 
@@ -233,6 +243,11 @@ class WebSocket:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._reader: asyncio.Task[None] | None = None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the socket has ended."""
+        return self._socket is not None and self._socket.closed
+
     async def open(self, timeout: float) -> None:
         """Make the upgrade, unless the socket is open.
 
@@ -246,7 +261,9 @@ class WebSocket:
         url = self._wiring.url
         try:
             async with asyncio.timeout(timeout):
-                socket = await self._wiring.http.ws_connect(url, timeout=_CLOSE, max_msg_size=self._wiring.max_bytes)
+                socket = await self._wiring.http.ws_connect(
+                    url, timeout=_CLOSE, autoclose=False, max_msg_size=self._wiring.max_bytes
+                )
         except TimeoutError as error:
             raise RequestTimeoutError(f"no WebSocket from {url} within {timeout:g} s") from error
         except aiohttp.WSServerHandshakeError as error:
@@ -297,9 +314,9 @@ class WebSocket:
             # The reader is the only one to notice: what it cannot handle must not leave requests waiting.
             log.exception("a received frame could not be processed")
             error = TransportError(f"a received frame could not be processed: {fault}")
-            await socket.close()
         finally:
-            self._wiring.lost(error)
+            self._wiring.lost(error)  # first: to close takes up to a second, in which nothing may be sent
+            await socket.close()
 
 
 def _end_of(socket: aiohttp.ClientWebSocketResponse) -> TransportError:
