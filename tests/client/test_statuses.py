@@ -82,7 +82,7 @@ class World:
 
     def __init__(self) -> None:
         self.router = Router(Unclaimed())
-        self.connection = Connection(Config(URL, update=True), self.router, (), lambda _: None)
+        self.connection = Connection(Config(URL, update=True), self.router, (), lambda _: None, lambda _: None)
         self.callbacks = Callbacks()
         self.statuses: list[Fields] = []
         self._connects = 0
