@@ -73,7 +73,9 @@ def page(told: Mapping[str, Any]) -> str:
 
 
 def _tiles(told: Mapping[str, Any]) -> str:
-    letters, poison, sick, channels = (told["totals"][name] for name in ("letters", "poison", "sick", "channels"))
+    letters, kept, poison, sick, channels = (
+        told["totals"][name] for name in ("letters", "kept", "poison", "sick", "channels")
+    )
     audit = told["audit"]
     troubles = None if audit is None else sum(row["finding"] in _TROUBLES for row in audit)
     audited = (
@@ -85,7 +87,7 @@ def _tiles(told: Mapping[str, Any]) -> str:
         tile(
             letters,
             "dead letter" if letters == 1 else "dead letters",
-            f"{number(told['totals']['kept'])} of them are in the store until redriven or discarded"
+            f"{number(kept)} of them {'is' if kept == 1 else 'are'} in the store until redriven or discarded"
             if letters
             else "no receiver failed to take a message",
             is_bad=bool(letters),

@@ -116,6 +116,8 @@ def test_what_happened_is_said_first_in_words() -> None:
 
 def test_the_tile_tells_how_many_died_and_how_many_the_store_has() -> None:
     assert "3 dead letters 2 of them are in the store until redriven or discarded" in Reader(page(SOME)).text
+    one = {**SOME, "totals": {**SOME["totals"], "kept": 1}}
+    assert "3 dead letters 1 of them is in the store until redriven or discarded" in Reader(page(one)).text
 
 
 def test_other_reasons_of_the_same_messages_are_shown() -> None:
