@@ -21,18 +21,32 @@ class Advice(NamedTuple):
     command: str = ""
 
 
-_LETTERS: Final = (
-    (
+class _Death(NamedTuple):
+    """What to do about dead letters whose code begins with `code`."""
+
+    code: str
+    words: str
+    redrive: str
+
+
+_DEATHS: Final = (
+    _Death(
         "resource.overflow.",
-        "It did not keep up, and its queue is full. Find out why it is on hold, slow or absent;"
-        " `delivery.queue_max_entries` and `delivery.queue_max_bytes` limit the queue. Then redrive its dead letters:",
+        "It did not keep up, and its queue was full. Find out why it is on hold, slow or absent;"
+        " `delivery.queue_max_entries` and `delivery.queue_max_bytes` limit the queue.",
+        "Then redrive its dead letters:",
     ),
-    ("communication", "It could not be reached. Check that it is back, then redrive its dead letters:"),
-    ("internal", "This is a fault of the server: see its log. Once it is fixed, redrive the dead letters:"),
-    ("user", "Its program rejects the messages. Check the reason, fix the program, then redrive its dead letters:"),
-    ("", "Check the reason and fix the cause. Then redrive the dead letters:"),
+    _Death("communication", "It could not be reached. Check that it is back.", "Once it is, redrive its dead letters:"),
+    _Death("internal", "This is a fault of the server: see its log.", "Once it is fixed, redrive the dead letters:"),
+    _Death(
+        "user",
+        "Its program rejects the messages. Check the reason, and fix the program.",
+        "Then redrive its dead letters:",
+    ),
+    _Death("", "Check the reason and fix the cause.", "Then redrive the dead letters:"),
 )
-"""By the beginning of the code."""
+"""The first one counts."""
+_GONE: Final = "These dead letters are gone: redriven, discarded or dropped."
 
 _ELSEWHERE: Final = ("message", "channel")
 """Causes whose findings have an advice of their own, which is not to redrive."""
@@ -111,14 +125,20 @@ def now(told: Mapping[str, Any]) -> list[Advice]:
 
 
 def of_died(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about the most frequent dead letters."""
+    """Yield what to do about the most frequent dead letters, those that can be redriven first."""
     by_receiver = [row for row in rows if row["cause"] not in _ELSEWHERE]
-    for row in by_receiver[:_MOST]:
-        words = next(words for begin, words in _LETTERS if (row["code"] + ".").startswith(begin))
+    # How many are kept may be unknown, which is not 0.
+    left = [row for row in by_receiver if row["kept"] != 0]
+    named = {(row["receiver"], row["code"]) for row in left}
+    gone = [row for row in by_receiver if row["kept"] == 0 and (row["receiver"], row["code"]) not in named]
+    for row in [*left, *gone][:_MOST]:
+        death = next(each for each in _DEATHS if (row["code"] + ".").startswith(each.code))
+        what = f"`{row['receiver']}`: {death.words} {_GONE if row['kept'] == 0 else death.redrive}"
         (channel,) = row["channels"] if len(row["channels"]) == 1 else ("",)
         where = {"error_code": row["code"], "channel": channel, "receiver": row["receiver"]}
         condition = " and ".join(f"{name} = '{_sql(value)}'" for name, value in where.items() if value)
-        yield Advice(f"`{row['receiver']}`: {words}", f"crewel pipeline redrive --dry-run --where {_shell(condition)}")
+        command = "" if row["kept"] == 0 else f"crewel pipeline redrive --dry-run --where {_shell(condition)}"
+        yield Advice(what, command)
 
 
 def of_poison(rows: Rows) -> Iterable[Advice]:

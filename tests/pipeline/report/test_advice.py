@@ -46,6 +46,30 @@ def test_what_to_do_about_what_died_depends_on_the_code(code: str, words: str) -
     assert words in advice.words
 
 
+@pytest.mark.parametrize(
+    "code", ["user.update.error", "communication.timeout", "resource.overflow.queue.entries", "internal.unknown", "x"]
+)
+def test_dead_letters_that_are_gone_are_not_to_be_redriven(code: str) -> None:
+    (advice,) = of_died([incident(code=code, kept=0)])
+    assert advice.command == ""
+    assert "redrive its" not in advice.words
+    assert "redrive the" not in advice.words
+    assert advice.words.endswith(". These dead letters are gone: redriven, discarded or dropped.")
+
+
+def test_dead_letters_of_which_no_one_knows_whether_they_are_there_can_be_redriven() -> None:
+    (advice,) = of_died([incident(kept=None)])
+    assert advice.command.startswith("crewel pipeline redrive")
+
+
+def test_what_can_be_redriven_comes_before_what_is_gone_and_instead_of_it() -> None:
+    gone = [incident(kept=0, code=f"user.{number}") for number in range(3)]
+    found = list(of_died([*gone, incident(kept=0), incident(kept=2)]))
+    assert ["redrive" in each.command for each in found] == [True, False, False]
+    assert "error_code = 'user.update.error'" in found[0].command
+    assert len(list(of_died([incident(kept=0), incident(kept=2)]))) == 1
+
+
 @pytest.mark.parametrize("cause", ["message", "channel"])
 def test_what_no_receiver_will_take_is_not_to_be_redriven(cause: str) -> None:
     assert list(of_died([incident(cause=cause)])) == []
