@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from crewel.errors.codes import KNOWN
@@ -51,39 +51,59 @@ _GONE: Final = "These dead letters are gone: redriven, discarded or dropped."
 _ELSEWHERE: Final = ("message", "channel")
 """Causes whose findings have an advice of their own, which is not to redrive."""
 
+_SHOW: Final = "crewel sessions show {}"
 _REDRIVE_ALL: Final = "crewel dead-letters redrive --receiver {}"
+
+
+class _Sickness(NamedTuple):
+    """What to do about a failing receiver of whose reasons one has this part."""
+
+    part: str
+    words: str
+    command: str = _SHOW
+    redrive: str = ""
+    """What is said of a redrive of all its dead letters, if that helps; it has the command."""
+    about: str | None = None
+    """How the codes begin of the dead letters that this is about; None: it is about none."""
+
+
 _SICK: Final = (
-    (
+    _Sickness(
         "still is",
         "Nothing is delivered to it until an operator activates it. Fix the reported cause; then:",
         "crewel sessions activate {}",
     ),
-    (
+    _Sickness(
         "taken by others",
-        "It rejects messages that others accept. Fix its program: see its reasons under “Dead letters”. Then redrive them:",
+        "It rejects messages that others accept. Fix its program: see its reasons under “Dead letters”.",
         _REDRIVE_ALL,
+        "Then redrive them:",
+        "",
     ),
-    (
+    _Sickness(
         "rejected",
         "It rejects messages that no other receiver gets. See its reasons under “Dead letters”, and fix its program, or the"
-        " publisher. Then redrive them:",
+        " publisher.",
         _REDRIVE_ALL,
+        "Then redrive them:",
+        "",
     ),
-    ("on hold", "Delivery continues now. Check whether it stays active, and how much waits for it:", ""),
-    (
+    _Sickness("on hold", "Delivery continues now. Check whether it stays active, and how much waits for it:"),
+    _Sickness(
         "fails",
         "Its program rejects messages: see the reasons under “Dead letters”. Its state at the server:",
-        "",
+        about="user.",
     ),
-    ("absent", "Its client was not connected. Check whether it runs; its messages wait for it:", ""),
-    (
+    _Sickness("absent", "Its client was not connected. Check whether it runs; its messages wait for it:"),
+    _Sickness(
         "takes",
         "It acknowledges more slowly than before, or than others. Find out what it waits for, and the size of its queue:",
-        "",
     ),
-    ("", "It does not acknowledge its messages in time: it is slow, or its connection breaks. Check its state:", ""),
+    _Sickness(
+        "", "It does not acknowledge its messages in time: it is slow, or its connection breaks. Check its state:"
+    ),
 )
-"""By a part of the reason: words, and a command if showing the session does not help."""
+"""The first one counts."""
 
 _AUDIT: Final = {
     "lost": "A guaranteed message was lost. Keep the store and the tables unchanged: the facts named here are the"
@@ -114,12 +134,14 @@ def meaning(code: str) -> str:
 def now(told: Mapping[str, Any]) -> list[Advice]:
     """Return what to do about all findings of a report, the most urgent first; the keys are those of `page`."""
     failing = [row for row in told["receivers"] if row["is_sick"]]
-    named = {row["session"] for row in failing[:_MOST]}
+    incidents: Rows = told["incidents"]
+    about = {row["session"]: _sickness(row).about for row in failing[:_MOST]}
+    left = {row["receiver"] for row in incidents if row["kept"] != 0}
     return [
         *of_audit(told["audit"] or ()),
         *of_channels(told["failing_channels"]),
-        *of_sick(failing),
-        *of_died([row for row in told["incidents"] if row["receiver"] not in named]),
+        *of_sick(failing, gone={row["receiver"] for row in incidents} - left),
+        *of_died([row for row in incidents if not _begins(row["code"], about.get(row["receiver"]))]),
         *of_poison(told["poison"]),
     ]
 
@@ -132,7 +154,7 @@ def of_died(rows: Rows) -> Iterable[Advice]:
     named = {(row["receiver"], row["code"]) for row in left}
     gone = [row for row in by_receiver if row["kept"] == 0 and (row["receiver"], row["code"]) not in named]
     for row in [*left, *gone][:_MOST]:
-        death = next(each for each in _DEATHS if (row["code"] + ".").startswith(each.code))
+        death = next(each for each in _DEATHS if _begins(row["code"], each.code))
         what = f"`{row['receiver']}`: {death.words} {_GONE if row['kept'] == 0 else death.redrive}"
         (channel,) = row["channels"] if len(row["channels"]) == 1 else ("",)
         where = {"error_code": row["code"], "channel": channel, "receiver": row["receiver"]}
@@ -160,23 +182,30 @@ def of_channels(rows: Rows) -> Iterable[Advice]:
         since = f"{row['first_at']:%Y-%m-%dT%H:%M:%SZ}"
         publishers = ", ".join(f"`{each}`" for each in row["publishers"]) or "its publisher"
         condition = f"channel = '{_sql(row['channel'])}' and first_seen >= '{since}'"
+        letters = row["dead_letters"]
         yield Advice(
             f"`{row['channel']}`: {row['why']}. Find out what {publishers} changed"
             + (f": the data is `{row['shape']}`" if row["shape"] else "")
             + (f", and was `{row['earlier_shape']}` before" if row["earlier_shape"] else "")
-            + ". Once the receivers take such data, redrive the dead letters:",
-            f"crewel pipeline redrive --dry-run --where {_shell(condition)}",
+            + (
+                ". Once the receivers take such data, redrive the dead letters:"
+                if letters
+                else ". It has no dead letters any more."
+            ),
+            f"crewel pipeline redrive --dry-run --where {_shell(condition)}" if letters else "",
         )
 
 
-def of_sick(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about failing receivers."""
+def of_sick(rows: Rows, gone: Collection[str] = ()) -> Iterable[Advice]:
+    """Yield what to do about failing receivers. `gone` are the receivers whose dead letters are all gone."""
     for row in rows[:_MOST]:
         name = row["session"].removeprefix("client/")
-        words, command = next(
-            (words, command) for part, words, command in _SICK if any(part in each for each in row["why"])
-        )
-        command = command or "crewel sessions show {}"
+        sickness = _sickness(row)
+        words, command = sickness.words, sickness.command
+        if sickness.redrive:
+            is_gone = row["session"] in gone
+            words += f" {_GONE} Its state at the server:" if is_gone else f" {sickness.redrive}"
+            command = _SHOW if is_gone else command
         yield Advice(f"`{row['session']}`: {', and '.join(row['why'])}. {words}", command.format(_shell(name)))
 
 
@@ -185,6 +214,14 @@ def of_audit(rows: Rows) -> Iterable[Advice]:
     for finding in dict.fromkeys(row["finding"] for row in rows):
         if finding in _AUDIT:
             yield Advice(f"{finding.capitalize()}: {_AUDIT[finding]}", _AUDIT_COMMANDS.get(finding, ""))
+
+
+def _sickness(row: Mapping[str, Any]) -> _Sickness:
+    return next(sickness for sickness in _SICK if any(sickness.part in each for each in row["why"]))
+
+
+def _begins(code: str, begin: str | None) -> bool:
+    return begin is not None and f"{code}.".startswith(begin)
 
 
 def _sql(value: str) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crewel.pipeline.jobs.redrive import chosen, searchable
-from crewel.pipeline.report.advice import meaning, of_audit, of_channels, of_died, of_poison, of_sick
+from crewel.pipeline.report.advice import meaning, now, of_audit, of_channels, of_died, of_poison, of_sick
 from crewel.pipeline.schemas import FINDINGS
 from tests.pipeline.frames import frame
-from tests.pipeline.report.told import BEGIN, failing_channel, finding, incident, poison, receiver
+from tests.pipeline.report.told import BEGIN, NOTHING, failing_channel, finding, incident, poison, receiver
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,6 +106,30 @@ def test_each_reason_of_a_failing_receiver_has_a_command(why: str, command: str)
     assert advice.command == command
 
 
+@pytest.mark.parametrize("why", ["rejected 9 messages, 8 of them taken by others", "rejected 9 messages"])
+def test_a_failing_receiver_whose_dead_letters_are_gone_has_none_to_redrive(why: str) -> None:
+    (advice,) = of_sick([receiver(why)], gone={"client/joe/1"})
+    assert advice.command == "crewel sessions show joe/1"
+    assert "redrive them" not in advice.words
+    assert "gone: redriven, discarded or dropped. Its state" in advice.words
+
+
+def test_dead_letters_of_a_receiver_are_gone_if_none_of_its_incidents_has_any() -> None:
+    def commands(*kept: int | None) -> list[str]:
+        found = now(
+            {
+                **NOTHING,
+                "receivers": [receiver("rejected 9 messages")],
+                "incidents": [incident(kept=each) for each in kept],
+            }
+        )
+        return [each.command for each in found]
+
+    assert commands(0, 0) == ["crewel sessions show joe/1"]
+    redrive = ["crewel dead-letters redrive --receiver joe/1"]
+    assert commands() == commands(0, 2) == commands(None, 0) == redrive
+
+
 def test_a_receiver_that_is_no_longer_on_hold_is_not_to_be_activated() -> None:
     (advice,) = of_sick([receiver("on hold for 61 % of the time")])
     assert advice.command == "crewel sessions show joe/1"
@@ -129,6 +153,8 @@ def test_the_dead_letters_of_a_changed_publisher_are_chosen_by_channel_and_time(
     assert (
         "`client/shop/1` changed: the data is `OBJECT<n: STRING>`, and was `OBJECT<n: NUMBER>` before" in advice.words
     )
+    (without,) = of_channels([failing_channel(dead_letters=[])])
+    assert (without.command, without.words.rpartition(". ")[2]) == ("", "It has no dead letters any more.")
     redrive = advice.command
     assert "discard" not in redrive, "receivers may have rejected others of the channel for their own reasons"
     ms = round(BEGIN.timestamp() * 1000)

@@ -64,6 +64,22 @@ def test_the_dead_letters_of_a_receiver_that_is_named_already_are_not_named_agai
     assert "crewel sessions show joe/1" in commands
 
 
+def test_dead_letters_that_the_advice_on_their_receiver_is_not_about_have_their_own() -> None:
+    def redrives(why: str, code: str) -> list[str]:
+        found = now({**NOTHING, "receivers": [receiver(why)], "incidents": [incident(code=code)]})
+        return [each.command for each in found if each.command.startswith("crewel pipeline redrive")]
+
+    overflow = "resource.overflow.queue.entries"
+    for why in (
+        "takes 9.7 min, usually 20 ms: slow or away",
+        "absent for 90 % of the time",
+        "fails 40 % of its messages",
+    ):
+        assert len(redrives(why, overflow)) == 1, why
+    assert redrives("fails 40 % of its messages", "user.update.error") == []
+    assert redrives("rejected 9 messages", overflow) == [], "that redrives them all"
+
+
 def test_names_link_to_the_page_of_the_operator_if_its_address_is_given() -> None:
     text = page({**SOME, "url": "https://mq.example"})
     for place, words in (
