@@ -52,6 +52,15 @@ _TIMES: Final = (
 """Seconds that may lie between two times on an axis."""
 _MOST_DAYS: Final = 7
 _MS: Final = "ms"
+_UNITS: Final = ((_MS, 1), ("s", 1000), ("min", 60_000), ("h", 3_600_000))
+"""Of durations, with their milliseconds."""
+_DURATIONS: Final = (
+    *(1, 2, 5, 10, 20, 50, 100, 200, 500),
+    *(count * length for length in (1000, 60_000) for count in (1, 2, 5, 10, 15, 20, 30)),
+    *(count * 3_600_000 for count in (1, 2, 3, 6, 12)),
+    *(count * 86_400_000 for count in (1, 2, 5, 10, 20, 50, 100, 200, 500)),
+)
+"""Milliseconds that may lie between two durations on an axis."""
 
 
 class Span(NamedTuple):
@@ -74,8 +83,8 @@ def lines(title: str, series: Mapping[str, Points], unit: str = "", pause_s: flo
     radius = 3 if len(times) < 40 else 2 if len(times) < 120 else 1
 
     def draw(layout: _Layout) -> str:
-        scale = _Scale(layout, times, max(values))
-        drawn = [scale.axes(unit, title)]
+        scale = _Scale(layout, times, max(values), unit)
+        drawn = [scale.axes(title)]
         for index, (name, points) in enumerate(series.items()):
             for run in _runs(points, pause_s):
                 path = " ".join(f"{scale.x(at):.1f},{scale.y(value):.1f}" for at, value in run)
@@ -101,8 +110,8 @@ def columns(title: str, series: Mapping[str, Points], unit: str = "") -> str:
         return nothing(title)
 
     def draw(layout: _Layout) -> str:
-        scale = _Scale(layout, times, max(heights), is_columns=True)
-        drawn = [scale.axes(unit, title)]
+        scale = _Scale(layout, times, max(heights), unit, is_columns=True)
+        drawn = [scale.axes(title)]
         for at in times:
             below = 0.0
             for index, (name, found) in enumerate(by_name.items()):
@@ -189,20 +198,27 @@ def number(value: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """Return a length of time for people: 20 ms, 1.5 s, 3 min, 2.1 h."""
-    for unit, length in (("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if ms >= length:
-            return f"{number(round(ms / length, 1))} {unit}"
-    return f"{number(round(ms))} ms"
+    """Return a length of time for people: 20 ms, 1.5 s, 3 min, 2.1 h. `transformations.common.duration` does the same in
+    tables."""
+    # What is rounded up to 60 s is 1 min.
+    for (unit, length), (_, longer) in pairwise(_UNITS):
+        value = round(ms / length, 0 if unit == _MS else 1)
+        if value * length < longer:
+            return f"{number(value)} {unit}"
+    unit, length = _UNITS[-1]
+    return f"{number(round(ms / length, 1))} {unit}"
 
 
 class _Scale:
     """Where a moment and a value are on the plot."""
 
-    def __init__(self, layout: _Layout, times: Sequence[datetime], most: float, *, is_columns: bool = False) -> None:
+    def __init__(
+        self, layout: _Layout, times: Sequence[datetime], most: float, unit: str, *, is_columns: bool = False
+    ) -> None:
         self._layout = layout
         self._times = times
-        self._step = _step(most)
+        self._unit = unit
+        self._step = _step_ms(most) if unit == _MS else _step(most)
         self._most = max(math.ceil(most / self._step), 1) * self._step
         self.column = 0.0
         wide = layout.width - layout.left - layout.right
@@ -222,9 +238,9 @@ class _Scale:
     def y(self, value: float) -> float:
         return _TOP + (self._layout.height - _TOP - _BOTTOM) * (1 - value / self._most)
 
-    def axes(self, unit: str, title: str) -> str:
+    def axes(self, title: str) -> str:
         """Draw both axes, with what they show."""
-        layout = self._layout
+        layout, unit = self._layout, self._unit
         end, foot = layout.width - layout.right, layout.height - _BOTTOM
         parts = [
             f'<text class="tick" x="0" y="12">{escape(title if unit == _MS else unit)}</text>',
@@ -233,7 +249,7 @@ class _Scale:
         for tick in range(round(self._most / self._step) + 1):
             value = tick * self._step
             y = self.y(value)
-            shown = _with(value, _MS) if unit == _MS and value else number(value)
+            shown = self._duration(value) if unit == _MS and value else number(value)
             parts.append(
                 f'<line class="grid" x1="{layout.left}" x2="{end}" y1="{y:.1f}" y2="{y:.1f}"/>'
                 f'<text class="tick" x="{layout.left - 8}" y="{y + 4:.1f}" text-anchor="end">{shown}</text>'
@@ -245,6 +261,15 @@ class _Scale:
             for at in _ticks(self._times[0], self._times[-1], layout.times)
         ]
         return "".join(parts)
+
+    def _duration(self, ms: float) -> str:
+        """Return a duration on the axis. All are in one unit: the longest in which none needs more than one decimal."""
+        unit, length = next(
+            (unit, length)
+            for unit, length in reversed(_UNITS)
+            if length == 1 or (length <= self._most and self._step * 10 % length == 0)
+        )
+        return f"{number(ms / length)} {unit}"
 
 
 def _in_all(draw: Callable[[_Layout], str]) -> str:
@@ -277,6 +302,11 @@ def _step(most: float) -> float:
     raw = (most or 1) / _TICKS
     power: float = 10.0 ** math.floor(math.log10(raw))
     return next(power * step for step in _STEPS if power * step >= raw * 0.999)
+
+
+def _step_ms(most: float) -> int:
+    """Return a round duration, of which a few make up `most` milliseconds."""
+    return next((each for each in _DURATIONS if each >= most / _TICKS * 0.999), _DURATIONS[-1])
 
 
 def _runs(points: Points, pause_s: float | None) -> list[list[tuple[datetime, float]]]:

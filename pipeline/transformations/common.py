@@ -1,14 +1,14 @@
-"""What the messages that one receiver rejects have in common, as far as their dead letters show it.
+"""What several tables need: lengths of time in words, and what rejected messages have in common.
 
-Nothing tells the data of what was taken, so the others that are compared are the dead letters of the same receiver: all of them
-have it in common.
+The latter are the messages that one receiver rejects, as far as their dead letters show it. Nothing tells the data of what was
+taken, so the others that are compared are the dead letters of the same receiver: all of them have it in common.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 _LEAST: Final = 3
@@ -16,6 +16,23 @@ _LEAST: Final = 3
 _MOST: Final = 4
 _LONGEST: Final = 40  # characters of a value
 _DIGITS: Final = r"^-?\d+(\.\d+)?$"
+
+
+def duration(ms: Column) -> Column:
+    """Return milliseconds as a length of time for people: 20 ms, 1.5 s, 3 min, 2.1 h, as `report.plots.duration` does."""
+
+    def words(length: int, unit: str) -> Column:
+        value = f.round(ms / length, 1)
+        text = f.when(value >= 100, f.format_string("%,.0f", value)).otherwise(f.format_string("%.1f", value))
+        return f.concat(f.regexp_replace(text, r"\.0$", ""), f.lit(f" {unit}"))
+
+    # What is rounded up to 60 s is 1 min.
+    return (
+        f.when(f.round(ms) < 1000, f.format_string("%.0f ms", ms))
+        .when(f.round(ms / 1000, 1) < 60, words(1000, "s"))
+        .when(f.round(ms / 60_000, 1) < 60, words(60_000, "min"))
+        .otherwise(words(3_600_000, "h"))
+    )
 
 
 def in_common(rejected: DataFrame) -> DataFrame:
