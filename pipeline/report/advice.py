@@ -97,7 +97,8 @@ _SICK: Final = (
     _Sickness("absent", "Its client was not connected. Check whether it runs; its messages wait for it:"),
     _Sickness(
         "takes",
-        "It acknowledges more slowly than before, or than others. Find out what it waits for, and the size of its queue:",
+        "It acknowledges later than before, or than others: it is slow, or its client was away and came back, which is not"
+        " recorded. Check whether it was connected all the time, find out what it waits for, and the size of its queue:",
     ),
     _Sickness(
         "", "It does not acknowledge its messages in time: it is slow, or its connection breaks. Check its state:"

@@ -264,7 +264,8 @@ def _receivers(told: Mapping[str, Any], links: Links) -> str:
     as_usual = f"{several(others, 'other is', 'others are')} normal." if sick else ""
     return section(
         "Failing receivers",
-        f"Compared with their own past, and with receivers of the same patterns. {as_usual}",
+        "Compared with their own past, and with receivers of the same patterns. An absence is known if the session expired;"
+        f" one that ends with the client's return is not recorded, and shows as lag. {as_usual}",
         strips("Failing receivers over time", strip, _TROUBLE_KINDS, told["since"], told["until"]) if strip else "",
         table(
             sick,
@@ -278,7 +279,7 @@ def _receivers(told: Mapping[str, Any], links: Links) -> str:
                 True,
             ),
             ("On hold", lambda row: duration(row["held_ms"], is_sum=True), True),
-            ("Absent", lambda row: duration(row["polling_ms"], is_sum=True), True),
+            ("Absent until expiry", lambda row: duration(row["polling_ms"], is_sum=True), True),
             ("Redelivered", lambda row: number(row["redelivered"]), True),
             (
                 "Lag, of peers",

@@ -178,7 +178,8 @@ RECEIVERS: Final = _gold(
     Column(
         "polling_ms",
         "bigint",
-        "Known time of absence: from the last request of its client to the expiry of its session.",
+        "Known time of absence: from the last request of its client to the expiry of its session. An absence that ends with the"
+        " client's return is not recorded, and shows as lag.",
         "ms",
     ),
     Column("redelivered", "bigint", "Messages that were redelivered to it.", "messages"),
@@ -191,8 +192,8 @@ RECEIVERS: Final = _gold(
     ),
     _milliseconds(
         "lag_median_ms",
-        "Median time from the log to the acknowledgement; it includes up to `delivery.commit_ms` until the server"
-        " recorded the acknowledgement.",
+        "Median time from the log to the acknowledgement; it includes absences of the client, and up to"
+        " `delivery.commit_ms` until the server recorded the acknowledgement.",
     ),
     _milliseconds("past_lag_median_ms", "The same in the previous period."),
     _milliseconds("peers_lag_median_ms", "Median of the same for its peers."),
@@ -203,7 +204,8 @@ RECEIVERS: Final = _gold(
 
 RECEIVER_TIMES: Final = _gold(
     "receiver_times",
-    "When receivers were on hold or absent, and the minutes in which they failed.",
+    "When receivers were on hold or absent, and the minutes in which they failed. Of absences, only those are known that ended"
+    " with the expiry of the session.",
     _SESSION,
     Column("what", "string", "`on hold`, `absent` or `fails`."),
     Column("begin", "timestamp", "Its beginning.", "UTC"),

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.causes import CHANNEL, MESSAGE, RECEIVER, of_ids
-from crewel.pipeline.transformations.common import in_common
+from crewel.pipeline.transformations.common import duration, in_common
 from crewel.pipeline.transformations.expected import patterns_of
 
 
@@ -219,7 +219,8 @@ def held_times(held: DataFrame, released: DataFrame, sessions: DataFrame) -> Dat
 
 
 def _away_times(silver: Mapping[str, DataFrame]) -> DataFrame:
-    """Return (session, begin, end): from the last request of its client to the expiry of the session."""
+    """Return (session, begin, end): from the last request of its client to the expiry of the session. No fact or event tells
+    that a client was lost and came back: of its absence only the lag of what waited is known, as if it were slow."""
     expired = silver["event_closed"].where((f.col("reason") == "expired") & (f.col("silent_ms") > 0))
     begin = f.timestamp_millis(f.unix_millis("happened") - f.col("silent_ms"))
     return expired.select("session", begin.alias("begin"), f.col("happened").alias("end"))
@@ -278,6 +279,8 @@ def _why(limits: Limits, window_ms: float) -> Column:
     )
     redelivers = (f.col("redelivered") >= limits.redeliveries) & (f.col("redelivery_rate") >= limits.redelivery_rate)
     lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
+    # A client that is away and comes back leaves no other trace than a slow one.
+    unless_known = f.when(f.col("held_ms") + f.col("polling_ms") >= lag, "").otherwise(": slow or away")
     reasons = (
         (fails, f.format_string("fails %.0f %% of its messages", rate * 100)),
         (f.col("rejected") >= limits.failures, rejects),
@@ -285,7 +288,7 @@ def _why(limits: Limits, window_ms: float) -> Column:
         (_is_long("held_ms", limits, window_ms) & ~f.col("is_held"), _share("on hold", "held_ms", window_ms)),
         (_is_long("polling_ms", limits, window_ms), _share("absent", "polling_ms", window_ms)),
         (redelivers, f.format_string("%.0f %% of its messages are redelivered", f.col("redelivery_rate") * 100)),
-        (lags, f.format_string("takes %.0f ms, usually %.0f ms", lag, usual_lag)),
+        (lags, f.concat(f.lit("takes "), duration(lag), f.lit(", usually "), duration(usual_lag), unless_known)),
     )
     return f.filter(
         f.array(*(f.when(f.coalesce(holds, f.lit(False)), words) for holds, words in reasons)),

@@ -83,7 +83,7 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
     assert not rows["old"]["is_sick"]  # it has always been so
     assert (rows["slow"]["lag_median_ms"], rows["slow"]["past_lag_median_ms"]) == (5000.0, 10.0)
     assert rows["slow"]["peers_lag_median_ms"] == 10.0
-    assert rows["slow"]["why"] == ["takes 5000 ms, usually 10 ms"]
+    assert rows["slow"]["why"] == ["takes 5 s, usually 10 ms: slow or away"]
     assert (rows["excused"]["failed"], rows["excused"]["excused"], rows["excused"]["why"]) == (4, 4, [])
     assert (rows["alone"]["rejected"], rows["alone"]["others_took"]) == (4, 2)
     assert rows["alone"]["why"] == [
@@ -117,6 +117,35 @@ def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkS
     assert (rows["there"]["polling_ms"], rows["there"]["is_sick"]) == (S, False)
     assert "unknown" not in rows
     assert (rows["again"]["redelivery_rate"], rows["again"]["why"]) == (0.5, ["50 % of its messages are redelivered"])
+
+
+def test_a_receiver_that_was_away_and_is_back_is_not_said_to_be_slow_only(spark: SparkSession) -> None:
+    # Nothing is written when a client is lost or back: what waited meanwhile is acknowledged late, as by a slow one.
+    rows = _rows(
+        spark,
+        intervals=[{"session": name, "pattern": "/a"} for name in ("back", "ann", "bob")],
+        event_opened=[{"session": "back", "happened": time(10 * S)}],
+        fact_ended=[
+            *_settled("back", 9, 50),
+            *_settled("back", 9, 190, 80 * S),
+            *(row for name in ("ann", "bob") for row in _settled(name, 9, 150)),
+        ],
+    )
+    assert (rows["back"]["polling_ms"], rows["back"]["why"]) == (0, ["takes 1.3 min, usually 10 ms: slow or away"])
+    assert not rows["ann"]["is_sick"]
+
+
+def test_a_receiver_that_was_on_hold_for_as_long_need_not_be_slow_or_away(spark: SparkSession) -> None:
+    rows = _rows(
+        spark,
+        fact_held=[{"ms": 110 * S, "session": "held"}, {"ms": 110 * S, "session": "short"}],
+        fact_released=[{"ms": 140 * S, "session": "held"}, {"ms": 111 * S, "session": "short"}],
+        fact_ended=[
+            row for name in ("held", "short") for row in (*_settled(name, 9, 50), *_settled(name, 9, 150, 20 * S))
+        ],
+    )
+    assert rows["held"]["why"] == ["on hold for 30 % of the time", "takes 20 s, usually 10 ms"]
+    assert rows["short"]["why"] == ["takes 20 s, usually 10 ms: slow or away"]
 
 
 def test_a_rate_counts_the_transient_messages_that_a_receiver_got(spark: SparkSession) -> None:

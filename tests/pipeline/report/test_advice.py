@@ -97,7 +97,7 @@ def test_the_command_chooses_what_the_row_tells_of(spark: SparkSession, channel:
         ("rejected 9 messages", "crewel dead-letters redrive --receiver joe/1"),
         ("on hold for 61 % of the time, and still is", "crewel sessions activate joe/1"),
         ("absent for 90 % of the time", "crewel sessions show joe/1"),
-        ("takes 5021 ms, usually 20 ms", "crewel sessions show joe/1"),
+        ("takes 9.7 min, usually 20 ms: slow or away", "crewel sessions show joe/1"),
         ("31 % of its messages are redelivered", "crewel sessions show joe/1"),
     ],
 )
@@ -128,6 +128,11 @@ def test_dead_letters_of_a_receiver_are_gone_if_none_of_its_incidents_has_any() 
     assert commands(0, 0) == ["crewel sessions show joe/1"]
     redrive = ["crewel dead-letters redrive --receiver joe/1"]
     assert commands() == commands(0, 2) == commands(None, 0) == redrive
+
+
+def test_a_receiver_that_acknowledges_late_may_have_been_away() -> None:
+    (advice,) = of_sick([receiver("takes 9.7 min, usually 20 ms: slow or away")])
+    assert "its client was away" in advice.words
 
 
 def test_a_receiver_that_is_no_longer_on_hold_is_not_to_be_activated() -> None:

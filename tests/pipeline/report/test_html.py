@@ -80,6 +80,12 @@ def test_dead_letters_that_the_advice_on_their_receiver_is_not_about_have_their_
     assert redrives("rejected 9 messages", overflow) == [], "that redrives them all"
 
 
+def test_the_page_tells_which_absences_are_known() -> None:
+    text = Reader(page(SOME)).text
+    assert "Absent until expiry" in text
+    assert "one that ends with the client's return is not recorded" in text
+
+
 def test_names_link_to_the_page_of_the_operator_if_its_address_is_given() -> None:
     text = page({**SOME, "url": "https://mq.example"})
     for place, words in (
