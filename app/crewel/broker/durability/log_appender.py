@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from time import perf_counter
@@ -160,7 +161,6 @@ class LogAppender:
         try:
             if self.ahead.node is self._access.node:
                 await asyncio.sleep(0)  # what has been appended before has come, most often
-                await self._take_ahead_up_to(answer.prev)
             await self.read_up_to(answer.prev)
         except StoreError as error:
             log.warning("the log cannot be read at the moment: %s", error)
@@ -193,10 +193,13 @@ class LogAppender:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
         has_group = False
         turns = Turns(self._outbound.fan_outs.slice_s)
+        await self._take_ahead_up_to(min(self.ahead.read_to, last))
         while self._access.node.cursor < last:
-            entries = await stored_log.read(self._access.store, self._access.node.cursor, _READ_AT_ONCE)
+            entries = await self._next_entries(last)
             self._topics.count_again({logged.channel for logged in entries})
             for logged in entries:
+                if logged.id <= self._access.node.cursor:
+                    continue  # the tail has brought it
                 if logged.id > last:
                     break
                 if self._access.beside:
@@ -214,6 +217,19 @@ class LogAppender:
                 self._access.node.cursor = max(self._access.node.cursor, last)
         if has_group:
             self._spawn(self._shared_queues.load_again())
+
+    async def _next_entries(self, last: LogId) -> list[Logged]:
+        """Read the next entries beyond the cursor. What the tail brings meanwhile, up to `last`, is taken at once, and nothing
+        is returned if that is all: on a slow line the tail has asked long before, and on another connection."""
+        access, ahead = self._access, self.ahead
+        reading = self._loop.create_task(stored_log.read(access.store, access.node.cursor, _READ_AT_ONCE))
+        while not reading.done():
+            await asyncio.wait((reading, ahead.until_added()), return_when=asyncio.FIRST_COMPLETED)
+            await self._take_ahead_up_to(min(ahead.read_to, last))
+            if access.node.cursor >= last and not reading.done():
+                self._spawn(_ignored(reading))
+                return []
+        return reading.result()
 
     def _take_read(self, logged: Logged) -> bool:
         """Take an entry that was read; whether it is in the queue of a group as well, and no part knows."""
@@ -425,6 +441,12 @@ class LogAppender:
             self._backlog.load_if_waiting(session)
         else:
             self._outbound.enqueue(session, entry)
+
+
+async def _ignored(reading: asyncio.Task[list[Logged]]) -> None:
+    """Its answer is of no use any more, and it need not be there."""
+    with suppress(StoreError):
+        await reading
 
 
 def readonly(channel: Channel) -> Refused:

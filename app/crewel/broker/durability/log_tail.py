@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import resolve
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
@@ -32,6 +33,7 @@ class ReadAhead:
     read_to: LogId = field(default=LogId(0), init=False)
     """All entries up to here have been read, or taken."""
     _entries: deque[Unread] = field(default_factory=deque, init=False)
+    _added: asyncio.Future[None] | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -45,6 +47,15 @@ class ReadAhead:
         """These follow."""
         self._entries += entries
         self.read_to = entries[-1].id
+        added, self._added = self._added, None
+        if added is not None:
+            resolve(added, None)
+
+    def until_added(self) -> asyncio.Future[None]:
+        """Done when more entries have been read."""
+        if self._added is None:
+            self._added = asyncio.get_running_loop().create_future()
+        return self._added
 
     def next(self, last: LogId) -> Unread | None:
         """The next entry beyond the cursor and not beyond `last`; None if none has been read."""
