@@ -142,6 +142,22 @@ def test_the_sessions_of_a_killed_node_live_on_at_another(nodes: list[Server], t
     until(lambda: list(listed(second, tmp_path)) == ["b"])
 
 
+@pytest.mark.parametrize(
+    ("number", "level", "whose"),
+    [(signal.SIGTERM, "info", "a node that has ended"), (signal.SIGKILL, "warning", "a dead node")],
+)
+def test_the_log_warns_of_a_node_that_died_and_of_no_planned_end(
+    nodes: list[Server], number: signal.Signals, level: str, whose: str
+) -> None:
+    first, second = nodes
+    Person(first).be().subscribe("/a")
+    os.kill(first.pid, number)
+    first.ended_by_test = True
+    until(lambda: "took over" in second.stderr)
+    (line,) = (each for each in map(json.loads, second.stderr.splitlines()) if "took over" in each["message"])
+    assert (line["level"], line["message"]) == (level, f"took over 1 sessions of {whose}")
+
+
 @pytest.mark.parametrize("lane", ["true", "false"])
 def test_a_connect_that_comes_before_its_session_waits_for_it(start_server: StartServer, lane: str) -> None:
     fast = f"http.fast_lane={lane}"

@@ -43,6 +43,7 @@ class NodeRegistry:
         self._looked_at = -inf
         self._dead: frozenset[str] = frozenset()  # tokens of those whose process has ended for certain
         self._gave_up: frozenset[str] = frozenset()  # tokens of those that serve no more, until the next look
+        self._left: frozenset[str] = frozenset()  # tokens of those that said that they end, while the store knows them
         self._pause_s = min(lease_s / _LOOKS, _LONGEST_PAUSE_S)
         self._hurry = asyncio.Event()
         self._processes = processes.Watch()
@@ -106,6 +107,11 @@ class NodeRegistry:
         """The node with this token reports that it serves its sessions no more: the next look takes them over."""
         self._gave_up |= {token}
 
+    def left(self, token: str) -> None:
+        """The node with this token reports that it ends, and has given up its sessions: the next look takes them over."""
+        self._left |= {token}
+        self.hurry()
+
     async def run_forever(self) -> None:
         """Look again and again, until cancelled."""
         try:
@@ -145,19 +151,28 @@ class NodeRegistry:
         if has_dead:
             if self.gives_way:
                 await asyncio.sleep(_HEIR_FIRST_S)
-            gone = sorted({each.name for each in self.members.nodes.values() if not self.lives(each)})
+            gone = [each for each in self.members.nodes.values() if not self.lives(each) or each.token in dead]
             count = await durability.inheritance.take_over_dead(dead)
             if count:
-                for taken in self.on_take_over:
-                    taken(count, gone)
-                self._metrics.inherited_sessions += count
-                log.warning("took over %d sessions of a dead node", count)
+                self._took_over(count, gone)
             self.know(await access.writing.ask(nodes.members(access.keys), unordered=True))
         if not self.others() and (has_dead or follows.is_set()):
             follows.clear()
             access.writing.probe()  # for the last that they have appended, which the tail may not have read
+        self._left &= self.members.nodes.keys()
         self._looked_at = asked
         self.changed()
+
+    def _took_over(self, count: int, gone: list[Node]) -> None:
+        """So many sessions have come from these nodes, or from one that died after the last look."""
+        names = sorted({each.name for each in gone})
+        for taken in self.on_take_over:
+            taken(count, names)
+        self._metrics.inherited_sessions += count
+        if gone and self._left.issuperset(each.token for each in gone):  # a restart that is planned needs no operator
+            log.info("took over %d sessions of a node that has ended", count)
+        else:
+            log.warning("took over %d sessions of a dead node", count)
 
     def changed(self) -> None:
         """Something is known that was not."""

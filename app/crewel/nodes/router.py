@@ -256,7 +256,7 @@ class Router:
 
     def on_leaving(self, token: str) -> None:
         """The node with this token ends."""
-        self._registry.hurry()
+        self._registry.left(token)
 
     def on_refused(self, token: str, peer: Peer, elements: list[Any]) -> None:
         """The node with this token has not taken it."""
