@@ -35,9 +35,12 @@ def example(language: str, server: Server) -> str:
 
 
 def test_the_python_example_hears_itself(start_server: StartServer, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", "-c", example("python", start_server())]
+    server = start_server()
+    command = [sys.executable, "-W", "error", "-c", example("python", server)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
     assert (ended.returncode, ended.stdout) == (0, "{'user': 'joe', 'chat': 'hello'}\n"), ended.stderr
+    server.end_well()
+    assert "waiting messages" not in server.stderr
 
 
 def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
