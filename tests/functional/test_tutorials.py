@@ -14,8 +14,8 @@ pytestmark = pytest.mark.timeout(600)
 DOCS = ROOT / "docs"
 HOW_TO = DOCS / "how-to"
 PAGES = [
-    *((DOCS / "tutorial" / f"{name}.md", "") for name in ("chat", "worker")),
-    *((DOCS / "tutorial" / "dead-letters.md", tab) for tab in ("Python", "JavaScript")),
+    (DOCS / "tutorial" / "chat.md", ""),
+    *((DOCS / "tutorial" / f"{name}.md", tab) for name in ("worker", "dead-letters") for tab in ("Python", "JavaScript")),
     *((DOCS / "tutorial" / "held-receiver.md", tab) for tab in ("Command line", "Python", "JavaScript")),
     *((HOW_TO / f"{name}.md", "") for name in ("from-faye", "from-socket-io", "jwt")),
 ]
