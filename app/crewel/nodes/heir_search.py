@@ -116,7 +116,9 @@ class HeirSearch:
 
     async def _give_back(self, heir: Node) -> None:
         """Let the connects that are held here wait at the heir. Those that other nodes have forwarded are left to these: they
-        close the link when they see that this node has an heir."""
+        close the link when they see that this node has an heir. Those that wait for messages of the store are held from here
+        on, and have their turn with the next look."""
+        self._outbound.loader.wait_no_longer()
         async for session in in_turns(self._sessions.values()):
             if self._registry.heir is not heir or self._serves:
                 return

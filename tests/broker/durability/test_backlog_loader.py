@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from crewel.errors import StoreError
 from crewel.storage.connection import Reader, pool_of
 from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.world import Request, World, data_of, let_go
@@ -79,6 +81,56 @@ def test_reads_are_tried_again_with_longer_and_longer_pauses(stored: StoredWorld
             stored.settle()
     assert 4 <= attempts <= 8  # at 0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3 s
     stored.advance(5.0)
+    assert data_of(joe.heard(request)) == ["hi"]
+
+
+def arriving_late(world: StoredWorld) -> asyncio.Future[None]:
+    """What is read of messages arrives when this is done, as on a slow line."""
+    backlog, arrives = world.durability.backlog, world.loop.create_future()
+    found = backlog._found
+
+    async def late(*asked: Any) -> Any:
+        await arrives
+        return await found(*asked)
+
+    backlog._found = late  # type: ignore[method-assign]
+    return arrives
+
+
+def test_a_connect_that_waits_for_its_backlog_is_answered_when_its_session_is_another_one(stored: StoredWorld) -> None:
+    """All sessions may be read again meanwhile, or be at another node: the old one gets nothing any more."""
+    joe = Receiver(stored).started("/a", name="joe/1")
+    let_go(stored)
+    store(stored, "/a", "hi")
+    arrives = arriving_late(stored)
+    request = connecting(joe)
+    World.settle(stored)
+    before = joe.session
+    stored.access.lost(StoreError("suspected"))
+    while stored.broker.sessions.by_id.get(before.id) in (None, before):
+        World.settle(stored)
+        stored.wait(stored.store.reader.ping())
+    arrives.set_result(None)
+    stored.settle()
+    assert not request.is_held
+    assert data_of(joe.heard(request)) == []
+    assert data_of(joe.take()) == ["hi"]
+
+
+def test_a_connect_need_not_wait_for_its_backlog_and_gets_it_all_the_same(stored: StoredWorld) -> None:
+    """What is held can be given to another node."""
+    joe = Receiver(stored).started("/a", name="joe/1")
+    let_go(stored)
+    store(stored, "/a", "hi")
+    arrives = arriving_late(stored)
+    request = connecting(joe)
+    World.settle(stored)
+    assert joe.session.held is None
+    stored.durability.backlog.wait_no_longer()
+    World.settle(stored)
+    assert joe.session.held is not None
+    arrives.set_result(None)
+    stored.settle()
     assert data_of(joe.heard(request)) == ["hi"]
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -83,6 +84,11 @@ class BacklogLoader:
             self._spawn(self._load(session, durable, done))
         return done
 
+    def wait_no_longer(self) -> None:
+        """The store is away, and another node may have the sessions: what waits for their messages goes on without them."""
+        for done in self.running.values():
+            resolve(done, None)
+
     async def _load(self, session: Session, durable: DurableSession, done: asyncio.Future[None]) -> None:
         error = None
         try:
@@ -92,8 +98,7 @@ class BacklogLoader:
             error = failure
         finally:
             del self.running[durable]
-            if not done.done():
-                done.set_result(None)
+            resolve(done, None)
         if durable.connected is not session:
             self._pauses.pop(durable, None)
         elif error is not None:

@@ -220,6 +220,8 @@ class Connects(ABC):
         if delay:
             session.hold_delay = 0.0
         may_wait = len(exchange.elements) == 1 and self._holds and not exchange.is_busy
+        if exchange.has_waited and self._sessions.get(session.id) is not session:
+            may_wait = False  # all was read again meanwhile: what comes goes to another one, here or at another node
         waits = (
             not session.mailbox.urgent
             or session.mailbox.is_paused
