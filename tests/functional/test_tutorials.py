@@ -1,5 +1,6 @@
 """That the pages which ask their reader to type commands can be followed as they stand."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +16,11 @@ DOCS = ROOT / "docs"
 HOW_TO = DOCS / "how-to"
 PAGES = [
     (DOCS / "tutorial" / "chat.md", ""),
-    *((DOCS / "tutorial" / f"{name}.md", tab) for name in ("worker", "dead-letters") for tab in ("Python", "JavaScript")),
+    *(
+        (DOCS / "tutorial" / f"{name}.md", tab)
+        for name in ("worker", "dead-letters")
+        for tab in ("Python", "JavaScript")
+    ),
     *((DOCS / "tutorial" / "held-receiver.md", tab) for tab in ("Command line", "Python", "JavaScript")),
     *((HOW_TO / f"{name}.md", "") for name in ("from-faye", "from-socket-io", "jwt")),
 ]
@@ -37,11 +42,22 @@ def follow(page: Path, directory: Path, limit_s: float = LIMIT_S, tab: str = "")
         reader.follow(page, tab)
 
 
+def seen_by_git(page: Path, directory: Path) -> set[str]:
+    """What a reader of this page has made in this directory, and git would want to add in the checkout."""
+    made = {f"{each.name}{'/' * each.is_dir()}" for each in directory.iterdir() if not each.is_symlink()}
+    if "npm install" in page.read_text("utf-8"):
+        made |= {"package.json", "package-lock.json"}
+    command = ["git", "check-ignore", "--no-index", *sorted(made)]
+    return made - set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.splitlines())
+
+
 @pytest.mark.parametrize(
     ("page", "tab"), [pytest.param(*each, id="-".join(filter(None, (each[0].stem, each[1])))) for each in PAGES]
 )
 def test_a_page_can_be_followed(page: Path, tab: str, tmp_path: Path) -> None:
     follow(page, tmp_path, tab=tab)
+    if page.parent.name == "tutorial":  # the others may be followed anywhere
+        assert not seen_by_git(page, tmp_path)
 
 
 def test_each_tutorial_is_followed_in_each_of_its_tabs() -> None:
