@@ -112,6 +112,8 @@ class Relay:
                 peer.supersede()
             elif frame.kind == Kind.END:
                 peer.cut_off()
+            elif peer.pushes and self._sent > self._settled:
+                peer.cut_off()  # further frames met no one: nothing would answer them
             else:
                 elements: list[Any] = orjson.loads(payload)
                 return elements

@@ -154,6 +154,13 @@ class RemoteSocket(RemotePeer):
             self._settle(held=is_held)
         self._held = is_held
 
+    def refuse(self, elements: list[Any]) -> None:
+        """What has come since goes back too. By their number the other node knows whether more are on the way."""
+        later, self.waiting = self.waiting or (), None
+        self._served += len(later)  # and one that is being served
+        self.link.send(Kind.SETTLED, self.stream, SETTLED.pack(self._served + 1, False))
+        super().refuse(sum(later, elements))
+
     def _settle(self, *, held: bool) -> None:
         self._held = held
         if not self.is_gone:

@@ -1,0 +1,107 @@
+"""What the owner of a session gives back to the node that has the connection, and what that node makes of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from crewel.broker.mailboxes.exchange import Peer
+from crewel.nodes.forwarding import Relay
+from crewel.nodes.frames import Frame, Kind
+from crewel.nodes.link import Link
+from crewel.nodes.remote_peers import RemotePeer, RemoteSocket
+
+pytestmark = pytest.mark.unit
+
+CONNECT, *PUBLISHES = ([{"channel": "/meta/connect", "id": "1"}], [{"id": "2"}], [{"id": "3"}, {"id": "4"}])
+
+
+class Way:
+    """A link that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.streams = 0
+
+    def send(self, kind: Kind, stream: int = 0, payload: bytes = b"") -> None:
+        self.frames.append(Frame(kind, stream, payload))
+
+
+class Socket(Peer):
+    """The client's connection."""
+
+    transport = "websocket"
+    pushes = True
+    remote = None
+    is_secure = False
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.is_cut_off = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {}
+
+    def send(self, parts: list[bytes]) -> None:
+        raise NotImplementedError
+
+    def supersede(self) -> None:
+        raise NotImplementedError
+
+    def cut_off(self) -> None:
+        self.is_cut_off = True
+
+
+def forwarded(*frames: list[Any]) -> tuple[Relay, Socket]:
+    first, *others = frames
+    relay = Relay(cast("Link", Way()), {}, socket := Socket(), first)
+    for each in others:
+        relay.forward(each)
+    return relay, socket
+
+
+def refusal(first: list[Any], *waiting: list[Any]) -> list[Frame]:
+    """What the owner sends that refuses the first frame while others wait."""
+    way, peers = Way(), dict[int, RemotePeer]()
+    peer = peers[1] = RemoteSocket(cast("Link", way), 1, {"browser": None}, peers)
+    peer.serves()
+    peer.waiting = deque(waiting)
+    peer.refuse(first)
+    assert peer.is_gone
+    assert not peers
+    peer.served(first)
+    return way.frames
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_refused_frame_takes_those_with_it_that_came_behind_it_on_its_socket(count: int) -> None:
+    """Nothing else has them any more: they would never be answered."""
+    relay, socket = forwarded(CONNECT, *PUBLISHES[:count])
+    *others, refused = [relay.take(each) for each in refusal(CONNECT, *PUBLISHES[:count])]
+    assert refused == sum(PUBLISHES[:count], CONNECT)
+    assert set(others) == {None}
+    assert not socket.is_cut_off
+
+
+def test_a_socket_is_cut_off_whose_next_frame_was_on_its_way_to_the_owner_that_refused() -> None:
+    """Its client sends again what was not answered."""
+    relay, socket = forwarded(CONNECT, *PUBLISHES)
+    assert {relay.take(each) is None for each in refusal(CONNECT, PUBLISHES[0])} == {True}
+    assert socket.is_cut_off
+
+
+def test_frames_that_were_answered_before_are_not_missed() -> None:
+    relay, socket = forwarded(PUBLISHES[0], CONNECT)
+    way, peers = Way(), dict[int, RemotePeer]()
+    peer = peers[1] = RemoteSocket(cast("Link", way), 1, {"browser": None}, peers)
+    peer.serves()
+    peer.served(PUBLISHES[0])
+    peer.serves()
+    peer.refuse(CONNECT)
+    taken = [relay.take(each) for each in way.frames]
+    assert taken[-1] == CONNECT
+    assert not socket.is_cut_off
