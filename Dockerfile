@@ -1,5 +1,6 @@
 # Crewel in a container: the command `crewel`, listening on port 8080, with its data under /data.
-# docker-compose.yml runs it with a store of its own; docs/how-to/deploying.md tells the rest.
+# It listens on all addresses, so it starts only with a security policy or with CREWEL_SECURITY__ALLOW_OPEN=true.
+# docker-compose.yml runs it with a store of its own; docs/how-to/docker.md tells the rest.
 
 # By digest, so that each build has the same. Build arguments name other ones; docs/contributing/releasing.md tells how to renew them.
 # 22.23.2 and 3.13.15.

@@ -85,7 +85,7 @@ class BacklogLoader:
         return done
 
     def wait_no_longer(self) -> None:
-        """The store is away, and another node may have the sessions: what waits for their messages goes on without them."""
+        """The store is away, and another node may have the sessions: no connect waits for their messages any more."""
         for done in self.running.values():
             resolve(done, None)
 
