@@ -56,5 +56,10 @@ const cometd = new CometD();
 cometd.registerExtension("ack", new AckExtension());
 cometd.registerExtension("session", new SessionExtension({name, persistent: true}, {storage: kept}));
 cometd.registerExtension("update", new UpdateExtension());
-cometd.addListener("/meta/handshake", reply => reply.successful && cometd.subscribe("/orders/new", work));
+// If the connection breaks before the answer, the client removes the listener, and the session continues without it.
+function subscribe() {
+    cometd.clearSubscriptions();
+    cometd.subscribe("/orders/new", work, reply => reply.failure && setTimeout(subscribe, 1000));
+}
+cometd.addListener("/meta/handshake", reply => reply.successful && subscribe());
 cometd.init(url);
