@@ -157,7 +157,7 @@ class RemoteSocket(RemotePeer):
     def refuse(self, elements: list[Any]) -> None:
         """What has come since goes back too. By their number the other node knows whether more are on the way."""
         later, self.waiting = self.waiting or (), None
-        self._served += len(later)  # and one that is being served
+        self._served += len(later)  # what is refused itself is counted by `served`, which comes behind this
         self.link.send(Kind.SETTLED, self.stream, SETTLED.pack(self._served + 1, False))
         super().refuse(sum(later, elements))
 

@@ -97,14 +97,21 @@ def arriving_late(world: StoredWorld) -> asyncio.Future[None]:
     return arrives
 
 
+def waiting_for_backlog(world: StoredWorld) -> tuple[Receiver, Request, asyncio.Future[None]]:
+    """A client whose connect waits for a message of the store; the last is as `arriving_late` has it."""
+    joe = Receiver(world).started("/a", name="joe/1")
+    let_go(world)
+    store(world, "/a", "hi")
+    arrives = arriving_late(world)
+    request = connecting(joe)
+    World.settle(world)
+    assert joe.session.held is None
+    return joe, request, arrives
+
+
 def test_a_connect_that_waits_for_its_backlog_is_answered_when_its_session_is_another_one(stored: StoredWorld) -> None:
     """All sessions may be read again meanwhile, or be at another node: the old one gets nothing any more."""
-    joe = Receiver(stored).started("/a", name="joe/1")
-    let_go(stored)
-    store(stored, "/a", "hi")
-    arrives = arriving_late(stored)
-    request = connecting(joe)
-    World.settle(stored)
+    joe, request, arrives = waiting_for_backlog(stored)
     before = joe.session
     stored.access.lost(StoreError("suspected"))
     while stored.broker.sessions.by_id.get(before.id) in (None, before):
@@ -119,13 +126,7 @@ def test_a_connect_that_waits_for_its_backlog_is_answered_when_its_session_is_an
 
 def test_a_connect_need_not_wait_for_its_backlog_and_gets_it_all_the_same(stored: StoredWorld) -> None:
     """What is held can be given to another node."""
-    joe = Receiver(stored).started("/a", name="joe/1")
-    let_go(stored)
-    store(stored, "/a", "hi")
-    arrives = arriving_late(stored)
-    request = connecting(joe)
-    World.settle(stored)
-    assert joe.session.held is None
+    joe, request, arrives = waiting_for_backlog(stored)
     stored.durability.backlog.wait_no_longer()
     World.settle(stored)
     assert joe.session.held is not None

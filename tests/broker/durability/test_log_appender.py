@@ -10,7 +10,6 @@ import pytest
 from crewel.delivery.records import LogId, Submission
 from crewel.storage import log as stored_log
 from crewel.storage.log_follower import Unread
-from crewel.storage.store import Store
 from tests.broker.stored_world import Receiver, StoredWorld, data
 
 _TURNS = 20
@@ -19,7 +18,7 @@ _TURNS = 20
 class SlowRead:
     """The read of the log whose answer is a long time on its way."""
 
-    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.ends = asyncio.Event(), asyncio.Event()
         read = stored_log.read
 
@@ -51,15 +50,19 @@ async def turns(world: StoredWorld, task: asyncio.Task[Any]) -> None:
             return
 
 
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> SlowRead:
+    """All reads of the log from here on."""
+    return SlowRead(monkeypatch)
+
+
 def queued(receiver: Receiver) -> int:
     return len(receiver.session.mailbox.queue)
 
 
-def test_what_the_tail_brings_is_not_waited_for_a_second_time(
-    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_tail_brings_is_not_waited_for_a_second_time(stored: StoredWorld, slow: SlowRead) -> None:
     receiver = Receiver(stored).started("/a", name="client/joe/1")
-    slow, ahead = SlowRead(stored.store, monkeypatch), stored.durability.appender.ahead
+    ahead = stored.durability.appender.ahead
 
     async def publish() -> None:
         ahead.begin(stored.access.node)
@@ -78,11 +81,9 @@ def test_what_the_tail_brings_is_not_waited_for_a_second_time(
     assert data(receiver.take()) == [1, 2, 3, 4]
 
 
-def test_a_read_leaves_out_what_the_tail_has_brought_meanwhile(
-    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_leaves_out_what_the_tail_has_brought_meanwhile(stored: StoredWorld, slow: SlowRead) -> None:
     receiver = Receiver(stored).started("/a", name="client/joe/1")
-    slow, ahead = SlowRead(stored.store, monkeypatch), stored.durability.appender.ahead
+    ahead = stored.durability.appender.ahead
 
     async def publish() -> None:
         ahead.begin(stored.access.node)
