@@ -11,6 +11,8 @@ from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, f
 from tests.broker.world import Client, Recording, reply_to
 
 WORK = "/jobs/a"
+RETURN_S = 75.0
+"""More than a client may take to come back after a restart, by the default settings."""
 
 
 def join(receiver: Receiver, pattern: str = WORK, group: str = "workers") -> Receiver:
@@ -198,6 +200,41 @@ class TestFailures:
         assert come(one_back) == []
         assert [letter[1:] for letter in letters(again)] == [("user.update.second", message_id)]
 
+    def test_after_a_restart_it_waits_for_a_member_that_has_not_come_back(
+        self, make_stored: MakeStored, world: StoredWorld
+    ) -> None:
+        message_id, first, second = self._given(world)
+        one_back = self._back(make_stored, world, first)
+        one_back.take(failed(come(one_back)[0], "user.update.error"))
+        assert come(one_back) == []
+        other_back = Receiver(one_back.world).taking_over(second)
+        (message,) = come(other_back)
+        assert origin(message)["id"] == message_id
+        settled(other_back, message)
+        assert letters(one_back.world) == []
+
+    def test_after_a_restart_a_letter_when_that_member_does_not_come_in_time(
+        self, make_stored: MakeStored, world: StoredWorld
+    ) -> None:
+        message_id, first, _ = self._given(world, timeout=600_000)
+        one_back = self._back(make_stored, world, first)
+        one_back.take(failed(come(one_back)[0], "user.update.error"))
+        assert letters(one_back.world) == []
+        one_back.world.advance(RETURN_S)
+        one_back.world.broker.addressing.sweep()
+        assert come(one_back) == []
+        assert [letter[1:] for letter in letters(one_back.world)] == [("user.update.error", message_id)]
+
+    def test_a_letter_when_the_others_have_been_away_for_long(
+        self, make_stored: MakeStored, world: StoredWorld
+    ) -> None:
+        message_id, first, _ = self._given(world, timeout=600_000)
+        one_back = self._back(make_stored, world, first)
+        (message,) = come(one_back)
+        one_back.world.advance(RETURN_S)
+        one_back.take(failed(message, "user.update.error"))
+        assert [letter[1:] for letter in letters(one_back.world)] == [("user.update.error", message_id)]
+
     def test_the_only_member_fails_as_any_session_does(self, world: StoredWorld) -> None:
         joe = member(world, "joe/1")
         (message_id,) = publish(world, 1)
@@ -235,6 +272,12 @@ class TestFailures:
         message_id, first, second = self._given(world)
         world.wait(world.broker.mailboxes.dispatchers.hold(first.session, "an operator"))
         assert ids(come(second)) == [message_id]
+
+    @staticmethod
+    def _back(make_stored: MakeStored, world: StoredWorld, member: Receiver) -> Receiver:
+        """This member alone, after a crash of its server."""
+        world.crash()
+        return Receiver(make_stored(prefix=world.prefix)).taking_over(member)
 
     @staticmethod
     def _given(world: StoredWorld, **session: Any) -> tuple[str, Receiver, Receiver]:

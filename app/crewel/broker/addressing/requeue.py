@@ -52,16 +52,16 @@ class Requeue:
         given: str = "",
         tries: str = "",
     ) -> bool:
-        """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten. Whether
-        another one gets it now: if it may go to any of several, and one is there that has not failed it before. What is to be
-        a dead letter becomes one at once."""
+        """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten; none if it
+        would try again. Whether another one gets it: if it may go to any of several, and one is there, or else expected back,
+        that has not failed it before. What is to be a dead letter becomes one at once."""
         place = entry.position
         waiting = session.mailbox.inbox.get(place)
         if waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
         failures = self._shared_queues.failures
         failed = (*failures.of(place).by, session.name)
-        if not self._has_others(waiting.source, failed):
+        if not self._has_others(waiting.source, failed, or_back_soon=attempts > 0):
             return False
         failures.note(place, Failure(failed, code, reason, given))
         self._requeue(session, [place], attempts, failed=True)
@@ -89,11 +89,12 @@ class Requeue:
                 if each.mailbox.is_paused:
                     self.requeue_all(each)
 
-    def _has_others(self, name: str, but: Iterable[str]) -> bool:
+    def _has_others(self, name: str, but: Iterable[str], *, or_back_soon: bool = False) -> bool:
         shared = self._shared_queues
         if self._runtime.cluster.has_receivers:
             return True  # perhaps; the store knows, and what all members have failed comes back from it
-        return any(each.name not in but and shared.is_able(each.connected) for each in stored_of(shared.members(name)))
+        may_take = shared.may_take if or_back_soon else shared.is_able
+        return any(each.name not in but and may_take(each.connected) for each in stored_of(shared.members(name)))
 
     def _requeue(self, session: Session, places: list[LogId], attempts: int = 0, *, failed: bool) -> None:
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)

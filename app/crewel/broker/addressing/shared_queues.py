@@ -221,6 +221,17 @@ class SharedQueues:
             session.mailbox.is_absent or session.mailbox.is_paused or session.mailbox.rejects_all
         )
 
+    def may_take(self, session: Session) -> bool:
+        """Whether the session gets messages, and its client is there or is expected back."""
+        return self._counts(session) and not (session.mailbox.is_paused or session.mailbox.rejects_all)
+
+    def _counts(self, session: Session | None) -> bool:
+        """Whether a message that all others have failed waits for this member: its client is there, or this server restored
+        the session and the client has had no time to come. Else one member that is back first would decide for all."""
+        if session is None or not session.is_live:
+            return False
+        return not (session.mailbox.is_absent and self._mailboxes.times.is_gone(session, self._loop.time()))
+
     def _room(self, session: Session, name: str) -> int:
         return lease_room(session, name, session.mailbox.depth) if self.is_able(session) else 0
 
@@ -290,9 +301,14 @@ class SharedQueues:
     def _lease(self, queue: SharedQueue, members: list[Member]) -> None:
         access = self._access
         queue.is_asked, queue.lease_again, queue.asked_at = True, False, self._loop.time()
-        step = shared_queues.lease(access.keys, access.token, queue.name, members, access.facts_max)
         sessions = access.node.sessions
-        asked = {member.name: sessions[member.name] for member in members if member.name in sessions}
+        asked = {
+            member.name: durable
+            for member in members
+            if (durable := sessions.get(member.name)) is not None and self._counts(durable.connected)
+        }
+        rooms = [member for member in members if member.name in asked]
+        step = shared_queues.lease(access.keys, access.token, queue.name, rooms, access.facts_max)
 
         def answered(answer: Lease | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
@@ -355,7 +371,8 @@ class SharedQueues:
         if not leased.failed:
             return
         failure = self.failures.of(place)
-        if {each.name for each in stored_of(self.members(name))} <= set(leased.failed):
+        counting = {each.name for each in stored_of(self.members(name)) if self._counts(each.connected)}
+        if session.name in leased.failed and counting <= set(leased.failed):
             session.mailbox.dead_letter_stored(place, *failure[1:])
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
@@ -476,6 +493,10 @@ class CommonQueues(SharedQueues):
     async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
         """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
         return await self._read(name, count, start)
+
+    def _counts(self, session: Session | None) -> bool:
+        """Each does: of the members of other nodes it is not known either whether they are there."""
+        return True
 
     def _bound(self, name: str, log_id: LogId, most: int) -> None:
         if self.waiting(name) * 2 > most:  # this server learns later of what others have put into it
