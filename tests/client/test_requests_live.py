@@ -288,8 +288,8 @@ SETS = ("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=3000", "bayeux.sweep_m
 
 
 @pytest.mark.parametrize("ack", [True, False])
-async def test_in_a_new_session_it_is_subscribed_anew(start_server: StartServer, transport: str, ack: bool) -> None:
-    """A new session has another ID, and answers to the old one reach nobody: that is told at once."""
+async def test_in_a_new_session_it_is_subscribed_again(start_server: StartServer, transport: str, ack: bool) -> None:
+    """A new session has another ID, and no client gets the answers to the old one: the request fails at once."""
     server = start_server(*SETS, service=SERVICE)
     steps = Steps()
     async with Client(server.url, transports=[transport], ack=ack, backoff=QUICK, on_state=steps) as joe:
