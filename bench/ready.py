@@ -1,6 +1,6 @@
 """How long others wait when very many sockets are ready at once, and how much of that is the machine's.
 
-    python bench/ready.py             seven rounds with 1,000 sockets, written into bench/RESULTS.md (about 3 minutes)
+    python bench/ready.py             seven rounds with 1,000 sockets, written into bench/RESULTS.md (about 2 minutes)
     python bench/ready.py --quick     two rounds with 200, printed only
 
 While the server stands still, all sockets of a stranger send. Behind them, another client asks for the processor time of the
@@ -101,7 +101,7 @@ class Target:
         return taken * 1000
 
     async def connect(self, address: str) -> Socket:
-        """A connection that the server knows."""
+        """A connection. The floor asks for no address."""
         return Socket(*await asyncio.open_connection("127.0.0.1", self.port))
 
     async def handled(self, socket: Socket) -> float:

@@ -13,11 +13,14 @@ from crewel.qos.names import subject_queue
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues
 from crewel.storage.script_step import Step
-from tests.broker.addressing.post import Clerk, come, ids, login, queue
-from tests.broker.stored_world import StoredWorld
+from tests.broker.addressing.post import Clerk, come, ids, letters, login, queue
+from tests.broker.addressing.test_consumer_groups import member, publish
+from tests.broker.stored_world import StoredWorld, failed
 from tests.broker.world import OneOfSeveral
 
 ANN = subject_queue("ann")
+AWAY_S = 75.0
+"""Longer than a client may be away, by the default settings."""
 
 
 @pytest.fixture
@@ -101,3 +104,15 @@ def test_a_transient_message_for_a_session_that_has_ended_is_counted(world: Stor
     )
     assert [each["data"] for each in come(ann)] == ["hi"]
     assert world.broker.metrics.dropped == {"noLetter": 1}
+
+
+def test_what_the_members_that_are_there_have_failed_waits_for_none_that_is_away(world: StoredWorld) -> None:
+    """As on a single server: no other node lives that might have a member."""
+    first = member(world, "joe/1", timeout=600_000)
+    (message_id,) = publish(world, 1)
+    (message,) = come(first)
+    second = member(world, "joe/2", timeout=600_000)
+    world.sweep_after(AWAY_S)
+    assert second.session.mailbox.is_absent
+    first.take(failed(message, "user.update.error"))
+    assert letters(world) == [("client/joe/1", "user.update.error", message_id)]

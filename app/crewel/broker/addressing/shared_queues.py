@@ -495,8 +495,8 @@ class CommonQueues(SharedQueues):
         return await self._read(name, count, start)
 
     def _counts(self, session: Session | None) -> bool:
-        """Each does: of the members of other nodes it is not known either whether they are there."""
-        return True
+        """Each does while other nodes live: it is not known of their members either whether they are there."""
+        return self._runtime.cluster.has_receivers or super()._counts(session)
 
     def _bound(self, name: str, log_id: LogId, most: int) -> None:
         if self.waiting(name) * 2 > most:  # this server learns later of what others have put into it

@@ -41,8 +41,8 @@ class DispatcherListener(Protocol):
     def try_other(
         self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str, tries: str
     ) -> bool:
-        """Whether another session gets a message that this one has failed: its code, reason, attempts, the code as given if
-        another one counts, and its earlier attempts."""
+        """Whether another session gets a message that this one has failed: its code, reason, attempts (none if this one would
+        try again), the code as given if another one counts, and its earlier attempts."""
 
     def end(self, session: Session, event: Event) -> None:
         """The client of the session has failed for good: the session ends."""
