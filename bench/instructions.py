@@ -156,8 +156,14 @@ class SocketClient(Client):
         self.wire.written.clear()
 
     def send(self, *messages: dict[str, Any]) -> None:
-        """Hand a frame to the socket."""
-        self.wire.protocol.data_received(Frame(Opcode.TEXT, self.body(messages)).serialize(mask=True))
+        """Hand a frame to the socket, as a loop does. In the state before, it had no buffer."""
+        frame = Frame(Opcode.TEXT, self.body(messages)).serialize(mask=True)
+        socket = self.wire.protocol
+        if hasattr(socket, "get_buffer"):
+            socket.get_buffer(-1)[: len(frame)] = frame
+            socket.buffer_updated(len(frame))
+        else:
+            socket.data_received(frame)
 
     def read(self) -> None:
         """Read the frame that has come. Raises RuntimeError if it is a refusal."""

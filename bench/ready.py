@@ -1,6 +1,6 @@
 """How long others wait when very many sockets are ready at once, and how much of that is the machine's.
 
-    python bench/ready.py             seven rounds with 1,000 sockets, written into bench/RESULTS.md (about 2 minutes)
+    python bench/ready.py             15 rounds with 1,000 sockets, written into bench/RESULTS.md (about 5 minutes)
     python bench/ready.py --quick     two rounds with 200, printed only
 
 While the server stands still, all sockets of a stranger send. Behind them, another client asks for the processor time of the
@@ -162,7 +162,7 @@ def main() -> None:
         uvloop.run(floor())
         return
     raise_file_limit()
-    count, rounds = (200, 2) if arguments.quick else (1000, 7)
+    count, rounds = (200, 2) if arguments.quick else (1000, 15)
     found = uvloop.run(measure(count, rounds))
 
     rows = [(load, *(spread(found[load, name]) for name in ("crewel", "floor"))) for load in LOADS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from time import perf_counter
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ from websockets.frames import Frame, Opcode
 
 from crewel.settings import Settings, load
 from crewel.transports.fast_lane import FastLane
-from crewel.transports.websocket_fast import FastSocket
+from crewel.transports.websocket_fast import PIECE, FastSocket
 from tests.transports.wires import DEFLATE, DeflatingClient, SocketClient
 
 
@@ -33,7 +34,7 @@ class Heard:
         monkeypatch.setattr(lane.endpoint, "receive", lambda _, elements: self.messages.append(elements[0]))
 
     def send(self, data: bytes) -> None:
-        self.socket.data_received(data)
+        self.client.receive(data)
 
     async def read(self, data: bytes) -> None:
         self.send(data)
@@ -91,6 +92,54 @@ async def test_messages_are_read_however_they_are_cut(
     await heard.all()
     assert [each["n"] for each in heard.messages] == list(range(40))
     assert not heard.has_reader(), "all that has come has been read to its end"
+
+
+def make_late(lane: FastLane) -> None:
+    """Let all turns have taken long."""
+    lane.turns.is_late = lambda: True  # type: ignore[method-assign]
+    lane.turns.unseen = 0
+
+
+async def test_in_a_turn_that_has_taken_long_a_piece_of_a_flood_is_received(lane: FastLane, heard: Heard) -> None:
+    calm = len(heard.socket.get_buffer(-1))
+    assert calm > 100_000
+    assert not lane.turns.is_over()
+    lane.turns.unseen = 0
+    lane.turns.until = perf_counter() - 0.9 * lane.turns.slice_s
+    assert len(heard.socket.get_buffer(-1)) == calm, "the turn is over, and has not been for long"
+    lane.turns.until = perf_counter() - lane.turns.slice_s
+    buffer = heard.socket.get_buffer(-1)
+    assert len(buffer) == PIECE
+    buffer[:] = frame(bytes(122), Opcode.PING) * 32
+    heard.client.wire.written.clear()
+    heard.socket.buffer_updated(PIECE)
+    assert not heard.client.wire.is_read, "nothing more is received in this turn"
+    assert not heard.client.wire.written
+    await heard.all()
+    assert heard.client.wire.is_read
+    assert heard.client.wire.written
+
+
+async def test_a_new_client_cannot_make_a_turn_long_either(lane: FastLane, heard: Heard) -> None:
+    assert lane.sockets is not None
+    arrivals = lane.sockets.arrivals
+    arrivals.slice_s = 0.0
+    assert arrivals.put_off(None, lambda: None)
+    assert len(heard.socket.get_buffer(-1)) == PIECE
+
+
+@pytest.mark.parametrize("deflates", [False, True], ids=["plain", "compressed"])
+async def test_a_large_message_is_read_in_turns_that_have_taken_long(
+    lane: FastLane, monkeypatch: pytest.MonkeyPatch, *, deflates: bool
+) -> None:
+    heard = Heard(lane, monkeypatch, deflates=deflates)
+    text = random.Random(1).randbytes(9000).hex().encode()
+    make_late(lane)
+    for number in range(3):
+        await heard.read(frame(b'[{"n":%d,"text":"%b"}]' % (number, text), deflates=deflates))
+    assert [each["n"] for each in heard.messages] == [0, 1, 2]
+    assert {each["text"] for each in heard.messages} == {text.decode()}
+    assert not heard.has_reader()
 
 
 @pytest.mark.parametrize("size", [5, 200, 5000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 from typing import Any, cast
 
@@ -19,12 +20,25 @@ DEFLATE = PerMessageDeflate(True, True, 15, 15)
 """How such a client compresses."""
 
 
+def receive(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    """Give a protocol what has come, as a loop does: so much at once as its buffer takes."""
+    left = len(data)
+    while left:
+        buffer = memoryview(protocol.get_buffer(-1))
+        size = left if left < buffer.nbytes else buffer.nbytes
+        buffer[:size] = data[-left:][:size]
+        protocol.buffer_updated(size)
+        left -= size
+
+
 class Wire(asyncio.Transport):
     """The far end of a connection, at hand."""
 
     def __init__(self) -> None:
         super().__init__()
         self.written: list[bytes] = []
+        self.is_read = True
+        """Whether what comes is read."""
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
@@ -42,10 +56,10 @@ class Wire(asyncio.Transport):
         self.protocol = cast("asyncio.Protocol", protocol)
 
     def resume_reading(self) -> None:
-        pass
+        self.is_read = True
 
     def pause_reading(self) -> None:
-        pass
+        self.is_read = False
 
     def can_write_eof(self) -> bool:
         return False
@@ -129,7 +143,7 @@ class SocketClient(Client):
         )
         assert self.wire.written.pop().startswith(b"HTTP/1.1 101 ")
         assert isinstance(self.wire.protocol, FastSocket)
-        return self.wire.protocol.data_received
+        return partial(receive, self.wire.protocol)
 
     def hang_up(self) -> None:
         """End the connection."""

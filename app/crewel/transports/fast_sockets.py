@@ -12,11 +12,13 @@ from crewel.transports.bodies import too_large
 from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade
 from crewel.transports.upgrades import Upgrades
-from crewel.transports.websocket_fast import FastSocket
+from crewel.transports.websocket_fast import PIECE, FastSocket
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
 
+_BUFFER: Final = 256 * 1024
+"""Bytes that are received at once, which is what uvloop takes by itself."""
 _RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
 
 
@@ -34,6 +36,9 @@ class FastSockets:
         self.hold_known = endpoint.broker.mailboxes.outbound.hold_known
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
+        self.buffer = memoryview(bytearray(_BUFFER))
+        """Where all sockets receive: what has come is copied before the next one has its turn."""
+        self.piece = self.buffer[:PIECE]
         self.upgrades = Upgrades(settings.websocket)
         self.control_frames = endpoint.control_frames
         self.watch = endpoint.watch

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from crewel.transports.fast_sockets import FastSockets
 
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
-_PIECE: Final = 4096  # bytes that are kept in one piece
+PIECE: Final = 4096
+"""Bytes that are kept in one piece, and that are received at once when a turn has taken long."""
 _FRAMES: Final = 32  # that are parsed at once: less than a millisecond
 
 
-class FastSocket(asyncio.Protocol, Peer):
+class FastSocket(asyncio.BufferedProtocol, Peer):
     """One WebSocket. The broker waits for no reader: what a slow one does not take stays in the session's bounded queue."""
 
     __slots__ = (
@@ -113,8 +114,11 @@ class FastSocket(asyncio.Protocol, Peer):
             self._first_bytes = []
         self._transport.set_protocol(self)
         self._transport.resume_reading()
-        if data:
-            self.data_received(data)
+        buffer = self._sockets.buffer
+        for start in range(0, len(data), len(buffer)):
+            part = data[start : start + len(buffer)]
+            buffer[: len(part)] = part
+            self.buffer_updated(len(part))
 
     def part_with(self, take: Take) -> bool:
         """Give up the connection if this is its first message, and it is not encrypted."""
@@ -194,8 +198,18 @@ class FastSocket(asyncio.Protocol, Peer):
 
     # What comes
 
-    def data_received(self, data: bytes) -> None:
-        """Answer the frames in what came, and keep what has to wait."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go. To receive a flood costs as well, and uvloop receives from all sockets that are ready: in a
+        turn that has taken long, a piece of it has to do."""
+        sockets = self._sockets
+        turns, arrivals = sockets.turns, sockets.arrivals
+        if (turns.unseen <= 0 and turns.is_late()) or (arrivals.unseen <= 0 and arrivals.is_late()):
+            return sockets.piece
+        return sockets.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Answer the frames in what came, and keep what has to wait. The next socket uses the buffer again."""
+        data = bytes(self._sockets.buffer[:nbytes])
         if self._first_bytes is not None:
             self._first_bytes.append(data)
         if self._first_frames and self._waiting is None and not self._is_resting:
@@ -218,7 +232,7 @@ class FastSocket(asyncio.Protocol, Peer):
                 if payload is not None:
                     self._answer(payload)
                     return
-            if len(data) <= _PIECE:
+            if len(data) <= PIECE:
                 frames, rest = self._parse(data)
                 if is_next and len(frames) == 1 and not rest:
                     self._take(frames[0])
@@ -236,13 +250,16 @@ class FastSocket(asyncio.Protocol, Peer):
     def _put_off(self, data: bytes) -> None:
         """Keep this for a later turn. Of a flood, no more is read until then."""
         self._keep(data)
-        if len(data) > _PIECE:
+        if len(data) >= PIECE:
             self._read(False)
 
     def _keep(self, data: bytes) -> None:
         if self._waiting is None:
             self._waiting = deque()
-        self._waiting.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+        if len(data) <= PIECE:
+            self._waiting.append(data)
+        else:
+            self._waiting.extend(data[start : start + PIECE] for start in range(0, len(data), PIECE))
 
     def _parse(self, data: bytes) -> tuple[list[Frame], bytes]:
         """The first frames in the data, and the bytes behind them. Beyond the limit of frames without a message, the socket
