@@ -12,6 +12,8 @@ UNUSED := aiohttp valkey logging rerunfailures xdist junitxml pastebin doctest l
 TESTERS ?= 2
 # The longest level, whose tests wait most of their time: it is what the whole run lasts.
 SERVER_TESTERS ?= 3
+# A second session of Spark starts for a second of these. Beside other levels one does: the processors are busy then.
+PIPELINE_TESTERS ?= 2
 # Most faults wait half of their time. Their limits of time grow with the number of testers (tests/patience.py).
 FAULT_TESTERS ?= 3
 FAULT_NODES ?= 3
@@ -87,7 +89,7 @@ test:  ## Run all tests: the quick ones, then two levels at a time; a level that
 
 levels:
 	@echo "tests of pipeline, store, servers and browsers, two levels at a time: each prints its results at its end"
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target test-pipeline test-server test-browser test-store
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target PIPELINE_TESTERS=1 test-pipeline test-server test-browser test-store
 
 # Side by side: two processes that each read half of the tests are quicker than two that share them and both read all.
 unit: $(PYTHON_READY)  ## Run the tests that start no process and open no connection
@@ -107,7 +109,7 @@ test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) 
 
 test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipeline, and run its tests
 	$(BIN)/mypy
-	$(BIN)/pytest $(TRIES) -m pipeline $(LONG:%=--ignore %)
+	$(BIN)/pytest --dist loadfile --numprocesses $(PIPELINE_TESTERS) $(TRIES) -m pipeline $(LONG:%=--ignore %)
 
 test-deploying: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROXIES_READY)  ## Run the documented files of proxies, and the move from CometD Java
 	$(BIN)/pytest --quiet tests/deploying

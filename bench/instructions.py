@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable
 from math import inf
+from mmap import mmap
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -35,6 +36,10 @@ LIMIT: Final = 1.01
 PATIENCE_S: Final = 900
 
 Step = Callable[[Any, list["Client"]], None]
+
+
+OWN: Final = mmap(-1, 64 * 1024)
+"""The buffer of a loop."""
 
 
 class Wire(asyncio.Transport):
@@ -156,14 +161,16 @@ class SocketClient(Client):
         self.wire.written.clear()
 
     def send(self, *messages: dict[str, Any]) -> None:
-        """Hand a frame to the socket, as a loop does. In the state before, it had no buffer."""
+        """Hand a frame to the socket, as a loop does: it has a buffer of its own, or that of the socket, and makes bytes of its
+        own one."""
         frame = Frame(Opcode.TEXT, self.body(messages)).serialize(mask=True)
         socket = self.wire.protocol
         if hasattr(socket, "get_buffer"):
             socket.get_buffer(-1)[: len(frame)] = frame
             socket.buffer_updated(len(frame))
         else:
-            socket.data_received(frame)
+            OWN[: len(frame)] = frame
+            socket.data_received(OWN[: len(frame)])
 
     def read(self) -> None:
         """Read the frame that has come. Raises RuntimeError if it is a refusal."""

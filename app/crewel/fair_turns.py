@@ -45,7 +45,7 @@ class FairTurns:
         self._waiting: dict[str, deque[Work]] = {}
         """Addresses that have had a turn, and wait for the next one."""
         self._was_new = False  # the one that had its turn last
-        self._is_serving = self._is_late = False
+        self._is_serving = False
         self.unseen = SAMPLE
         """How many requests are still served without a look at the clock. Those that are found in their connections count
         here themselves, and ask only if this is used up: a call for each would cost too much. It is used up when one is long,
@@ -72,11 +72,8 @@ class FairTurns:
         return True
 
     def is_late(self) -> bool:
-        """Whether this turn goes on long after its end, because so much comes: then receive little of it at once. Ask only if
-        `unseen` is used up: before that, no turn has ended."""
-        if not self._is_late and self.until:
-            self._is_late = self._clock() >= self.until + self.slice_s
-        return self._is_late
+        """Whether this turn goes on long after its end."""
+        return self.until != 0.0 and self._clock() >= self.until + self.slice_s
 
     def portion(self) -> float:
         """When a piece of work that begins now should leave its rest to `later`, by `perf_counter`."""
@@ -127,7 +124,6 @@ class FairTurns:
         """Another turn: those that wait are first. The one after the last of them counts what they took."""
         has_served = bool(self._waiting or self._new)
         self.until = self._clock() + self.slice_s
-        self._is_late = False
         self._is_serving = True
         try:
             while self._waiting or self._new:

@@ -94,47 +94,48 @@ async def test_messages_are_read_however_they_are_cut(
     assert not heard.has_reader(), "all that has come has been read to its end"
 
 
-def make_late(lane: FastLane) -> None:
-    """Let all turns have taken long."""
-    lane.turns.is_late = lambda: True  # type: ignore[method-assign]
-    lane.turns.unseen = 0
+async def test_in_a_turn_that_has_taken_long_a_piece_of_a_flood_is_received(lane: FastLane) -> None:
+    first, second, third = (SocketClient(lane, acknowledges=False) for _ in range(3))
+    socket, turns = first.wire.protocol, lane.turns
+    assert isinstance(socket, FastSocket)
+    flood = frame(bytes(122), Opcode.PING) * (2 * PIECE // 128)
+    calm = len(socket.get_buffer(-1))
+    assert calm > len(flood)
+    assert not turns.is_over()
 
+    turns.unseen, turns.until = 0, perf_counter() - 0.5 * turns.slice_s
+    first.receive(flood)
+    assert not first.wire.is_read
+    assert len(socket.get_buffer(-1)) == calm, "the turn is over, and has not been for long"
 
-async def test_in_a_turn_that_has_taken_long_a_piece_of_a_flood_is_received(lane: FastLane, heard: Heard) -> None:
-    calm = len(heard.socket.get_buffer(-1))
-    assert calm > 100_000
-    assert not lane.turns.is_over()
-    lane.turns.unseen = 0
-    lane.turns.until = perf_counter() - 0.9 * lane.turns.slice_s
-    assert len(heard.socket.get_buffer(-1)) == calm, "the turn is over, and has not been for long"
-    lane.turns.until = perf_counter() - lane.turns.slice_s
-    buffer = heard.socket.get_buffer(-1)
-    assert len(buffer) == PIECE
-    buffer[:] = frame(bytes(122), Opcode.PING) * 32
-    heard.client.wire.written.clear()
-    heard.socket.buffer_updated(PIECE)
-    assert not heard.client.wire.is_read, "nothing more is received in this turn"
-    assert not heard.client.wire.written
-    await heard.all()
-    assert heard.client.wire.is_read
-    assert heard.client.wire.written
+    turns.until = perf_counter() - turns.slice_s
+    second.receive(flood)
+    assert len(socket.get_buffer(-1)) == PIECE
+    third.wire.written.clear()
+    third.receive(flood[:PIECE])
+    assert not third.wire.is_read, "nothing more of it is received in this turn"
+    assert not third.wire.written
+    while not third.wire.is_read:
+        await asyncio.sleep(0)
+    assert third.wire.written
+    assert len(socket.get_buffer(-1)) == calm
 
 
 async def test_a_new_client_cannot_make_a_turn_long_either(lane: FastLane, heard: Heard) -> None:
     assert lane.sockets is not None
-    arrivals = lane.sockets.arrivals
-    arrivals.slice_s = 0.0
-    assert arrivals.put_off(None, lambda: None)
+    lane.sockets.arrivals.slice_s = 0.0
+    heard.send(frame(b"", Opcode.PING))
     assert len(heard.socket.get_buffer(-1)) == PIECE
 
 
 @pytest.mark.parametrize("deflates", [False, True], ids=["plain", "compressed"])
-async def test_a_large_message_is_read_in_turns_that_have_taken_long(
+async def test_a_large_message_is_read_in_pieces(
     lane: FastLane, monkeypatch: pytest.MonkeyPatch, *, deflates: bool
 ) -> None:
     heard = Heard(lane, monkeypatch, deflates=deflates)
     text = random.Random(1).randbytes(9000).hex().encode()
-    make_late(lane)
+    assert lane.sockets is not None
+    lane.sockets.room = memoryview(lane.sockets.buffer)[:PIECE]
     for number in range(3):
         await heard.read(frame(b'[{"n":%d,"text":"%b"}]' % (number, text), deflates=deflates))
     assert [each["n"] for each in heard.messages] == [0, 1, 2]

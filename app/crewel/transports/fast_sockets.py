@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final
 
 from websockets.utils import accept_key
@@ -36,9 +37,11 @@ class FastSockets:
         self.hold_known = endpoint.broker.mailboxes.outbound.hold_known
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
-        self.buffer = memoryview(bytearray(_BUFFER))
+        self.buffer = mmap(-1, _BUFFER, MAP_PRIVATE | MAP_ANONYMOUS)  # a part of it is bytes, in one step
         """Where all sockets receive: what has come is copied before the next one has its turn."""
-        self.piece = self.buffer[:PIECE]
+        self._piece = memoryview(self.buffer)[:PIECE]
+        self.room: mmap | memoryview = self.buffer
+        """How much of that is used for what comes next."""
         self.upgrades = Upgrades(settings.websocket)
         self.control_frames = endpoint.control_frames
         self.watch = endpoint.watch
@@ -54,6 +57,16 @@ class FastSockets:
         socket = FastSocket(self, upgrade, negotiated.deflate, transport)
         self.watch.add(socket)
         return socket
+
+    def receive_less(self) -> None:
+        """What is received now cannot be served in this turn. To receive it costs as well, and uvloop receives from all sockets
+        that are ready: if this turn has taken long, a piece of each has to do."""
+        if self.room is self.buffer and (self.turns.is_late() or self.arrivals.is_late()):
+            self.room = self._piece
+            self.loop.call_soon(self._receive_all)
+
+    def _receive_all(self) -> None:
+        self.room = self.buffer
 
     def reader(self, deflate: Parameters | None) -> FrameReader:
         """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and

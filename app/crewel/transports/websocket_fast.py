@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from mmap import mmap
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -198,39 +199,35 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
 
     # What comes
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go. To receive a flood costs as well, and uvloop receives from all sockets that are ready: in a
-        turn that has taken long, a piece of it has to do."""
-        sockets = self._sockets
-        turns, arrivals = sockets.turns, sockets.arrivals
-        if (turns.unseen <= 0 and turns.is_late()) or (arrivals.unseen <= 0 and arrivals.is_late()):
-            return sockets.piece
-        return sockets.buffer
+    def get_buffer(self, sizehint: int) -> mmap | memoryview:
+        """Where the next bytes go."""
+        return self._sockets.room
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answer the frames in what came, and keep what has to wait. The next socket uses the buffer again."""
-        data = bytes(self._sockets.buffer[:nbytes])
+        sockets = self._sockets
+        data = sockets.buffer[:nbytes]
         if self._first_bytes is not None:
             self._first_bytes.append(data)
-        if self._first_frames and self._waiting is None and not self._is_resting:
-            self._is_resting = self._sockets.arrivals.put_off(self.remote, self._rested)
-            if self._is_resting:
-                self._put_off(data)
-                return
-        turns = self._sockets.turns
+        turns = sockets.turns
         turns.unseen -= 1
         if self._waiting is None:
-            if turns.unseen <= 0 and not self._is_resting and turns.is_over():
-                self._is_resting = True
-                turns.later(self.remote, self._rested)
+            if self._first_frames and not self._is_resting and sockets.arrivals.put_off(self.remote, self._rested):
+                self._put_off(data)
+                return
+            if turns.unseen <= 0 and not self._is_resting and turns.put_off(self.remote, self._rested):
                 self._put_off(data)
                 return
             # `_is_free`, without a call.
             is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
             if is_next and self._protocol is None:
-                payload = self._whole(data, self._sockets.max_message_bytes)
+                payload = self._whole(data, sockets.max_message_bytes)
                 if payload is not None:
-                    self._answer(payload)
+                    known = self._known
+                    if known is not None and sockets.hold_known(self, known, payload):
+                        self.is_heard_from = True
+                    else:
+                        self._answer(payload)
                     return
             if len(data) <= PIECE:
                 frames, rest = self._parse(data)
@@ -248,7 +245,9 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         self._go_on()
 
     def _put_off(self, data: bytes) -> None:
-        """Keep this for a later turn. Of a flood, no more is read until then."""
+        """Keep this for a later turn, which is coming. Of a flood, no more is read until then."""
+        self._is_resting = True
+        self._sockets.receive_less()
         self._keep(data)
         if len(data) >= PIECE:
             self._read(False)
@@ -371,10 +370,6 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
                 self._answer(b"".join(fragments))
 
     def _answer(self, payload: bytes) -> None:
-        known = self._known
-        if known is not None and self._sockets.hold_known(self, known, payload):
-            self.is_heard_from = True
-            return
         endpoint, bayeux = self._sockets.endpoint, self._sockets.bayeux
         try:
             if not payload:
@@ -398,7 +393,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         self._first_bytes = None
         if self._rest_s:
             self._rest()
-        session = self.session
+        session, known = self.session, self._known
         if session is not None and session.plain and not (self._first_frames or (known and known.session is session)):
             self._known = KnownConnect.of(session, payload, elements)
 
