@@ -339,6 +339,17 @@ class Mailbox(ABC):
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         """These have ended, because their batches are acknowledged and no status is awaited."""
 
+    def close_batch(self) -> int:
+        """The number for the reply that is going out. What is left of the reserved numbers suffices for a while."""
+        number = self.batches.close()
+        if number >= self.batches.reserve_at:
+            self.reserve_batches()
+        return number
+
+    @abstractmethod
+    def reserve_batches(self) -> None:
+        """Have more numbers reserved, so that they begin after those that were used, also after a restart."""
+
     def retain(self, entries: list[Entry]) -> int:
         """Keep what leaves until it is acknowledged. Returns how many of the entries were sent before."""
         again = self.batches.retain(entries)

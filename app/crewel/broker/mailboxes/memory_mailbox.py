@@ -91,6 +91,9 @@ class MemoryMailbox(Mailbox):
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         """Nothing is kept of them."""
 
+    def reserve_batches(self) -> None:
+        """Its numbers end with the process."""
+
     def room_in_bytes(self) -> int:
         """How many bytes more may wait, 0 at least."""
         return max(self._listener.share(self.queue_max_bytes) - self.count_bytes(), 0)

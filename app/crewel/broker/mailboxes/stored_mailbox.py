@@ -10,15 +10,18 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, assert_never
 
 from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
+from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, place_of, priority_of
 from crewel.delivery.pending_dead_letters import Payers
-from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
+from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.qos.connect import Bounds, OverflowPolicy
 
 SIZE: Final = "resource.overflow.queue.bytes"
 EXHAUSTED: Final = "resource.exhaust"
 """The code of a session that ends because its account has too many pending dead letters."""
+_SPARE: Final = 500
+"""Batch numbers that are reserved ahead of need."""
 
 
 class _Seen(NamedTuple):
@@ -44,6 +47,9 @@ class StoredMailbox(Mailbox):
         self.take_over(former)
         self.durable = durable
         self._counted: tuple[_Seen, int] | None = None
+        if self.batches is not NO_BATCHES:
+            self.batches.number = durable.batch - BATCH_BLOCK + 1
+            self.batches.reserve_at = durable.batch - _SPARE + 1
 
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
         """The form of something that goes with this mailbox, which is the session's."""
@@ -231,6 +237,12 @@ class StoredMailbox(Mailbox):
         if places := [entry.position for entry in entries if entry.position]:
             self.durable.settle_all(places)
             self._listener.acknowledged(self.durable, entries)
+
+    def reserve_batches(self) -> None:
+        """Have more numbers reserved, with the next commit."""
+        self.durable.batch += BATCH_BLOCK
+        self.batches.reserve_at += BATCH_BLOCK
+        self._listener.has_changed(self.durable)
 
     # Waiting again
 
