@@ -305,11 +305,17 @@ class Durability:
 
     def renew(self, session: Session, answer: LoggedIn) -> None:
         """The store has given a session that it had a new login: the batches of the client before it count no more."""
-        durable = self._access.node.sessions.get(answer.name)
-        if durable is None or durable.connected is not session:
-            raise StoreUnavailable(f"{answer.name}: the session has just ended")
+        durable = self.half_of(session, answer.name, "the session has just ended")
         durable.reserved(answer.batch + BATCH_BLOCK)
         self.hand_to(session, durable)
+
+    def half_of(self, session: Session, name: SessionName, otherwise: str) -> DurableSession:
+        """What the engine has of the session, which the store has under this name. Raises StoreUnavailable, with why, if it
+        has nothing of it any more."""
+        sessions = self._access.node.sessions
+        if name not in sessions or sessions[name].connected is not session:
+            raise StoreUnavailable(f"{name}: {otherwise}")
+        return sessions[name]
 
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
