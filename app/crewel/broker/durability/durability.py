@@ -344,13 +344,13 @@ class Durability:
 
     # Who is away
 
-    def on_connect(self, session: Session, durable: DurableSession) -> asyncio.Future[None] | None:
+    def on_connect(self, session: Session) -> asyncio.Future[None] | None:
         """A connect has come. The messages that wait for it and are not in memory are on their way; the future
         says when they are there."""
-        if session.mailbox.is_absent:
-            for log_id in session.mailbox.come_back():
-                durable.evict(log_id)
-            self._dispatchers.back(session, has_backlog=bool(session.mailbox.queue or durable.evicted))
+        mailbox = session.mailbox
+        if mailbox.is_absent:
+            mailbox.come_back()
+            self._dispatchers.back(session, has_backlog=bool(mailbox.queue or mailbox.has_more))
         return self.backlog.load(session)
 
     def on_disconnect(self, session: Session) -> None:

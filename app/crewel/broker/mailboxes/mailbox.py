@@ -404,7 +404,7 @@ class Mailbox(ABC):
         self.dispatcher.drop_body()
 
     def come_back(self) -> list[LogId]:
-        """The client is there again. Returns the places of what is stored and has to be loaded; the rest waits."""
+        """The client is there again. Returns the places of what is stored, which has to be loaded; the rest waits."""
         self.is_absent = False
         entries = [*self.batches.reset(), *self.queue]
         self.replace(in_order([entry for entry in entries if not entry.position]))

@@ -19,6 +19,7 @@ class MemoryMailbox(Mailbox):
     """Nothing in it is stored, and nothing of it becomes a dead letter."""
 
     is_stored = False
+    has_more = False
     __slots__ = ()
 
     @classmethod
@@ -37,11 +38,6 @@ class MemoryMailbox(Mailbox):
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits."""
         return any(entry.is_notice for entry in self.queue)
-
-    @property
-    def has_more(self) -> bool:
-        """Whether more waits than is in memory: never."""
-        return False
 
     def count_evicted(self) -> int:
         """How many messages are in the store only: none."""

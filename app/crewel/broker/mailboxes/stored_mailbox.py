@@ -255,6 +255,13 @@ class StoredMailbox(Mailbox):
         self.drop_where(_is_of_log)
         super().recall(each for each in entries if not each.position)
 
+    def come_back(self) -> list[LogId]:
+        """The client is there again. What is stored waits in the store; returns its places."""
+        places = super().come_back()
+        for place in places:
+            self.durable.evict(place)
+        return places
+
     def give_back(self, place: LogId) -> int:
         """The message at this place of the inbox goes back into the shared queue that it came from. Returns how often it may
         have been sent."""
