@@ -193,6 +193,11 @@ class Mailbox(ABC):
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits: that it has failed, or that its topic was erased."""
 
+    @abstractmethod
+    def promises(self) -> dict[str, bool]:
+        """What logins and operators see of it: `update`, that messages end as their receiver reports; and `durable`, that
+        the store has it."""
+
     # Bounds
 
     def bound(self, limit: int, max_bytes: int, policy: OverflowPolicy) -> None:

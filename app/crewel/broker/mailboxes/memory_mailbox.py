@@ -34,6 +34,10 @@ class MemoryMailbox(Mailbox):
         """The form of something that goes with this mailbox, which is the session's."""
         return forms.in_memory(session)
 
+    def promises(self) -> dict[str, bool]:
+        """What logins and operators see of it."""
+        return {"update": self.dispatcher.rules.tells, "durable": False}
+
     @property
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits."""

@@ -55,6 +55,10 @@ class StoredMailbox(Mailbox):
         """The form of something that goes with this mailbox, which is the session's."""
         return forms.in_store(session, self.durable)
 
+    def promises(self) -> dict[str, bool]:
+        """What logins and operators see of it."""
+        return {"update": self.dispatcher.rules.tells, "durable": True}
+
     @property
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits."""

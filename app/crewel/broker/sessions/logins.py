@@ -279,16 +279,15 @@ class Logins:
     def _describe_login(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
         if resume is None:
             return
-        has_update = session.mailbox.dispatcher.rules.tells
+        promises = session.mailbox.promises()
         exchange.login = {
             "name": f"/node/{self._runtime.settings.node.name}/{session.name}",
             "reconnected": reconnected,
             "queued": self._dispatchers.waiting(session),
             "resume": resume,
-            "update": has_update,
-            **({"unclaimed": True} if has_update else {}),
+            **promises,
+            **({"unclaimed": True} if promises["update"] else {}),
             **({"maxOpen": session.mailbox.limit.most} if session.mailbox.limit is not None else {}),
-            "durable": session.mailbox.is_stored,
             "replyId": session.reply_id,
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
         }
