@@ -9,9 +9,15 @@ from typing import Final
 from crewel.bayeux.channel import Channel
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import SessionName
 from crewel.qos.names import Name
-from crewel.storage.node_leases import ALONE, Membership
+from crewel.storage import node_leases
+from crewel.storage.keys import Keys
+from crewel.storage.node_leases import ALONE, Membership, Slice
 from crewel.storage.receivers import Receiver
+from crewel.storage.script_step import Step
+from crewel.storage.store import Store
+from crewel.supervision import Body, Supervisor
 
 ANY_NUMBER: Final = -1
 """Of sessions of a subject, for the store."""
@@ -67,7 +73,15 @@ class Cluster(ABC):
     def announce(self, queue: str) -> None:
         """Something is in a shared queue."""
 
+    @abstractmethod
+    def may_have(self, name: SessionName) -> bool:
+        """Whether another node may have this session, which the store has."""
+
     # The log
+
+    @abstractmethod
+    def follow_log(self, supervisor: Supervisor, tail: Body) -> None:
+        """Have `tail` read what others append, as long as this server runs."""
 
     @abstractmethod
     def registration(self, token: str) -> Membership:
@@ -81,7 +95,17 @@ class Cluster(ABC):
     def caught_up(self) -> Awaitable[None] | None:
         """Wait until this node has taken all that others had published before."""
 
+    @abstractmethod
+    async def is_replaced(self, store: Store, epoch: int) -> bool:
+        """Whether another server has taken over the store since this one's start, which had this number: then this one must
+        stop serving. Raises StoreError."""
+
     # Sessions and topics
+
+    @abstractmethod
+    def adoption(self, keys: Keys, token: str, count: int, dead: Iterable[str]) -> Step[Slice]:
+        """The step that takes over sessions of servers before this one, or of nodes that are dead, at most so many. The leases
+        of those in `dead` do not count."""
 
     @abstractmethod
     def marked(self, secret: str) -> str:
@@ -145,6 +169,13 @@ class SingleNode(Cluster):
     def announce(self, queue: str) -> None:
         """This concerns no other node."""
 
+    def may_have(self, name: SessionName) -> bool:
+        """There is no other node."""
+        return False
+
+    def follow_log(self, supervisor: Supervisor, tail: Body) -> None:
+        """Only this server appends."""
+
     def registration(self, token: str) -> Membership:
         """Nothing."""
         return ALONE
@@ -155,6 +186,14 @@ class SingleNode(Cluster):
 
     def caught_up(self) -> None:
         """Nothing to wait for."""
+
+    async def is_replaced(self, store: Store, epoch: int) -> bool:
+        """Whether a server has started later."""
+        return await node_leases.epoch(store) > epoch
+
+    def adoption(self, keys: Keys, token: str, count: int, dead: Iterable[str]) -> Step[Slice]:
+        """The sessions of all other servers: they have ended, as this one has the store."""
+        return node_leases.adopt(keys, token, count)
 
     def marked(self, secret: str) -> str:
         """The secret as it is."""

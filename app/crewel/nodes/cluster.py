@@ -11,9 +11,16 @@ from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.node_tags import tag_of
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import SessionName
 from crewel.qos.names import Name
+from crewel.storage import nodes
+from crewel.storage.keys import Keys
 from crewel.storage.node_leases import Membership as Registration
+from crewel.storage.node_leases import Slice
 from crewel.storage.receivers import Receiver
+from crewel.storage.script_step import Step
+from crewel.storage.store import Store
+from crewel.supervision import Body, Supervisor
 
 if TYPE_CHECKING:
     from crewel.nodes.membership import Membership
@@ -67,6 +74,14 @@ class Nodes(Cluster):
         """Something is in a shared queue."""
         self.membership.addressed.announce(queue)
 
+    def may_have(self, name: SessionName) -> bool:
+        """Whether another node may have this session: this one does not have it."""
+        return self.membership.addressed.may_have(name)
+
+    def follow_log(self, supervisor: Supervisor, tail: Body) -> None:
+        """Read what others append."""
+        supervisor.start("tail of the log", tail)
+
     def registration(self, token: str) -> Registration:
         """The tag of this node, and where it accepts links."""
         return Registration(tag_of(token), self.link)
@@ -78,6 +93,14 @@ class Nodes(Cluster):
     def caught_up(self) -> Awaitable[None]:
         """Wait until this node has taken all that others had published before."""
         return self.membership.topics.caught_up()
+
+    async def is_replaced(self, store: Store, epoch: int) -> bool:
+        """A node that was taken for dead reads the store again, under a new token."""
+        return False
+
+    def adoption(self, keys: Keys, token: str, count: int, dead: Iterable[str]) -> Step[Slice]:
+        """The sessions of nodes that are dead."""
+        return nodes.inherit(keys, token, count, dead)
 
     def marked(self, secret: str) -> str:
         """The secret with the tag of this node."""

@@ -120,8 +120,7 @@ class Durability:
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
-        if not self._runtime.cluster.is_single:
-            start("tail of the log", self.tail.run_forever)
+        self._runtime.cluster.follow_log(self._runtime.supervisor, self.tail.run_forever)
 
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
@@ -180,13 +179,7 @@ class Durability:
 
     async def _next_records(self) -> list[SessionRecord]:
         """Take over the next sessions of servers before this one, or of nodes that are dead."""
-        access = self._access
-        if not self._runtime.cluster.is_single:
-            return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
-        records: list[SessionRecord] = await access.writing.ask(
-            node_leases.adopt(access.keys, access.token, _ADOPTED_AT_ONCE)
-        )
-        return records
+        return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
 
     def restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> DurableSession:
         """Give a session of the store to the engine and to the broker. `sent` is shared by sessions that were sent the same."""
@@ -478,7 +471,7 @@ class Durability:
             return
         self._is_recovering = True
         try:
-            if self._runtime.cluster.is_single and await node_leases.epoch(self._access.store) > self._epoch:
+            if await self._runtime.cluster.is_replaced(self._access.store, self._epoch):
                 self._give_way()
             else:
                 await self._reload(error if isinstance(error, Fenced) else None)
