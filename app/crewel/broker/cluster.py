@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from asyncio import Future
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from crewel.bayeux.channel import Channel
 from crewel.broker.topics.shares import Shares
@@ -138,6 +139,11 @@ class Cluster(ABC):
     def everywhere(self) -> Awaitable[None] | None:
         """Wait until all nodes have applied what is in the log now."""
 
+    @abstractmethod
+    def known_everywhere(self, done: Future[Any], *, raises: bool = True) -> Future[None] | None:
+        """A future that is done when this one is, and all nodes know what it was about. It raises what this one raises, or
+        nothing."""
+
 
 class SingleNode(Cluster):
     """A server that has its store to itself, or none."""
@@ -217,3 +223,6 @@ class SingleNode(Cluster):
 
     def everywhere(self) -> None:
         """Nothing to wait for."""
+
+    def known_everywhere(self, done: Future[Any], *, raises: bool = True) -> None:
+        """Nothing to wait for beyond it."""

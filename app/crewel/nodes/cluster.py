@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel
 from crewel.broker.cluster import Cluster
@@ -129,3 +130,7 @@ class Nodes(Cluster):
     def everywhere(self) -> Awaitable[None]:
         """Wait until all nodes have applied what is in the log now."""
         return self.membership.topics.everywhere()
+
+    def known_everywhere(self, done: Future[Any], *, raises: bool = True) -> Future[None]:
+        """Done when this is done, and all nodes know what it was about."""
+        return self.membership.topics.known_everywhere(done, raises=raises)
