@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import Future
-from collections.abc import Awaitable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, ParamSpec
 
 from crewel.bayeux.channel import Channel
+from crewel.bayeux.replies import Reply
+from crewel.broker.handler_steps import Steps
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import SessionName
@@ -19,6 +21,8 @@ from crewel.storage.receivers import Receiver
 from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 from crewel.supervision import Body, Supervisor
+
+P = ParamSpec("P")
 
 ANY_NUMBER: Final = -1
 """Of sessions of a subject, for the store."""
@@ -47,8 +51,8 @@ class Cluster(ABC):
         """There is none any more."""
 
     @abstractmethod
-    def announced(self) -> Awaitable[None] | None:
-        """Wait until all nodes know what is subscribed to here."""
+    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+        """The handler of subscribes, so that it replies when all nodes know what is subscribed to here."""
 
     # Destinations and shared queues
 
@@ -161,8 +165,9 @@ class SingleNode(Cluster):
     def gives_up(self, pattern: str) -> None:
         """This concerns no other node."""
 
-    def announced(self) -> None:
-        """Nothing to wait for."""
+    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+        """The handler as it is."""
+        return subscribe
 
     async def find(self, destinations: Iterable[Name]) -> list[list[Receiver]]:
         """None of them."""

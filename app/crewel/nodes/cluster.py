@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel
-from crewel.broker.cluster import Cluster
+from crewel.bayeux.replies import Reply
+from crewel.broker.cluster import Cluster, P
+from crewel.broker.handler_steps import Steps
 from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.node_tags import tag_of
 from crewel.broker.topics.shares import Shares
@@ -49,9 +51,20 @@ class Nodes(Cluster):
         """There is none any more."""
         self.membership.bus.gives_up(pattern)
 
-    def announced(self) -> Awaitable[None] | None:
-        """Wait until all nodes know what is subscribed to here."""
-        return self.membership.bus.announced()
+    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+        """The handler of subscribes, so that it replies when all nodes know what is subscribed to here."""
+
+        def announced(*args: P.args, **kwargs: P.kwargs) -> Steps[Reply]:
+            return self._announced(subscribe(*args, **kwargs))
+
+        return announced
+
+    def _announced(self, outcome: Reply | Steps[Reply]) -> Steps[Reply]:
+        reply = outcome if isinstance(outcome, dict) else (yield from outcome)
+        waiting = self.membership.bus.announced()
+        if waiting is not None:
+            yield waiting
+        return reply
 
     @property
     def has_sessions(self) -> bool:
