@@ -32,7 +32,8 @@ class Cluster(ABC):
     """What a node tells the others, and what it asks them. An answer of None means that there is nothing to wait for."""
 
     is_single: bool
-    """Whether this server has its store to itself."""
+    """Whether this server has its store to itself. What depends on it is a method here; this is for where a call would cost too
+    much, and for a part that has two forms."""
     pause_ms: int
     """Milliseconds within which the clients of a server that ends should come back, to be received by another node."""
 

@@ -83,8 +83,8 @@ class Mailbox(ABC):
     """The messages on their way to one session."""
 
     is_stored: ClassVar[bool]
-    """Whether the store has the session. What depends on it is a method here, or a form (`choose`); this is for those that
-    only show it."""
+    """Whether the store has the session. What depends on it is a method here, or a form (`choose`); this is for where a form
+    would be longer than the question."""
 
     __slots__ = (
         "_listener",
