@@ -46,9 +46,7 @@ class AckExtension(Extension):
         """Tell on the handshake that acknowledgements are on."""
         if session is not None and session.mailbox.batches is not NO_BATCHES and reply["successful"]:
             if self._settings.allow_message_delivery_during_handshake:
-                number = session.mailbox.batches.close()
-                _tell(reply, {"enabled": True, "batch": number})
-                self._port.reserve(session, number)
+                _tell(reply, {"enabled": True, "batch": session.mailbox.close_batch()})
             else:
                 _tell(reply, message.ext["ack"])  # in kind: true, or "true"
         return True
@@ -93,10 +91,10 @@ class AcknowledgedSession(SessionPart):
         batches = self._batches
         if batches.must_resend:
             batches.unbatch()
-        number = batches.number  # `close`, without a call
+        number = batches.number  # `Mailbox.close_batch`, without a call
         batches.number = number + 1
-        if session.mailbox.durable is not None:
-            self._port.reserve(session, number)
+        if number >= batches.reserve_at:
+            session.mailbox.reserve_batches()
         return b'"ack":%d' % number
 
     def rcv_meta(self, session: Session, message: Message) -> bool:
@@ -118,9 +116,7 @@ class AcknowledgedSession(SessionPart):
         """Tell the batch id of a connect reply. The reply to a client that is busy is none: it brings nothing, and the client
         has the batches that it does not acknowledge yet. One that waits for an answer learns whether it has them still."""
         if reply["successful"] and message.channel.name == CONNECT and not message.says_busy:
-            number = self._batches.close()
-            _tell(reply, number)
-            self._port.reserve(session, number)
+            _tell(reply, session.mailbox.close_batch())
             if self._brings_new and message.awaits_answer:
                 reply["ext"]["busy"] = AWAITS
         return True

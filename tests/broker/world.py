@@ -18,9 +18,15 @@ from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.node_tags import tag_of
 from crewel.broker.services import Service
 from crewel.broker.session import Session
+from crewel.delivery.records import SessionName
 from crewel.extension import Extension
 from crewel.settings import load
-from crewel.storage.node_leases import Membership
+from crewel.storage import nodes
+from crewel.storage.keys import Keys
+from crewel.storage.node_leases import Membership, Slice
+from crewel.storage.script_step import Step
+from crewel.storage.store import Store
+from crewel.supervision import Body, Supervisor
 from tests.broker.clock import ControlledLoop
 
 
@@ -112,6 +118,7 @@ class OneOfSeveral(SingleNode):
     """The part of a node whose others say nothing."""
 
     is_single = False
+    broker: Broker
 
     def __init__(self) -> None:
         self.announced_queues: list[str] = []
@@ -128,6 +135,18 @@ class OneOfSeveral(SingleNode):
     def registration(self, token: str) -> Membership:
         return Membership(tag_of(token), "")
 
+    def may_have(self, name: SessionName) -> bool:
+        return name not in self.broker.runtime.access.node.sessions
+
+    def follow_log(self, supervisor: Supervisor, tail: Body) -> None:
+        supervisor.start("tail of the log", tail)
+
+    async def is_replaced(self, store: Store, epoch: int) -> bool:
+        return False
+
+    def adoption(self, keys: Keys, token: str, count: int, dead: Iterable[str]) -> Step[Slice]:
+        return nodes.inherit(keys, token, count, dead)
+
 
 class World:
     """A broker on a loop of its own."""
@@ -137,6 +156,8 @@ class World:
         settings = load(overrides=list(sets), environ={})
         self.cluster = OneOfSeveral() if settings.cluster.enabled else SingleNode()
         self.broker = Broker(settings, extensions, self.loop, self.cluster)
+        if isinstance(self.cluster, OneOfSeveral):
+            self.cluster.broker = self.broker
         self.broker.install(services)
 
     def settle(self) -> None:

@@ -87,7 +87,7 @@ class Owner:
         return await self.do(log.trim(self.keys, self.token))
 
     async def adopt(self, count: int = 1000) -> list[SessionRecord]:
-        return await self.do(node_leases.adopt(self.keys, self.token, count))
+        return (await self.do(node_leases.adopt(self.keys, self.token, count))).records
 
     async def adopt_all(self, count: int = 1000) -> dict[str, SessionRecord]:
         records = {}

@@ -72,7 +72,7 @@ class RealStore:
         return LogId(self.do(node_leases.claim(self.keys, token, "heron", PROCESS, 0)))
 
     def adopt(self, token: str, count: int) -> list[SessionRecord]:
-        return list(self.do(node_leases.adopt(self.keys, token, count)))
+        return self.do(node_leases.adopt(self.keys, token, count)).records
 
     def login(self, token: str, name: SessionName) -> int:
         return int(self.do(sessions.login(self.keys, token, name, {}, -1, BOUND)).batch)

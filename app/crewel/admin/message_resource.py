@@ -33,7 +33,7 @@ from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.broker.dead_letters.dead_letter import DeadLetter
-from crewel.broker.session import Session
+from crewel.broker.session import Session, stored_of
 from crewel.delivery.records import Logged, LogId, PendingMessage
 from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument
@@ -215,14 +215,16 @@ async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHisto
         )
     channel = parse(told.channel) if told.channel else None
     not_for: list[dict[str, str]] = []
-    async for session in in_turns(() if channel is None else admin.broker.addressing.channels.subscribers(channel)):
-        durable = session.mailbox.durable
-        if channel is None or durable is None or not session.is_live or session.name in told.outcomes:
+    if channel is None:
+        return not_for
+    async for durable in in_turns(stored_of(admin.broker.addressing.channels.subscribers(channel))):
+        subscriber: Session | None = durable.connected
+        if subscriber is None or not subscriber.is_live or subscriber.name in told.outcomes:
             continue
         if durable.covers(channel.patterns, log_id):
-            told.outcomes[session.name] = ReceiverOutcome(session.name, "ended; how is not recorded")
+            told.outcomes[subscriber.name] = ReceiverOutcome(subscriber.name, "ended; how is not recorded")
         elif len(not_for) < _MOST_SHOWN:
-            not_for.append({"receiver": session.name, "why": "subscribed later"})
+            not_for.append({"receiver": subscriber.name, "why": "subscribed later"})
     return not_for
 
 

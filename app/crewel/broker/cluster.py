@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Mapping
-from typing import Final
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, ParamSpec
 
 from crewel.bayeux.channel import Channel
+from crewel.bayeux.replies import Reply
+from crewel.broker.handler_steps import Steps
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import SessionName
 from crewel.qos.names import Name
-from crewel.storage.node_leases import ALONE, Membership
+from crewel.storage import node_leases
+from crewel.storage.keys import Keys
+from crewel.storage.node_leases import ALONE, Membership, Slice
 from crewel.storage.receivers import Receiver
+from crewel.storage.script_step import Step
+from crewel.storage.store import Store
+from crewel.supervision import Body, Supervisor
+
+P = ParamSpec("P")
 
 ANY_NUMBER: Final = -1
 """Of sessions of a subject, for the store."""
@@ -21,7 +32,8 @@ class Cluster(ABC):
     """What a node tells the others, and what it asks them. An answer of None means that there is nothing to wait for."""
 
     is_single: bool
-    """Whether this server has its store to itself."""
+    """Whether this server has its store to itself. What depends on it is a method here; this is for where a call would cost too
+    much, and for a part that has two forms."""
     pause_ms: int
     """Milliseconds within which the clients of a server that ends should come back, to be received by another node."""
 
@@ -40,8 +52,8 @@ class Cluster(ABC):
         """There is none any more."""
 
     @abstractmethod
-    def announced(self) -> Awaitable[None] | None:
-        """Wait until all nodes know what is subscribed to here."""
+    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+        """The handler of subscribes, so that it replies when all nodes know what is subscribed to here."""
 
     # Destinations and shared queues
 
@@ -67,7 +79,15 @@ class Cluster(ABC):
     def announce(self, queue: str) -> None:
         """Something is in a shared queue."""
 
+    @abstractmethod
+    def may_have(self, name: SessionName) -> bool:
+        """Whether another node may have this session, which the store has."""
+
     # The log
+
+    @abstractmethod
+    def follow_log(self, supervisor: Supervisor, tail: Body) -> None:
+        """Have `tail` read what others append, as long as this server runs."""
 
     @abstractmethod
     def registration(self, token: str) -> Membership:
@@ -81,7 +101,17 @@ class Cluster(ABC):
     def caught_up(self) -> Awaitable[None] | None:
         """Wait until this node has taken all that others had published before."""
 
+    @abstractmethod
+    async def is_replaced(self, store: Store, epoch: int) -> bool:
+        """Whether another server has taken over the store since this one's start, which had this number: then this one must
+        stop serving. Raises StoreError."""
+
     # Sessions and topics
+
+    @abstractmethod
+    def adoption(self, keys: Keys, token: str, count: int, dead: Iterable[str]) -> Step[Slice]:
+        """The step that takes over sessions of servers before this one, or of nodes that are dead, at most so many. The leases
+        of those in `dead` do not count."""
 
     @abstractmethod
     def marked(self, secret: str) -> str:
@@ -114,6 +144,11 @@ class Cluster(ABC):
     def everywhere(self) -> Awaitable[None] | None:
         """Wait until all nodes have applied what is in the log now."""
 
+    @abstractmethod
+    def known_everywhere(self, done: Future[Any], *, raises: bool = True) -> Future[None] | None:
+        """A future that is done when this one is, and all nodes know what it was about. It raises what this one raises, or
+        nothing."""
+
 
 class SingleNode(Cluster):
     """A server that has its store to itself, or none."""
@@ -131,8 +166,9 @@ class SingleNode(Cluster):
     def gives_up(self, pattern: str) -> None:
         """This concerns no other node."""
 
-    def announced(self) -> None:
-        """Nothing to wait for."""
+    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+        """The handler as it is."""
+        return subscribe
 
     async def find(self, destinations: Iterable[Name]) -> list[list[Receiver]]:
         """None of them."""
@@ -145,6 +181,13 @@ class SingleNode(Cluster):
     def announce(self, queue: str) -> None:
         """This concerns no other node."""
 
+    def may_have(self, name: SessionName) -> bool:
+        """There is no other node."""
+        return False
+
+    def follow_log(self, supervisor: Supervisor, tail: Body) -> None:
+        """Only this server appends."""
+
     def registration(self, token: str) -> Membership:
         """Nothing."""
         return ALONE
@@ -155,6 +198,14 @@ class SingleNode(Cluster):
 
     def caught_up(self) -> None:
         """Nothing to wait for."""
+
+    async def is_replaced(self, store: Store, epoch: int) -> bool:
+        """Whether a server has started later."""
+        return await node_leases.epoch(store) > epoch
+
+    def adoption(self, keys: Keys, token: str, count: int, dead: Iterable[str]) -> Step[Slice]:
+        """The sessions of all other servers: they have ended, as this one has the store."""
+        return node_leases.adopt(keys, token, count)
 
     def marked(self, secret: str) -> str:
         """The secret as it is."""
@@ -178,3 +229,6 @@ class SingleNode(Cluster):
 
     def everywhere(self) -> None:
         """Nothing to wait for."""
+
+    def known_everywhere(self, done: Future[Any], *, raises: bool = True) -> None:
+        """Nothing to wait for beyond it."""

@@ -388,8 +388,8 @@ class MetaHandlers:
             if session.name:
                 self._names.prove(session)
                 self._shared_queues.on_connect(session)
-        if session.mailbox.durable is not None:
-            awaited = self._durability.on_connect(session, session.mailbox.durable)
+        if session.mailbox.is_absent or session.mailbox.has_more:
+            awaited = self._durability.on_connect(session)
             if awaited is not None:
                 return _connect_later(awaited, reply)
         return reply

@@ -20,9 +20,7 @@ from crewel.broker.mailboxes.exchange import Held
 from crewel.broker.mailboxes.mailbox import Mailbox, MailboxListener
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
-from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import BATCH_BLOCK
 from crewel.limits import Account
 from crewel.qos.connect import NOTHING_ASKED, ConnectQos
 from crewel.security.grants import Grants
@@ -424,8 +422,6 @@ class Session:
         """The store has it, and this says what it is to receive."""
         self.mailbox = StoredMailbox(self.mailbox, durable)
         self.name = durable.name
-        if self.mailbox.batches is not NO_BATCHES:
-            self.mailbox.batches.number = durable.batch - BATCH_BLOCK + 1
 
     def leave_store(self) -> None:
         """It is to receive nothing of the store any more."""

@@ -8,6 +8,7 @@ entry belongs to the last reply that held it, and an acknowledgement counts only
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from math import inf
 from typing import Final
 
 from crewel.delivery.entry import Entry, in_order
@@ -21,11 +22,13 @@ makes at most 15 connects in 30 s, however much is published meanwhile."""
 class Batches:
     """The unacknowledged entries of one session. Numbers start at 1; each connect reply takes the next one."""
 
-    __slots__ = ("futile", "is_busy", "must_resend", "number", "sent")
+    __slots__ = ("futile", "is_busy", "must_resend", "number", "reserve_at", "sent")
 
     def __init__(self) -> None:
         self.number = 1
         """The number that the next connect reply carries."""
+        self.reserve_at: float = inf
+        """The number from which on more of them have to be reserved; infinite if none need be."""
         self.sent: dict[int, list[Entry]] = {}
         """What is unacknowledged, by the number of its batch, oldest first."""
         self.must_resend = False

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel
-from crewel.broker.cluster import Cluster
+from crewel.bayeux.replies import Reply
+from crewel.broker.cluster import Cluster, P
+from crewel.broker.handler_steps import Steps
 from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.node_tags import tag_of
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
+from crewel.delivery.records import SessionName
 from crewel.qos.names import Name
+from crewel.storage import nodes
+from crewel.storage.keys import Keys
 from crewel.storage.node_leases import Membership as Registration
+from crewel.storage.node_leases import Slice
 from crewel.storage.receivers import Receiver
+from crewel.storage.script_step import Step
+from crewel.storage.store import Store
+from crewel.supervision import Body, Supervisor
 
 if TYPE_CHECKING:
     from crewel.nodes.membership import Membership
@@ -41,9 +51,20 @@ class Nodes(Cluster):
         """There is none any more."""
         self.membership.bus.gives_up(pattern)
 
-    def announced(self) -> Awaitable[None] | None:
-        """Wait until all nodes know what is subscribed to here."""
-        return self.membership.bus.announced()
+    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+        """The handler of subscribes, so that it replies when all nodes know what is subscribed to here."""
+
+        def announced(*args: P.args, **kwargs: P.kwargs) -> Steps[Reply]:
+            return self._announced(subscribe(*args, **kwargs))
+
+        return announced
+
+    def _announced(self, outcome: Reply | Steps[Reply]) -> Steps[Reply]:
+        reply = outcome if isinstance(outcome, dict) else (yield from outcome)
+        waiting = self.membership.bus.announced()
+        if waiting is not None:
+            yield waiting
+        return reply
 
     @property
     def has_sessions(self) -> bool:
@@ -67,6 +88,14 @@ class Nodes(Cluster):
         """Something is in a shared queue."""
         self.membership.addressed.announce(queue)
 
+    def may_have(self, name: SessionName) -> bool:
+        """Whether another node may have this session: this one does not have it."""
+        return self.membership.addressed.may_have(name)
+
+    def follow_log(self, supervisor: Supervisor, tail: Body) -> None:
+        """Read what others append."""
+        supervisor.start("tail of the log", tail)
+
     def registration(self, token: str) -> Registration:
         """The tag of this node, and where it accepts links."""
         return Registration(tag_of(token), self.link)
@@ -78,6 +107,14 @@ class Nodes(Cluster):
     def caught_up(self) -> Awaitable[None]:
         """Wait until this node has taken all that others had published before."""
         return self.membership.topics.caught_up()
+
+    async def is_replaced(self, store: Store, epoch: int) -> bool:
+        """A node that was taken for dead reads the store again, under a new token."""
+        return False
+
+    def adoption(self, keys: Keys, token: str, count: int, dead: Iterable[str]) -> Step[Slice]:
+        """The sessions of nodes that are dead."""
+        return nodes.inherit(keys, token, count, dead)
 
     def marked(self, secret: str) -> str:
         """The secret with the tag of this node."""
@@ -106,3 +143,7 @@ class Nodes(Cluster):
     def everywhere(self) -> Awaitable[None]:
         """Wait until all nodes have applied what is in the log now."""
         return self.membership.topics.everywhere()
+
+    def known_everywhere(self, done: Future[Any], *, raises: bool = True) -> Future[None]:
+        """Done when this is done, and all nodes know what it was about."""
+        return self.membership.topics.known_everywhere(done, raises=raises)

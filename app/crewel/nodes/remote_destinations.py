@@ -18,7 +18,7 @@ from crewel.broker.addressing.names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.durability.access import StoreAccess
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import PendingMessage
+from crewel.delivery.records import PendingMessage, SessionName
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import OpenLinks
 from crewel.nodes.node_registry import NodeRegistry
@@ -57,6 +57,10 @@ class RemoteDestinations:
     def is_anywhere(self) -> bool:
         """Whether there are other nodes, or sessions of dead ones. One that has just joined has a link here before clients."""
         return len(self._registry.members.nodes) > 1 or bool(self._links.accepted())
+
+    def may_have(self, name: SessionName) -> bool:
+        """Whether another node may have this session: this one does not have it, or not yet."""
+        return name not in self._access.node.sessions
 
     async def find(self, destinations: Iterable[Name]) -> list[list[Receiver]]:
         """Return for each destination the sessions that it means and this node does not have, or not yet. Raises StoreError."""

@@ -7,8 +7,10 @@ a topic, subscriptions and the queues of sessions, are at each node: they are as
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import resolve
+from crewel.broker.runtime import Runtime
 from crewel.broker.topics.shares import Shares, TopicShare
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import NodeFailed, StoreUnavailable
@@ -21,8 +23,8 @@ from crewel.topics import USUAL
 class RemoteTopics:
     """The part of one node."""
 
-    def __init__(self, access: StoreAccess, topics: TopicTable, registry: NodeRegistry, calls: Calls) -> None:
-        self._access = access
+    def __init__(self, runtime: Runtime, topics: TopicTable, registry: NodeRegistry, calls: Calls) -> None:
+        self._runtime, self._access = runtime, runtime.access
         self._topics = topics
         self._registry = registry
         self._calls = calls
@@ -40,6 +42,26 @@ class RemoteTopics:
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, StoreUnavailable):
                 raise answer
+
+    def known_everywhere(self, done: asyncio.Future[Any], *, raises: bool) -> asyncio.Future[None]:
+        """Done when this is done, and all nodes know what it was about. Raises what it raises, or nothing."""
+        known: asyncio.Future[None] = self._runtime.loop.create_future()
+
+        def answered(done: asyncio.Future[Any]) -> None:
+            error = None if done.cancelled() else done.exception()
+            if error is None:
+                self._runtime.spawn(self._wait_for_all(known))
+            else:
+                resolve(known, error if raises else None)
+
+        done.add_done_callback(answered)
+        return known
+
+    async def _wait_for_all(self, known: asyncio.Future[None]) -> None:
+        try:
+            await self.everywhere()
+        finally:
+            resolve(known, None)
 
     async def _read_log(self, _: Nothing) -> Nothing:
         await self._access.writing.probe_and_wait()

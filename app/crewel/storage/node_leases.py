@@ -130,15 +130,27 @@ async def epoch(store: Store, token: str | None = None) -> int:
     return int(found or 0)
 
 
-def adopt(k: Keys, token: str, count: int) -> Step[list[SessionRecord]]:
-    """Take over sessions of all other servers, at most so many; returns them as they were left, and an empty list when there
-    are no more.
+class Slice(NamedTuple):
+    """Sessions that have come to an heir."""
+
+    finished: list[str]
+    """Dead nodes of which no session is left: `nodes.release` them after the next commit."""
+    records: list[SessionRecord]
+    """The sessions as they were left."""
+
+
+def adopt(k: Keys, token: str, count: int) -> Step[Slice]:
+    """Take over sessions of all other servers, at most so many. An empty slice: there are no more.
 
     No commit of this server may be under way meanwhile: it would not know what the sessions need of the log. Must not be
     repeated after an unknown outcome, because the sessions that it took would be unknown: start again under another token.
     Raises Fenced if the server has been superseded itself.
     """
-    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count, BATCH_BLOCK), adopted)
+    return Step("adopt", (k.nodes, k.node(token), k.own(token)), (k.base, token, count, BATCH_BLOCK), _slice)
+
+
+def _slice(answer: Any) -> Slice:
+    return Slice([], adopted(answer))
 
 
 def adopted(answer: Any) -> list[SessionRecord]:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from crewel.delivery.records import BATCH_BLOCK, LogId, SessionRecord
+from crewel.delivery.records import BATCH_BLOCK, LogId
 from crewel.storage import transient_sessions
 from crewel.storage.keys import Keys
-from crewel.storage.node_leases import Owner, adopted
+from crewel.storage.node_leases import Owner, Slice, adopted
 from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 
@@ -53,14 +53,6 @@ class Members(NamedTuple):
     """By token."""
     tags: Mapping[str, str]
     """Tag -> token of the node that has the sessions with it."""
-
-
-class Slice(NamedTuple):
-    """Sessions that have come to an heir."""
-
-    finished: list[str]
-    """Dead nodes of which no session is left: `release` them after the next commit."""
-    records: list[SessionRecord]
 
 
 def members(k: Keys) -> Step[Members]:

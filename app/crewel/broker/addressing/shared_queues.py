@@ -331,11 +331,10 @@ class SharedQueues:
         self.blocked.discard(queue.name)
         is_late = self._loop.time() - queue.asked_at > _AT_FIRST_S
         for leased in answer.leased:
-            durable = asked.get(leased.receiver)
             if leased.id <= self._access.node.cursor:
-                self._arrive(queue.name, leased, durable)
+                self._arrive(queue.name, leased, asked)
             else:
-                self._access.in_place(leased.id, partial(self._arrive, queue.name, leased, durable))
+                self._access.in_place(leased.id, partial(self._arrive, queue.name, leased, asked))
         newest = max((leased.id for leased in answer.leased), default=LogId(0))
         self._access.in_place(newest, partial(self._after_lease, queue, asked, answer, is_late=is_late))
 
@@ -357,9 +356,10 @@ class SharedQueues:
     def _found_empty(self, queue: SharedQueue) -> None:
         """Another lease was wanted before the store answered that nothing is left."""
 
-    def _arrive(self, name: str, leased: Leased, durable: DurableSession | None) -> None:
-        if durable is None:
+    def _arrive(self, name: str, leased: Leased, asked: Mapping[SessionName, DurableSession]) -> None:
+        if leased.receiver not in asked:
             return  # another session of its name has nothing of it
+        durable = asked[leased.receiver]
         session: Session | None = durable.connected
         if session is None:
             self.requeue.expect(durable, name)

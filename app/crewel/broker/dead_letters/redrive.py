@@ -269,7 +269,7 @@ class DeadLetterRedrive:
             job_id=job_id,
             body=letter.body if editor else b"",
             who=editor,
-            is_elsewhere=not self._runtime.cluster.is_single and SessionName(receiver) not in access.node.sessions,
+            is_elsewhere=self._runtime.cluster.may_have(SessionName(receiver)),
         )
 
         def answered(answer: Any) -> Any:

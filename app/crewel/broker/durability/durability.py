@@ -120,8 +120,7 @@ class Durability:
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
-        if not self._runtime.cluster.is_single:
-            start("tail of the log", self.tail.run_forever)
+        self._runtime.cluster.follow_log(self._runtime.supervisor, self.tail.run_forever)
 
     async def close(self) -> None:
         """Commit what is open, and leave the sessions to the next server."""
@@ -180,13 +179,7 @@ class Durability:
 
     async def _next_records(self) -> list[SessionRecord]:
         """Take over the next sessions of servers before this one, or of nodes that are dead."""
-        access = self._access
-        if not self._runtime.cluster.is_single:
-            return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
-        records: list[SessionRecord] = await access.writing.ask(
-            node_leases.adopt(access.keys, access.token, _ADOPTED_AT_ONCE)
-        )
-        return records
+        return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
 
     def restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> DurableSession:
         """Give a session of the store to the engine and to the broker. `sent` is shared by sessions that were sent the same."""
@@ -305,11 +298,17 @@ class Durability:
 
     def renew(self, session: Session, answer: LoggedIn) -> None:
         """The store has given a session that it had a new login: the batches of the client before it count no more."""
-        durable = self._access.node.sessions.get(answer.name)
-        if durable is None or durable.connected is not session:
-            raise StoreUnavailable(f"{answer.name}: the session has just ended")
+        durable = self.half_of(session, answer.name, "the session has just ended")
         durable.reserved(answer.batch + BATCH_BLOCK)
         self.hand_to(session, durable)
+
+    def half_of(self, session: Session, name: SessionName, otherwise: str) -> DurableSession:
+        """What the engine has of the session, which the store has under this name. Raises StoreUnavailable, with why, if it
+        has nothing of it any more."""
+        sessions = self._access.node.sessions
+        if name not in sessions or sessions[name].connected is not session:
+            raise StoreUnavailable(f"{name}: {otherwise}")
+        return sessions[name]
 
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
@@ -338,13 +337,13 @@ class Durability:
 
     # Who is away
 
-    def on_connect(self, session: Session, durable: DurableSession) -> asyncio.Future[None] | None:
+    def on_connect(self, session: Session) -> asyncio.Future[None] | None:
         """A connect has come. The messages that wait for it and are not in memory are on their way; the future
         says when they are there."""
-        if session.mailbox.is_absent:
-            for log_id in session.mailbox.come_back():
-                durable.evict(log_id)
-            self._dispatchers.back(session, has_backlog=bool(session.mailbox.queue or durable.evicted))
+        mailbox = session.mailbox
+        if mailbox.is_absent:
+            mailbox.come_back()
+            self._dispatchers.back(session, has_backlog=bool(mailbox.queue or mailbox.has_more))
         return self.backlog.load(session)
 
     def on_disconnect(self, session: Session) -> None:
@@ -472,7 +471,7 @@ class Durability:
             return
         self._is_recovering = True
         try:
-            if self._runtime.cluster.is_single and await node_leases.epoch(self._access.store) > self._epoch:
+            if await self._runtime.cluster.is_replaced(self._access.store, self._epoch):
                 self._give_way()
             else:
                 await self._reload(error if isinstance(error, Fenced) else None)

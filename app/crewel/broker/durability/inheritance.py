@@ -24,7 +24,7 @@ from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName, 
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log
 from crewel.storage import nodes, shared_queues
-from crewel.storage.nodes import Slice
+from crewel.storage.node_leases import Slice
 
 log = logging.getLogger(__name__)
 
@@ -106,8 +106,9 @@ class Inheritance:
         self._access = self._runtime.access
 
     async def next_slice(self, count: int, dead: Iterable[str], *, serves: bool = False) -> list[SessionRecord]:
-        """Take the next sessions of dead nodes in the store; empty: there are no more. `serves`: from the answer on they are
-        `arriving`, for logins. Raises StoreError, and then this node may own sessions that it does not know."""
+        """Take the next sessions of dead nodes in the store, or of servers before this one; empty: there are no more. `serves`:
+        from the answer on they are `arriving`, for logins. Raises StoreError, and then this node may own sessions that it does
+        not know."""
         access = self._access
 
         def answered(moved: Slice | StoreError) -> Slice | StoreError:
@@ -115,7 +116,9 @@ class Inheritance:
                 self.arriving = frozenset(record.name for record in moved.records)
             return moved
 
-        moved: Slice = await access.writing.ask(nodes.inherit(access.keys, access.token, count, dead), then=answered)
+        moved: Slice = await access.writing.ask(
+            self._runtime.cluster.adoption(access.keys, access.token, count, dead), then=answered
+        )
         self.finished += [each for each in moved.finished if each not in self.finished]
         return moved.records
 

@@ -18,7 +18,7 @@ from crewel.bayeux.channel import Channel
 from crewel.broker.addressing.channels import Channels
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.mailboxes.outbound import Outbound
-from crewel.broker.session import Session
+from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
@@ -45,7 +45,7 @@ class Subscribers:
         """The sessions that the store has and that receive every message, for the engine."""
         self.others: dict[Session, None] = {}
         """The sessions that the store has not."""
-        self.unusual: dict[Session, None] = {}
+        self.unusual: dict[DurableSession, None] = {}
         """The sessions that have to be asked about each message."""
 
     @property
@@ -115,16 +115,13 @@ class SubscriberCache:
     ) -> None:
         """Put each of these sessions where it belongs, if it is a subscriber."""
         node, channels = self._access.node, self._channels
-        for session in sessions:
-            if not channels.is_subscriber(session, channel):
-                continue
-            durable = session.mailbox.durable
-            if durable is None:
-                found.others[session] = None
-            elif durable.connected is session and node.receives_all(durable, channel.patterns):
+        subscribed = [each for each in sessions if channels.is_subscriber(each, channel)]
+        found.others.update(dict.fromkeys(unstored_of(subscribed)))
+        for durable in stored_of(subscribed):
+            if durable.connected is not None and node.receives_all(durable, channel.patterns):
                 members[durable] = None
             else:
-                found.unusual[session] = None
+                found.unusual[durable] = None
 
     def _renewed(self, channel: Channel, known: Subscribers | None) -> Subscribers | None:
         changed = None if known is None else self._changed(known)
@@ -155,18 +152,13 @@ class SubscriberCache:
         found = self._begun()
         members = dict(known.subscriber_set.sessions)
         found.others, found.unusual = dict(known.others), dict(known.unusual)
-        sessions: dict[Session, None] = {}
-        for each in changed:
-            durable = each if isinstance(each, DurableSession) else each.mailbox.durable
-            if durable is not None:
-                members.pop(durable, None)
-                if durable.connected is not None:
-                    sessions[durable.connected] = None
-            if isinstance(each, Session):
-                sessions[each] = None
+        sessions = dict.fromkeys(each.connected if isinstance(each, DurableSession) else each for each in changed)
+        sessions.pop(None, None)
+        for durable in (*(each for each in changed if isinstance(each, DurableSession)), *stored_of(sessions)):
+            members.pop(durable, None)
+            found.unusual.pop(durable, None)
         for session in sessions:
             found.others.pop(session, None)
-            found.unusual.pop(session, None)
         self._sort(channel, sessions, members, found)
         found.subscriber_set = SubscriberSet(members)
         self._keep(channel, found)

@@ -20,9 +20,6 @@ from crewel.delivery.batches import Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import BATCH_BLOCK
-
-_SPARE = 500  # batch numbers that are reserved ahead of need
 
 
 class StoredSessions(Protocol):
@@ -45,7 +42,6 @@ class Acknowledgements:
     """The statuses of the connect that is being read that do not count, with why."""
 
     def __post_init__(self) -> None:
-        self._access = self._runtime.access
         self._dispatchers, self._events = self._mailboxes.dispatchers, self._mailboxes.events
 
     # For `ack`
@@ -105,13 +101,6 @@ class Acknowledgements:
             else:
                 self._runtime.metrics.resends += again
                 self._events.redelivered(session, again)
-
-    def reserve(self, session: Session, number: int) -> None:
-        """The batch of this number leaves: have more numbers reserved in time, with the next commit."""
-        durable = session.mailbox.durable
-        if durable is not None and number > durable.batch - _SPARE:
-            durable.batch += BATCH_BLOCK
-            self._access.node.mark_dirty(durable)
 
     def _take(self, session: Session, batch: int | None, *, is_busy: bool = False) -> None:
         session.mailbox.acknowledge(batch, is_busy=is_busy)

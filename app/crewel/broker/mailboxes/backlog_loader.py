@@ -75,8 +75,14 @@ class BacklogLoader:
 
     def load(self, session: Session) -> asyncio.Future[None] | None:
         """Fetch what is evicted for the session; the future says when it lies in the queue. None: nothing is evicted."""
-        durable = session.mailbox.durable
-        if durable is None or not durable.evicted or not session.is_live or session.mailbox.is_paused:
+        return session.mailbox.choose(self, session)
+
+    def in_memory(self, session: Session) -> None:
+        """Nothing is evicted."""
+
+    def in_store(self, session: Session, durable: DurableSession) -> asyncio.Future[None] | None:
+        """Fetch what is evicted for this session that the store has."""
+        if not durable.evicted or not session.is_live or session.mailbox.is_paused:
             return None
         done = self.running.get(durable)
         if done is None:

@@ -13,13 +13,12 @@ from math import inf
 from time import time
 from typing import Any, Final
 
-import orjson
-
 from crewel.broker.durability.access import DEAD_SESSION
 from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.pings import Pings
+from crewel.broker.mailboxes.stops import Stops
 from crewel.broker.mailboxes.timers import SessionTimes, cause
 from crewel.broker.mailboxes.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
@@ -32,7 +31,6 @@ from crewel.delivery.records import EndReason, SessionRecord
 from crewel.delivery.states import DispatcherState, Holdback
 from crewel.errors import IllegalArgument
 from crewel.qos.connect import ConnectQos, Retries
-from crewel.storage import sessions as stored_sessions
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +55,7 @@ class DispatcherRunner:
     """The sessions that receive `ext.update`, including those that acknowledge nothing."""
 
     def __post_init__(self) -> None:
-        self._access = self._runtime.access
+        self._stops = Stops(self._runtime.access)
         self._expiry = self._outbound.expiry
         self._node = self._runtime.settings.node.name
         self.pings = Pings(self._runtime, self._outbound)
@@ -268,7 +266,7 @@ class DispatcherRunner:
             self._pause(session, is_paused=dispatcher.is_paused)
         elif session.mailbox.queue and not session.mailbox.is_paused:
             self._outbound.make_ready(session)
-        if session.mailbox.durable is not None:
+        if session.mailbox.has_more:
             self._outbound.loader.load_if_waiting(session)
         self._outbound.timers.at(session, dispatcher.next_at())
 
@@ -309,21 +307,7 @@ class DispatcherRunner:
 
     def _store(self, session: Session) -> asyncio.Future[None] | None:
         """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
-        durable, access, dispatcher = session.mailbox.durable, self._access, session.mailbox.dispatcher
-        if durable is None:
-            return None
-        state: dict[str, Any] | None = None
-        if dispatcher.holdback is not None:
-            state = dispatcher.holdback.as_json()
-        elif dispatcher.rejection is not None:
-            code, reason, given = dispatcher.rejection
-            state = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
-            state |= {"given": given} if given else {}
-        text = None if state is None else orjson.dumps(state)
-        step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
-        future = access.writing.ask(step, retries=True)
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may not be awaited
-        return future
+        return session.mailbox.choose(self._stops, session)
 
     # What operators ask for
 

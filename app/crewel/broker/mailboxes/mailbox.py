@@ -83,8 +83,8 @@ class Mailbox(ABC):
     """The messages on their way to one session."""
 
     is_stored: ClassVar[bool]
-    """Whether the store has the session. What depends on it is a method here, or a form (`choose`); this is for those that
-    only show it."""
+    """Whether the store has the session. What depends on it is a method here, or a form (`choose`); this is for where a form
+    would be longer than the question."""
 
     __slots__ = (
         "_listener",
@@ -192,6 +192,11 @@ class Mailbox(ABC):
     @abstractmethod
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits: that it has failed, or that its topic was erased."""
+
+    @abstractmethod
+    def promises(self) -> dict[str, bool]:
+        """What logins and operators see of it: `update`, that messages end as their receiver reports; and `durable`, that
+        the store has it."""
 
     # Bounds
 
@@ -339,6 +344,17 @@ class Mailbox(ABC):
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         """These have ended, because their batches are acknowledged and no status is awaited."""
 
+    def close_batch(self) -> int:
+        """The number for the reply that is going out. What is left of the reserved numbers suffices for a while."""
+        number = self.batches.close()
+        if number >= self.batches.reserve_at:
+            self.reserve_batches()
+        return number
+
+    @abstractmethod
+    def reserve_batches(self) -> None:
+        """Have more numbers reserved, so that they begin after those that were used, also after a restart."""
+
     def retain(self, entries: list[Entry]) -> int:
         """Keep what leaves until it is acknowledged. Returns how many of the entries were sent before."""
         again = self.batches.retain(entries)
@@ -393,7 +409,7 @@ class Mailbox(ABC):
         self.dispatcher.drop_body()
 
     def come_back(self) -> list[LogId]:
-        """The client is there again. Returns the places of what is stored and has to be loaded; the rest waits."""
+        """The client is there again. Returns the places of what is stored, which has to be loaded; the rest waits."""
         self.is_absent = False
         entries = [*self.batches.reset(), *self.queue]
         self.replace(in_order([entry for entry in entries if not entry.position]))

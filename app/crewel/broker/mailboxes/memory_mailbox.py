@@ -19,6 +19,7 @@ class MemoryMailbox(Mailbox):
     """Nothing in it is stored, and nothing of it becomes a dead letter."""
 
     is_stored = False
+    has_more = False
     __slots__ = ()
 
     @classmethod
@@ -33,15 +34,14 @@ class MemoryMailbox(Mailbox):
         """The form of something that goes with this mailbox, which is the session's."""
         return forms.in_memory(session)
 
+    def promises(self) -> dict[str, bool]:
+        """What logins and operators see of it."""
+        return {"update": self.dispatcher.rules.tells, "durable": False}
+
     @property
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits."""
         return any(entry.is_notice for entry in self.queue)
-
-    @property
-    def has_more(self) -> bool:
-        """Whether more waits than is in memory: never."""
-        return False
 
     def count_evicted(self) -> int:
         """How many messages are in the store only: none."""
@@ -90,6 +90,9 @@ class MemoryMailbox(Mailbox):
 
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         """Nothing is kept of them."""
+
+    def reserve_batches(self) -> None:
+        """Its numbers end with the process."""
 
     def room_in_bytes(self) -> int:
         """How many bytes more may wait, 0 at least."""

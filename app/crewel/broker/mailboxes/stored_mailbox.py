@@ -10,15 +10,18 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, assert_never
 
 from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
+from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, place_of, priority_of
 from crewel.delivery.pending_dead_letters import Payers
-from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
+from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.qos.connect import Bounds, OverflowPolicy
 
 SIZE: Final = "resource.overflow.queue.bytes"
 EXHAUSTED: Final = "resource.exhaust"
 """The code of a session that ends because its account has too many pending dead letters."""
+_SPARE: Final = 500
+"""Batch numbers that are reserved ahead of need."""
 
 
 class _Seen(NamedTuple):
@@ -44,10 +47,17 @@ class StoredMailbox(Mailbox):
         self.take_over(former)
         self.durable = durable
         self._counted: tuple[_Seen, int] | None = None
+        if self.batches is not NO_BATCHES:
+            self.batches.number = durable.batch - BATCH_BLOCK + 1
+            self.batches.reserve_at = durable.batch - _SPARE + 1
 
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
         """The form of something that goes with this mailbox, which is the session's."""
         return forms.in_store(session, self.durable)
+
+    def promises(self) -> dict[str, bool]:
+        """What logins and operators see of it."""
+        return {"update": self.dispatcher.rules.tells, "durable": True}
 
     @property
     def has_notices(self) -> bool:
@@ -232,6 +242,12 @@ class StoredMailbox(Mailbox):
             self.durable.settle_all(places)
             self._listener.acknowledged(self.durable, entries)
 
+    def reserve_batches(self) -> None:
+        """Have more numbers reserved, with the next commit."""
+        self.durable.batch += BATCH_BLOCK
+        self.batches.reserve_at += BATCH_BLOCK
+        self._listener.has_changed(self.durable)
+
     # Waiting again
 
     def recall(self, entries: Iterable[Entry] = ()) -> None:
@@ -242,6 +258,13 @@ class StoredMailbox(Mailbox):
                 durable.evict(place)
         self.drop_where(_is_of_log)
         super().recall(each for each in entries if not each.position)
+
+    def come_back(self) -> list[LogId]:
+        """The client is there again. What is stored waits in the store; returns its places."""
+        places = super().come_back()
+        for place in places:
+            self.durable.evict(place)
+        return places
 
     def give_back(self, place: LogId) -> int:
         """The message at this place of the inbox goes back into the shared queue that it came from. Returns how often it may

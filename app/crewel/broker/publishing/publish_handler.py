@@ -83,7 +83,7 @@ class PublishHandler:
 
     def __post_init__(self) -> None:
         self._ids, self._registry = self._runtime.ids, self._runtime.services
-        self._is_single = self._runtime.cluster.is_single
+        self._spreading = self._topics.spreading
         self._channels, self._destinations = self._addressing.channels, self._addressing.destinations
         self._guard, self._limits = self._admission.guard, self._admission.limits
         self._settings = self._runtime.settings
@@ -216,11 +216,8 @@ class PublishHandler:
             )
         except StoreError as error:
             raise not_stored(error) from error
-        if not self._is_single:
-            topic = self._topics.find(message.channel.name)
-            if topic is not None and topic.spreading is not None:
-                yield asyncio.shield(topic.spreading)
-                topic.spreading = None
+        if self._spreading and message.channel.name in self._spreading:
+            yield asyncio.shield(self._spreading[message.channel.name])
         return _published(message, published.id)
 
     def _publish_to_destinations(self, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:

@@ -69,10 +69,14 @@ class Logins:
 
     def needs_login(self, session: Session, message: Message) -> bool:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
-        if session.mailbox.is_reliable and self._access.has_store:
+        if session.mailbox.is_reliable and self._access.has_store:  # `_is_stored`, without a call
             return True
         fields = message.fields
         return "ext" in fields and type(fields["ext"]) is dict and "session" in fields["ext"]
+
+    def _is_stored(self, session: Session) -> bool:
+        """Whether the store gets what the login of this session asks for."""
+        return session.mailbox.is_reliable and self._access.has_store
 
     def login(self, exchange: Exchange, session: Session, message: Message) -> Steps[Reply | None]:
         """Let the session of a handshake that the policy has granted be who it says; or let its client take over another
@@ -183,7 +187,7 @@ class Logins:
         resume = self._runtime.cluster.marked(new_resume()) if "session" in message.ext else None
         session.use_reply_id(self._runtime.cluster.marked(new_reply_id()) if resume is not None else "")
         digests = _digests(resume, qos)
-        is_stored = session.mailbox.is_reliable and self._access.has_store
+        is_stored = self._is_stored(session)
         _check(session, qos, is_stored=is_stored)
         self.apply_options(session, qos, is_stored=is_stored)
         if not is_stored:
@@ -195,8 +199,7 @@ class Logins:
             if not answer.is_new:
                 yield from self._until_arrived(answer.name)
                 yield durability.recall(session, answer)
-            if not session.mailbox.is_stored:
-                raise StoreUnavailable(f"{answer.name}: the server is reading the store again, with this session")
+            durability.half_of(session, answer.name, "the server is reading the store again, with this session")
         session.wait_for_client(qos.timeout_ms if is_named(session) else None)
         self._claims.named(session, *digests)
         self._describe_login(exchange, session, resume, reconnected=False)
@@ -241,7 +244,7 @@ class Logins:
         if target.mailbox.is_reliable is not session.mailbox.is_reliable:
             text = "must be asked for again" if target.mailbox.is_reliable else "must not be asked for"
             raise IllegalArgument("ack", f"{text}: a take-over cannot change that")
-        is_stored = target.mailbox.is_stored
+        is_stored = self._is_stored(session)
         _check(target, qos, is_stored=is_stored)
         resume, durability = self._runtime.cluster.marked(new_resume()), self._durability
         digests = _digests(resume, qos)
@@ -276,16 +279,15 @@ class Logins:
     def _describe_login(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
         if resume is None:
             return
-        has_update = session.mailbox.dispatcher.rules.tells
+        promises = session.mailbox.promises()
         exchange.login = {
             "name": f"/node/{self._runtime.settings.node.name}/{session.name}",
             "reconnected": reconnected,
             "queued": self._dispatchers.waiting(session),
             "resume": resume,
-            "update": has_update,
-            **({"unclaimed": True} if has_update else {}),
+            **promises,
+            **({"unclaimed": True} if promises["update"] else {}),
             **({"maxOpen": session.mailbox.limit.most} if session.mailbox.limit is not None else {}),
-            "durable": session.mailbox.is_stored,
             "replyId": session.reply_id,
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
         }

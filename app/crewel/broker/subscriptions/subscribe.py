@@ -54,20 +54,10 @@ class SubscribeHandler:
         self._limits, self._guard = self._admission.limits, self._admission.guard
         self._channels, self._subscribers = self._permissions.channels, self._permissions.subscribers
         self._options = self._subscribers.options
+        self.subscribe = self._runtime.cluster.announcing(self._subscribe)
 
-    def subscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
+    def _subscribe(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `subscription`. Names are taken one by one: where one is refused, those before it stay subscribed."""
-        outcome = self._subscribe(session, message)
-        return outcome if self._runtime.cluster.is_single else self._announce(outcome)
-
-    def _announce(self, outcome: Reply | Steps[Reply]) -> Steps[Reply]:
-        reply = outcome if isinstance(outcome, dict) else (yield from outcome)
-        waiting = self._runtime.cluster.announced()
-        if waiting is not None:
-            yield waiting
-        return reply
-
-    def _subscribe(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         names = message.fields.get("subscription")
         if isinstance(names, list) and len(names) > _AT_ONCE:
             return self._subscribe_to_many(session, message, names)

@@ -161,12 +161,13 @@ class TopicViews:
     async def state(self, name: str) -> State:
         """The state of this topic, at all nodes."""
         shares = await self._shares(name)  # by then this node has read what others had answered before
-        return joined([await self._state_here(name), *(share.state for share in shares.found)])
+        found = [] if shares is None else shares.found
+        return joined([await self._state_here(name), *(share.state for share in found)])
 
-    async def _shares(self, name: str) -> Shares:
+    async def _shares(self, name: str) -> Shares | None:
         asked = self._runtime.cluster.shares(name)
-        shares = Shares() if asked is None else await asked
-        if shares.unreached:
+        shares = None if asked is None else await asked
+        if shares is not None and shares.unreached:
             log.warning("the references of %d other nodes to %s are not known", shares.unreached, name)
         return shares
 
@@ -228,12 +229,12 @@ class TopicViews:
         if topic is not None and (topic.history_count or topic.settings.history_max):
             await self.count(topic)
         view = self._view(name, counts)
-        if not self._runtime.cluster.is_single:
+        if shares is not None:
             view = _with(view, shares, is_known=topic is not None)
         if view.state is not State.DEAD:
             return view
-        if shares.unreached:
-            raise StoreUnavailable(f"this node has no topic {name}, and {shares.unreached} other nodes did not answer")
+        if view.unreached:
+            raise StoreUnavailable(f"this node has no topic {name}, and {view.unreached} other nodes did not answer")
         return None
 
     def count(self, topic: Topic) -> asyncio.Future[None]:

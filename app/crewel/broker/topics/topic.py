@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,7 +32,6 @@ class Topic:
         "name",
         "newest",
         "settings",
-        "spreading",
         "unreferenced_at",
     )
 
@@ -45,8 +43,6 @@ class Topic:
         """What the store has to know of the settings, a JSON object; empty: nothing."""
         self.changed_at = LogId(0)
         """Where the log has the last change of it that this server has applied; 0: it has none."""
-        self.spreading: Future[None] | None = None
-        """Done when all nodes know what the first publish has asked for; None: they need not be waited for."""
         self.claims = 0
         """What speaks for it: publishes, and whatever else has brought it about. Those that the store refused do not."""
         self.is_stored = False

@@ -17,7 +17,6 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.admission import Admission
-from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -49,6 +48,8 @@ class TopicTable:
     _listener: TopicsListener
     known: dict[str, Topic] = field(default_factory=dict, init=False)
     """Those that are configured, and those that were erased and still have messages in queues."""
+    spreading: dict[str, Future[None]] = field(default_factory=dict, init=False)
+    """Those of which not all nodes know what the first publish has asked for. Each future is done when they do."""
 
     def __post_init__(self) -> None:
         runtime, addressing, sessions = self._runtime, self._addressing, self._sessions
@@ -120,9 +121,19 @@ class TopicTable:
         # Only where the publish gets as far as the store: what it asks for must not outlive its refusal there.
         if topic.asked and not topic.is_stored and self._access.is_writable:
             stored = self.store(topic)
-            if stored is not None and not self._runtime.cluster.is_single:
-                topic.spreading = self._known_everywhere(stored, raises=False)
+            if stored is not None:
+                self._spread(topic.name, stored)
         return topic
+
+    def _spread(self, name: str, stored: Future[Any]) -> None:
+        known = self._runtime.cluster.known_everywhere(stored, raises=False)
+        if known is not None:
+            self.spreading[name] = known
+            known.add_done_callback(partial(self._has_spread, name))
+
+    def _has_spread(self, name: str, known: Future[None]) -> None:
+        if self.spreading.get(name) is known:
+            del self.spreading[name]
 
     def refused(self, name: str) -> None:
         """A publish that was taken notice of was refused. If nothing else speaks for its topic, there is none."""
@@ -155,28 +166,8 @@ class TopicTable:
             return None
         done = gather(*asked)
         done.add_done_callback(partial(self._take_back, topic, topic.settings, former, is_kept=bool(was_asked)))
-        return done if self._runtime.cluster.is_single else self._known_everywhere(done)
-
-    def _known_everywhere(self, done: Future[Any], *, raises: bool = True) -> Future[None]:
-        """Done when this is done, and all nodes know what it was about. Raises what it raises, or nothing."""
-        known: Future[None] = self._loop.create_future()
-
-        def answered(done: Future[Any]) -> None:
-            error = None if done.cancelled() else done.exception()
-            if error is None:
-                self._runtime.spawn(self._wait_for_all(known))
-            else:
-                resolve(known, error if raises else None)
-
-        done.add_done_callback(answered)
-        return known
-
-    async def _wait_for_all(self, known: Future[None]) -> None:
-        try:
-            if (known_by_all := self._runtime.cluster.everywhere()) is not None:
-                await known_by_all
-        finally:
-            resolve(known, None)
+        known = self._runtime.cluster.known_everywhere(done)
+        return done if known is None else known
 
     def _take_back(
         self, topic: Topic, refused: TopicSettings, former: TopicSettings, done: Future[Any], *, is_kept: bool
