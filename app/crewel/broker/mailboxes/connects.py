@@ -134,7 +134,7 @@ class Connects(ABC):
             and (durable is None or not durable.evicted)
         ):
             return False
-        if session.browser is not peer.browser and session.browser is not None and not pushes:
+        if not pushes and session.browser is not peer.browser and session.browser is not None:
             peer.recognise(session.browser)
         session.peer = peer
         session.connect_before = session.connect_id

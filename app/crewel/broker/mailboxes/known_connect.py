@@ -60,7 +60,5 @@ class KnownConnect:
             front, back = self._before, self._between + ext + self._after
         else:
             front, back = self._before + ext + self._between, self._after
-        if not (payload.startswith(front) and payload.endswith(back)):
-            return None
         message_id = payload[len(front) : -len(back)]
-        return message_id if message_id.isalnum() else None
+        return message_id if message_id.isalnum() and front + message_id + back == payload else None
