@@ -145,9 +145,9 @@ def running() -> Iterator[dict[str, Target]]:
 async def measure(count: int, rounds: int) -> dict[tuple[str, str], list[float]]:
     """The milliseconds of each server under each load."""
     found: dict[tuple[str, str], list[float]] = {}
-    with running() as targets:
-        for _ in range(rounds):
-            for load, data in LOADS.items():
+    for _ in range(rounds):
+        for load, data in LOADS.items():
+            with running() as targets:  # others each time: what is left of the sockets of a round costs the next one
                 for name, target in targets.items():
                     found.setdefault((load, name), []).append(await target.measure(data, count))
     return found

@@ -13,7 +13,7 @@ from websockets.frames import Frame, Opcode
 
 from crewel.settings import Settings, load
 from crewel.transports.fast_lane import FastLane
-from crewel.transports.websocket_fast import PIECE, FastSocket
+from crewel.transports.websocket_fast import LEAST, FastSocket
 from tests.transports.wires import DEFLATE, DeflatingClient, SocketClient
 
 
@@ -94,11 +94,11 @@ async def test_messages_are_read_however_they_are_cut(
     assert not heard.has_reader(), "all that has come has been read to its end"
 
 
-async def test_in_a_turn_that_has_taken_long_a_piece_of_a_flood_is_received(lane: FastLane) -> None:
+async def test_in_a_turn_that_has_taken_long_little_of_a_flood_is_received(lane: FastLane) -> None:
     first, second, third = (SocketClient(lane, acknowledges=False) for _ in range(3))
     socket, turns = first.wire.protocol, lane.turns
     assert isinstance(socket, FastSocket)
-    flood = frame(bytes(122), Opcode.PING) * (2 * PIECE // 128)
+    flood = frame(bytes(122), Opcode.PING) * (8 * LEAST // 128)
     calm = len(socket.get_buffer(-1))
     assert calm > len(flood)
     assert not turns.is_over()
@@ -110,9 +110,9 @@ async def test_in_a_turn_that_has_taken_long_a_piece_of_a_flood_is_received(lane
 
     turns.until = perf_counter() - turns.slice_s
     second.receive(flood)
-    assert len(socket.get_buffer(-1)) == PIECE
+    assert len(socket.get_buffer(-1)) == LEAST
     third.wire.written.clear()
-    third.receive(flood[:PIECE])
+    third.receive(flood[:LEAST])
     assert not third.wire.is_read, "nothing more of it is received in this turn"
     assert not third.wire.written
     while not third.wire.is_read:
@@ -125,7 +125,7 @@ async def test_a_new_client_cannot_make_a_turn_long_either(lane: FastLane, heard
     assert lane.sockets is not None
     lane.sockets.arrivals.slice_s = 0.0
     heard.send(frame(b"", Opcode.PING))
-    assert len(heard.socket.get_buffer(-1)) == PIECE
+    assert len(heard.socket.get_buffer(-1)) == LEAST
 
 
 @pytest.mark.parametrize("deflates", [False, True], ids=["plain", "compressed"])
@@ -135,7 +135,7 @@ async def test_a_large_message_is_read_in_pieces(
     heard = Heard(lane, monkeypatch, deflates=deflates)
     text = random.Random(1).randbytes(9000).hex().encode()
     assert lane.sockets is not None
-    lane.sockets.room = memoryview(lane.sockets.buffer)[:PIECE]
+    lane.sockets.room = memoryview(lane.sockets.buffer)[:LEAST]
     for number in range(3):
         await heard.read(frame(b'[{"n":%d,"text":"%b"}]' % (number, text), deflates=deflates))
     assert [each["n"] for each in heard.messages] == [0, 1, 2]

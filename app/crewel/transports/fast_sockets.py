@@ -13,7 +13,7 @@ from crewel.transports.bodies import too_large
 from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade
 from crewel.transports.upgrades import Upgrades
-from crewel.transports.websocket_fast import PIECE, FastSocket
+from crewel.transports.websocket_fast import LEAST, FastSocket
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
@@ -39,7 +39,7 @@ class FastSockets:
         self._too_large = str(too_large(settings))
         self.buffer = mmap(-1, _BUFFER, MAP_PRIVATE | MAP_ANONYMOUS)  # a part of it is bytes, in one step
         """Where all sockets receive: what has come is copied before the next one has its turn."""
-        self._piece = memoryview(self.buffer)[:PIECE]
+        self._least = memoryview(self.buffer)[:LEAST]
         self.room: mmap | memoryview = self.buffer
         """How much of that is used for what comes next."""
         self.upgrades = Upgrades(settings.websocket)
@@ -60,9 +60,9 @@ class FastSockets:
 
     def receive_less(self) -> None:
         """What is received now cannot be served in this turn. To receive it costs as well, and uvloop receives from all sockets
-        that are ready: if this turn has taken long, a piece of each has to do."""
+        that are ready: if this turn has taken long, a little of each has to do."""
         if self.room is self.buffer and (self.turns.is_late() or self.arrivals.is_late()):
-            self.room = self._piece
+            self.room = self._least
             self.loop.call_soon(self._receive_all)
 
     def _receive_all(self) -> None:

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from crewel.transports.fast_sockets import FastSockets
 
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
-PIECE: Final = 4096
-"""Bytes that are kept in one piece, and that are received at once when a turn has taken long."""
+_PIECE: Final = 4096  # bytes that are kept in one piece
+LEAST: Final = 1024
+"""Bytes that are received at once when a turn has taken long."""
 _FRAMES: Final = 32  # that are parsed at once: less than a millisecond
 
 
@@ -229,7 +230,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
                     else:
                         self._answer(payload)
                     return
-            if len(data) <= PIECE:
+            if len(data) <= _PIECE:
                 frames, rest = self._parse(data)
                 if is_next and len(frames) == 1 and not rest:
                     self._take(frames[0])
@@ -249,16 +250,16 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         self._is_resting = True
         self._sockets.receive_less()
         self._keep(data)
-        if len(data) >= PIECE:
+        if len(data) >= LEAST:
             self._read(False)
 
     def _keep(self, data: bytes) -> None:
         if self._waiting is None:
             self._waiting = deque()
-        if len(data) <= PIECE:
+        if len(data) <= _PIECE:
             self._waiting.append(data)
         else:
-            self._waiting.extend(data[start : start + PIECE] for start in range(0, len(data), PIECE))
+            self._waiting.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
 
     def _parse(self, data: bytes) -> tuple[list[Frame], bytes]:
         """The first frames in the data, and the bytes behind them. Beyond the limit of frames without a message, the socket
