@@ -72,7 +72,7 @@ class FairTurns:
         return True
 
     def is_late(self) -> bool:
-        """Whether this turn goes on long after its end."""
+        """Whether this turn ended some time ago, and what comes keeps it from the next one."""
         return self.until != 0.0 and self._clock() >= self.until + self.slice_s
 
     def portion(self) -> float:

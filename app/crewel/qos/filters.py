@@ -97,6 +97,7 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "gt": operator.gt,
     "gte": operator.ge,
 }
+_SIZED: Final = (str, list, dict)
 _NUMBERS: Final = (int, float)  # by type: a bool is an int to `isinstance`, and none to JMESPath
 
 
@@ -128,9 +129,12 @@ class _Evaluation(TreeInterpreter):  # type: ignore[misc]  # untyped
         if self.left < 0:
             raise FilterTooCostly(f"more than {self.allowed} steps")
 
-    def visit(self, node: _Node, *args: Any, **kwargs: Any) -> Any:
-        self._take(1)
-        return super().visit(node, *args, **kwargs)
+    def visit(self, node: _Node, value: Any) -> Any:
+        """One step. As in the library, with fewer calls: a step takes half of the time, and no turn can end amid a filter."""
+        self.left = left = self.left - 1  # `_take`, without a call
+        if left < 0:
+            raise FilterTooCostly(f"more than {self.allowed} steps")
+        return _VISITS[node["type"]](self, node, value)
 
     def visit_function_expression(self, node: _Node, value: Any) -> Any:
         arguments = [self.visit(child, value) for child in node["children"]]
@@ -141,10 +145,16 @@ class _Evaluation(TreeInterpreter):  # type: ignore[misc]  # untyped
         return self._functions.call_function(node["value"], arguments)
 
     def visit_comparator(self, node: _Node, value: Any) -> Any:
-        if node["value"] in self._EQUALITY_OPS:
-            for child in node["children"]:
-                self._compare(self.visit(child, value))
-        return super().visit_comparator(node, value)
+        name = node["value"]
+        if name not in self._EQUALITY_OPS:
+            return super().visit_comparator(node, value)
+        first, second = node["children"]
+        one, other = self.visit(first, value), self.visit(second, value)
+        if isinstance(one, _SIZED):
+            self._compare(one)
+        if isinstance(other, _SIZED):
+            self._compare(other)
+        return self.COMPARATOR_FUNC[name](one, other)
 
     def visit_flatten(self, node: _Node, value: Any) -> Any:
         return self._built(super().visit_flatten(node, value))
@@ -164,7 +174,13 @@ class _Evaluation(TreeInterpreter):  # type: ignore[misc]  # untyped
             self._take(_cost(each))
             if isinstance(each, dict | list):
                 inside = each.values() if isinstance(each, dict) else each
-                waiting.extend(item for item in inside if isinstance(item, str | list | dict))
+                waiting.extend(item for item in inside if isinstance(item, _SIZED))
+
+
+_VISITS: Final[Mapping[str, Callable[[_Evaluation, _Node, Any], Any]]] = {
+    name.removeprefix("visit_"): getattr(_Evaluation, name) for name in dir(_Evaluation) if name.startswith("visit_")
+}
+"""What visits a part of an expression, by its type."""
 
 
 def _cost(value: Any) -> int:

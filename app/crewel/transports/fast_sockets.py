@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
 
 _BUFFER: Final = 256 * 1024
-"""Bytes that are received at once, which is what uvloop takes by itself."""
+"""Bytes that are received at once, about as many as by uvloop into a buffer of its own."""
 _RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
 
 
