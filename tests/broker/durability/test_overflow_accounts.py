@@ -75,6 +75,22 @@ def test_publishers_of_other_accounts_do_not_wait_while_messages_wait_for_full_q
     assert pressure.delays("/b", ("address 198.51.100.1",))
 
 
+def test_they_do_not_wait_either_once_the_dead_letters_are_stored_and_messages_still_wait(flooded: StoredWorld) -> None:
+    fan_outs, pressure = flooded.broker.mailboxes.outbound.fan_outs, flooded.broker.mailboxes.pressure
+    fan_outs.many, fan_outs.are_many = 2, True
+    flooded.commit()
+    for _ in range(3):
+        fan_outs.add("/b", iter([None]))
+    pressure.update()
+    assert pressure.delays("/b", ("address 192.0.2.1",))
+    assert not pressure.delays("/b", ("address 198.51.100.1",))
+    fan_outs.are_many = False
+    pressure.update()
+    fan_outs.are_many = True
+    pressure.update()
+    assert pressure.delays("/b", ("address 198.51.100.1",))
+
+
 def test_the_limit_of_an_account_is_lower_while_many_messages_wait_for_receivers(make_stored: MakeStored) -> None:
     world = make_stored()
     world.broker.mailboxes.pressure.max_dead_letters = 1

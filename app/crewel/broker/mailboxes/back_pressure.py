@@ -48,14 +48,18 @@ class BackPressure:
         self.refuses_from = 25 * self.max_dead_letters
         """Cost above which a publish that has waited is refused: memory holds no more of them, and what was begun before."""
         self._debtor = ""
-        """The account with the most pending dead letters, if its publishers wait because of them."""
+        """The account with the most pending dead letters, if its publishers wait because of them; as long as many messages wait
+        for receivers, the last one."""
         self._delayed: dict[tuple[str, Payers], list[asyncio.Future[None]]] = {}
 
     def update(self) -> None:
         """Look how much is pending, and let publishes continue."""
         letters = self._access.node.fan_out.dead_letters
         heaviest = max(letters.by_payer, key=lambda each: letters.by_payer[each].size, default="")
-        self._debtor = heaviest if letters.most((heaviest,)) > self.max_dead_letters else ""
+        if letters.most((heaviest,)) > self.max_dead_letters:
+            self._debtor = heaviest
+        elif not self.fan_outs.are_many:  # what waits for receivers is still the work that made them
+            self._debtor = ""
         self.is_on = bool(self._debtor) or letters.shared.size > self.max_dead_letters or self.fan_outs.are_many
         for waiting in [each for each in self._delayed if not self.delays(*each)]:
             for delayed in self._delayed.pop(waiting):
