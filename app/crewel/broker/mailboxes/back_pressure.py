@@ -58,7 +58,7 @@ class BackPressure:
         heaviest = max(letters.by_payer, key=lambda each: letters.by_payer[each].size, default="")
         if letters.most((heaviest,)) > self.max_dead_letters:
             self._debtor = heaviest
-        elif not self.fan_outs.are_many:  # what waits for receivers is still the work that made them
+        elif not self.fan_outs.are_many:  # they came of messages like those that still wait
             self._debtor = ""
         self.is_on = bool(self._debtor) or letters.shared.size > self.max_dead_letters or self.fan_outs.are_many
         for waiting in [each for each in self._delayed if not self.delays(*each)]:
