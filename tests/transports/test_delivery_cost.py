@@ -106,6 +106,37 @@ async def test_an_acknowledged_delivery_to_a_client_that_compresses_costs_its_de
     assert counted["FrameReader.__init__"] == 0
 
 
+async def test_a_connect_that_has_to_wait_for_its_turn_is_not_parsed_either(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = web.Application()
+    broker = server.attach(app, settings)
+    lane = FastLane(app[server.ENDPOINT], lambda: (_ for _ in ()).throw(AssertionError("handed to aiohttp")))
+    client = SocketClient(lane, acknowledges=True)
+    parsed: list[object] = []
+    try:
+        client.ask({"channel": "/meta/subscribe", "subscription": "/room"})
+        client.ask({"channel": "/meta/connect"})
+        for _ in range(2):
+            client.receive(client.connect())
+            broker.publish("/room", "x")
+            broker.mailboxes.outbound._flush()
+            client.reply()
+        assert not lane.turns.is_over()
+        lane.turns.unseen = lane.turns.until = 0
+        monkeypatch.setattr(lane.turns, "is_over", lambda: True)
+        monkeypatch.setattr(lane.endpoint, "receive", lambda _, elements: parsed.append(elements))
+        client.receive(client.connect())
+        session = client.wire.protocol.session
+        assert session.held is None
+        while session.held is None:
+            await asyncio.sleep(0)
+    finally:
+        await lane.close(0)
+        await broker.close()
+    assert not parsed
+
+
 async def test_a_publish_makes_no_more_calls_than_before(settings: Settings) -> None:
     """From the bytes of the request to those of the answer, without a subscriber."""
     app = web.Application()

@@ -224,11 +224,11 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
             if is_next and self._protocol is None:
                 payload = self._whole(data, sockets.max_message_bytes)
                 if payload is not None:
-                    known = self._known
+                    known = self._known  # `_answer`, without a call
                     if known is not None and sockets.hold_known(self, known, payload):
                         self.is_heard_from = True
                     else:
-                        self._answer(payload)
+                        self._answer_parsed(payload)
                     return
             if len(data) <= _PIECE:
                 frames, rest = self._parse(data)
@@ -371,6 +371,14 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
                 self._answer(b"".join(fragments))
 
     def _answer(self, payload: bytes) -> None:
+        known = self._known
+        if known is not None and self._sockets.hold_known(self, known, payload):
+            self.is_heard_from = True
+        else:
+            self._answer_parsed(payload)
+
+    def _answer_parsed(self, payload: bytes) -> None:
+        """Answer what is not the connect that is known."""
         endpoint, bayeux = self._sockets.endpoint, self._sockets.bayeux
         try:
             if not payload:

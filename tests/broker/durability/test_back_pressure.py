@@ -137,15 +137,3 @@ def test_a_publish_waits_while_too_many_of_its_channel_are_handed_out(make_store
     world.settle()
     pressure.update()
     assert (pressure.is_on, pressure.delays("/a")) == (False, False)
-
-
-def test_publishes_on_a_channel_do_not_wait_while_another_has_more_than_twice_as_much(make_stored: MakeStored) -> None:
-    world = make_stored()
-    fan_outs, pressure = world.broker.mailboxes.outbound.fan_outs, world.broker.mailboxes.pressure
-    fan_outs.many = 2
-    for channel in ("/flood", "/a", "/flood", "/a", "/flood", "/flood"):
-        fan_outs.add(channel, iter([None]))
-    assert (pressure.delays("/flood"), pressure.delays("/a")) == (True, True)
-    fan_outs.add("/flood", iter([None]))
-    assert (pressure.delays("/flood"), pressure.delays("/a")) == (True, False)
-    world.settle()

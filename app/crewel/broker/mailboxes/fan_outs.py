@@ -53,12 +53,8 @@ class FanOuts:
             self._work()
 
     def keeps_busy(self, channel: str) -> bool:
-        """Whether there are many, and more of this channel than its share, with none that has twice as many: what it adds would
-        come late, and the others are not to blame."""
-        if not self.are_many:
-            return False
-        own = len(self.pending.get(channel, ()))
-        return own > max(1, self.many // len(self.pending)) and 2 * own >= max(map(len, self.pending.values()))
+        """Whether there are many, and more of this channel than its share: what it adds would come late."""
+        return self.are_many and len(self.pending.get(channel, ())) > max(1, self.many // len(self.pending))
 
     def _change(self, *, are_many: bool) -> None:
         self.are_many = are_many
