@@ -75,7 +75,7 @@ def test_publishers_of_other_accounts_do_not_wait_while_messages_wait_for_full_q
     assert pressure.delays("/b", ("address 198.51.100.1",))
 
 
-def test_they_do_not_wait_either_once_the_dead_letters_are_stored_and_messages_still_wait(flooded: StoredWorld) -> None:
+def test_publishers_of_others_do_not_wait_while_messages_of_a_flood_do(flooded: StoredWorld) -> None:
     fan_outs, pressure = flooded.broker.mailboxes.outbound.fan_outs, flooded.broker.mailboxes.pressure
     fan_outs.many, fan_outs.are_many = 2, True
     flooded.commit()
