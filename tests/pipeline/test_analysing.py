@@ -18,6 +18,7 @@ import pytest
 from crewel.pipeline.connection import Address
 from crewel.pipeline.finished import finished
 from crewel.pipeline.jobs import report
+from crewel.pipeline.schemas import TABLES
 from tests.pipeline import sample
 from tests.pipeline.conftest import Streams
 from tests.server_process import ROOT
@@ -81,6 +82,12 @@ def shown(blocks: list[tuple[str, str]], names: dict[str, Any]) -> Iterator[tupl
 
 def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_the_report_of_the_shop_brings_the_tables_up_to_date_first(shop: Path) -> None:
+    tables = finished(shop / "data" / "pipeline")
+    assert {*tables} == {*TABLES}
+    assert len(tables["fact_published"].to_table()) == sum(map(sum, sample.DAYS))
 
 
 def test_the_page_shows_what_its_blocks_print(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from crewel.errors import CrewelError
 from crewel.pipeline.delta import Batch
 from crewel.pipeline.finished import finished
-from crewel.pipeline.jobs import backfill, batches, compact, live, report
+from crewel.pipeline.jobs import backfill, batches, compact, live
 from crewel.pipeline.jobs.lock import TablesBusy, writing
 from crewel.pipeline.schemas import RAW, TABLES, Table
 from crewel.pipeline.tables import Tables
@@ -426,11 +426,3 @@ def test_a_batch_whose_file_was_removed_is_tried_again_and_ends_with_one_sentenc
         with pytest.raises(CrewelError, match="the live job has ended: ") as raised:
             read_all(spark, streams, tmp_path)
         assert "\n" not in str(raised.value)
-
-
-def test_a_report_brings_the_tables_up_to_date_first(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
-    publish(streams, 10)
-    report.run(spark, report.Options(address=streams.address, directory=tmp_path, backfill=True, audit=False))
-    tables = Tables(spark, tmp_path)
-    assert logs(tables.read(TABLES["fact_published"])) == [*range(1, 11)]
-    assert {*finished(tmp_path)} == {*TABLES}
