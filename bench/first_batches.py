@@ -84,7 +84,16 @@ def tree(pid: int) -> Iterator[int]:
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
-                yield from tree(int(child))
+                if memory_of(int(child)) != memory_of(pid):
+                    yield from tree(int(child))
+
+
+def memory_of(pid: int) -> tuple[bytes, bytes]:
+    """The same for a process and a child that Java is just starting, which has no memory of its own yet."""
+    with contextlib.suppress(OSError):
+        process = Path(f"/proc/{pid}")
+        return (process / "cmdline").read_bytes(), (process / "statm").read_bytes()
+    return b"", b""
 
 
 def proportional_mb(pid: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from math import ceil
 from typing import Final
 
 import pyarrow as pa
@@ -225,4 +226,4 @@ def _write_events(tables: Tables, raw: DataFrame, batch: Batch, written: Written
 
 
 def _tasks(entries: int) -> int:
-    return max(entries // _ENTRIES_A_TASK, 1)
+    return max(ceil(entries / _ENTRIES_A_TASK), 1)
