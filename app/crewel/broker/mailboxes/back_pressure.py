@@ -31,7 +31,8 @@ _WHILE_MANY: Final = 5
 
 
 class BackPressure:
-    """Looked at with each commit, and when much begins to wait: a publish looks at one attribute while there is none."""
+    """Looked at with each commit, and when much begins to wait or an account begins to have many dead letters: a publish looks
+    at one attribute while there is none."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._loop = runtime.loop
@@ -108,7 +109,7 @@ class BackPressure:
         """A dead letter of a full queue is charged to these accounts. Why the receiver has to end; empty if it need not."""
         letters = self._access.node.fan_out.dead_letters
         owed = letters.most(payers)
-        if owed > self.max_dead_letters and not self.is_on:
+        if owed > self.max_dead_letters and not self._debtor:
             self.update()
         limit = self._limits.max_pending_dead_letters
         if self.fan_outs.are_many:
