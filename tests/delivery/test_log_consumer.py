@@ -475,6 +475,20 @@ class TestDividedCommits:
             commits.append(served.committed())
         assert max(each.cursor for each in commits) > 15
 
+    def test_a_part_that_has_nothing_to_say_is_a_step_of_its_own(self) -> None:
+        """One commit looked at 30 sessions with 1,000 dead letters each: 20 ms in one turn of the event loop."""
+        served = self.served(5)
+        served.take(11)
+        while served.commit() is not None:
+            pass
+        for durable in served.durables:
+            served.node.mark_dirty(durable)
+        divided = []
+        for _ in range(3):
+            assert served.node.commit_step() is None
+            divided.append(served.node.is_divided)
+        assert divided == [True, True, False]
+
     def test_what_all_have_settled_alike_is_told_when_the_cursor_moves(self) -> None:
         served = self.served(6)
         subscriber_set = SubscriberSet(served.durables)

@@ -153,6 +153,14 @@ class LogConsumer(LogEntries):
         A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is pending up to there, and
         what is at hand otherwise, and the last one moves the cursor. Many dead letters are withheld, and follow in turn with
         all else, so that neither waits for long."""
+        while True:
+            commit = self.commit_step()
+            if commit is not None or not self.is_divided:
+                return commit
+
+    def commit_step(self) -> Commit | None:
+        """What `commit` does, with other work between its parts: None also after a part that has nothing to say, if another one
+        follows (`is_divided`)."""
         self.has_more, self.has_withheld_only = True, False
         if self._dead_letters_are_next and self._target is None:
             self._dead_letters_are_next = False
@@ -177,11 +185,7 @@ class LogConsumer(LogEntries):
     def _next_part(self) -> Commit | None:
         if self._target is None and not self._begin():
             return None
-        while not self._is_small(self._todo):
-            commit = self._part()
-            if commit is not None:
-                return commit
-        return self._last_part()
+        return self._last_part() if self._is_small(self._todo) else self._part()
 
     def _begin(self) -> bool:
         """Fix where the cursor is to be, and the sessions to be looked at before. False: there is nothing to say."""

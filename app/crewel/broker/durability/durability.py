@@ -391,6 +391,8 @@ class Durability:
             node = self._access.node
             if not (self._under_way or node.is_divided or node.has_withheld_only):
                 self._committed_all(awaiting)
+            if has_more:
+                await asyncio.sleep(0)  # others have their turn
         if self._awaiting_commit:
             self._hurry.set()
 
@@ -399,8 +401,8 @@ class Durability:
         self._pressure.update()
         if not (self._access.is_reloading or self._under_way):
             await self._book()
+        commit = await self._next_commit()
         node = self._access.node
-        commit = None if self._access.is_reloading else self._under_way or node.commit()
         self._events.fold()
         if commit is None:
             return False
@@ -425,6 +427,16 @@ class Durability:
                 await self._committed(commit, [name for answer in answers for name in answer.fenced])
                 return node.has_more
         return False
+
+    async def _next_commit(self) -> Commit | None:
+        """The commit that is under way, or the next one, looked for in turns; None if there is nothing to say."""
+        while not self._access.is_reloading:
+            node = self._access.node
+            commit = self._under_way or node.commit_step()
+            if commit is not None or not node.is_divided:
+                return commit
+            await asyncio.sleep(0)  # others have their turn
+        return None
 
     async def _book(self) -> None:
         """Apply in turns what the next commit says of many sessions."""
