@@ -92,12 +92,11 @@ def _depth(value: Any) -> int:
     level: list[Any] = [value]
     while level:
         depth += 1
-        level = [child for parent in level for child in _children(parent) if isinstance(child, dict | list)]
+        below: list[Any] = []
+        for parent in level:
+            below += parent.values() if type(parent) is dict else parent
+        level = [child for child in below if type(child) is dict or type(child) is list]
     return depth
-
-
-def _children(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value
 
 
 def encoded(value: Any, name: str) -> bytes:
