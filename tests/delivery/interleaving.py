@@ -432,7 +432,7 @@ class Run:
         for _ in range(MOST_ROUNDS):
             server.commit()
             self._ask_again()
-            if not server.requests:
+            if not (server.requests or server.serving.is_divided):
                 return
             while server.requests:
                 request = server.requests.popleft()

@@ -405,7 +405,7 @@ class Server:
         commit = node.commit()
         self._compare([] if commit is None else ends_of(commit))
         self._look_after_letters(node, commit)
-        if commit is None and not was_divided:
+        if commit is None and not (was_divided or node.is_divided):
             self._look_for_more(node)
         if commit is not None:
             self.is_committing = True

@@ -41,6 +41,8 @@ class Served:
 
     def commit(self) -> Commit | None:
         commit = self.node.commit()
+        while commit is None and self.node.is_divided:
+            commit = self.node.commit()
         if commit is not None:
             self.node.committed(commit)
         return commit
@@ -485,7 +487,7 @@ class TestDividedCommits:
             served.node.mark_dirty(durable)
         divided = []
         for _ in range(3):
-            assert served.node.commit_step() is None
+            assert served.node.commit() is None
             divided.append(served.node.is_divided)
         assert divided == [True, True, False]
 
@@ -536,6 +538,8 @@ class TestDividedCommits:
         for durable in served.durables:
             served.node.mark_dirty(durable)
         served.node.ending(served.durables[0], LogId(11))
+        assert served.node.commit() is None
+        assert served.node.is_divided, "a part has nothing to say"
         commit = served.node.commit()
         assert commit is not None
         assert served.node.committed(commit) == [served.durables[0]]

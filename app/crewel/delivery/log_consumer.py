@@ -147,20 +147,12 @@ class LogConsumer(LogEntries):
     # Commits
 
     def commit(self) -> Commit | None:
-        """The next commit; None if there is nothing to say. It must be applied before the next one is asked for: repeat it
-        while its outcome is unknown, and when it is applied, call `committed`.
+        """The next commit; None if there is nothing to say, or, if it `is_divided`, in a part of it: then ask again. It must
+        be applied before the next one is asked for: repeat it while its outcome is unknown, and then call `committed`.
 
         A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is pending up to there, and
         what is at hand otherwise, and the last one moves the cursor. Many dead letters are withheld, and follow in turn with
-        all else, so that neither waits for long."""
-        while True:
-            commit = self.commit_step()
-            if commit is not None or not self.is_divided:
-                return commit
-
-    def commit_step(self) -> Commit | None:
-        """What `commit` does, with other work between its parts: None also after a part that has nothing to say, if another one
-        follows (`is_divided`)."""
+        all else, so that neither waits for long. There can be other work between two parts."""
         self.has_more, self.has_withheld_only = True, False
         if self._dead_letters_are_next and self._target is None:
             self._dead_letters_are_next = False

@@ -42,7 +42,7 @@ def ask(client: Client, *channels: str, persistent: bool = True) -> Request:
 
 def store_nothing(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no letter reach the store from now on."""
-    monkeypatch.setattr(world.access.node, "commit_step", lambda: None)
+    monkeypatch.setattr(world.access.node, "commit", lambda: None)
 
 
 @pytest.mark.parametrize("persistent", [True, False])

@@ -170,8 +170,8 @@ def test_a_server_that_takes_over_in_the_middle_of_an_end_makes_the_other_dead_l
     receiver = Receiver(world).started("/a", name="joe/1")
     store(world, "/a", *range(count))
     world.commit()
-    commit, ended = world.access.node.commit_step, world.broker.metrics.ended
-    monkeypatch.setattr(world.access.node, "commit_step", lambda: None if ended[EndReason.DEAD] else commit())
+    commit, ended = world.access.node.commit, world.broker.metrics.ended
+    monkeypatch.setattr(world.access.node, "commit", lambda: None if ended[EndReason.DEAD] else commit())
     receiver.say("/meta/disconnect")
     world.commit()
     assert 0 < len(world.letters()) < count

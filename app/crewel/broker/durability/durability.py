@@ -432,7 +432,7 @@ class Durability:
         """The commit that is under way, or the next one, looked for in turns; None if there is nothing to say."""
         while not self._access.is_reloading:
             node = self._access.node
-            commit = self._under_way or node.commit_step()
+            commit = self._under_way or node.commit()
             if commit is not None or not node.is_divided:
                 return commit
             await asyncio.sleep(0)  # others have their turn
