@@ -86,10 +86,17 @@ def site(project: Path) -> Iterator[str]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """A browser profile: its tabs share a database."""
-    context = browser.new_context()
-    context.set_default_timeout(LIMIT_MS)
-    yield context
-    context.close()
+    with browser.new_context() as context:
+        context.set_default_timeout(LIMIT_MS)
+        yield context
+
+
+@pytest.fixture
+def other_context(browser: Browser) -> Iterator[BrowserContext]:
+    """Another profile."""
+    with browser.new_context() as context:
+        context.set_default_timeout(LIMIT_MS)
+        yield context
 
 
 CHECK = ("node_modules/.bin/tsc", "--noEmit", "--skipLibCheck")
@@ -257,7 +264,9 @@ def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path,
 
 
 @pytest.mark.timeout(900)  # of this the build is almost all, on a busy machine
-def test_orders_survive_the_server_and_the_tab(start_server: StartServer, site: str, context: BrowserContext) -> None:
+def test_orders_survive_the_server_and_the_tab(
+    start_server: StartServer, site: str, context: BrowserContext, other_context: BrowserContext
+) -> None:
     sets = [f"http.allowed_origins={site}"]
     server = start_server(*sets)
 
@@ -276,7 +285,9 @@ def test_orders_survive_the_server_and_the_tab(start_server: StartServer, site: 
     order(first, "Tonno")
     status(first, "connecting, 2 waiting")
     first.close()
-    readme = context.new_page()
+    readme = (
+        other_context.new_page()
+    )  # in the same profile it might send the orders before the second tab has subscribed
     readme.goto(f"{site}/readme/?server={server.url}")
     expect(readme.get_by_role("listitem").first).to_have_text(
         "not connected: no server, or http.allowed_origins lacks this page"
