@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import Final
 
 from crewel.addresses import holder_of
 from crewel.event_loop import TURN_S
@@ -29,7 +29,6 @@ AGAIN: Final = 8
 """The same in a turn whose end is known."""
 
 Work = Callable[[], object]
-T = TypeVar("T")
 
 
 class FairTurns:
@@ -110,27 +109,7 @@ class FairTurns:
         self.later(address, partial(self._wake, done), has_begun=has_begun)
         await done
 
-    async def result(self, address: str | None, work: Callable[[], T]) -> T:
-        """What this work returns or raises, which is done in a later turn. The task may then work for a portion."""
-        done: asyncio.Future[T] = self._loop.create_future()
-        self.later(address, partial(self._finish, done, work))
-        try:
-            return await done
-        finally:
-            del done  # an error knows this frame: else what it knows waits for the garbage collector
-
     # Inner
-
-    def _finish(self, done: asyncio.Future[T], work: Callable[[], T]) -> None:
-        if done.done():
-            return
-        try:
-            done.set_result(work())
-        except Exception as error:  # noqa: BLE001 - the task gets it
-            done.set_exception(error)
-        finally:
-            del done  # as there
-        self.lend()
 
     def _wake(self, done: asyncio.Future[None]) -> None:
         if not done.done():

@@ -285,9 +285,8 @@ def test_orders_survive_the_server_and_the_tab(
     order(first, "Tonno")
     status(first, "connecting, 2 waiting")
     first.close()
-    readme = (
-        other_context.new_page()
-    )  # in the same profile it might send the orders before the second tab has subscribed
+    # In the same profile it might send the orders before the second tab has subscribed.
+    readme = other_context.new_page()
     readme.goto(f"{site}/readme/?server={server.url}")
     expect(readme.get_by_role("listitem").first).to_have_text(
         "not connected: no server, or http.allowed_origins lacks this page"

@@ -105,5 +105,9 @@ def test_damaged_tables_are_named_beside_a_loss_and_a_repair_makes_them_again(
     done = backfill.run(spark, backfill.Options(address=streams.address, directory=tmp_path, repair=True))
     assert (done.entries, sorted(done.repaired)) == (1, DAMAGED)
     assert {name: rows_of(tmp_path, name) for name in DAMAGED} == whole
+    found = audited(spark, streams.address, tmp_path)
+    assert counts(found) == {"lost": 1}, found.findings
+    rows = table_of(tmp_path, "fact_ended").to_pyarrow_dataset().to_table()
+    assert sorted(rows["log_id"].to_pylist()) == [*range(11, 11 + MESSAGES)]
     backlog = Tables(spark, tmp_path).read(TABLES["backlog"]).collect()
     assert sum(row["ended"] for row in backlog) == MESSAGES

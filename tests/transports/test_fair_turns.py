@@ -202,31 +202,6 @@ async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane, mon
         assert len(answered) <= before + 5
 
 
-async def test_tasks_that_wait_for_a_result_share_a_turn_like_all_others() -> None:
-    """Eight connections of the aiohttp lane read 50 KB each in one turn: 20 ms."""
-    clock = Clock()
-    served = Served(FairTurns(asyncio.get_running_loop(), clock), clock)
-
-    def fail() -> None:
-        served.serve(9)
-        raise ValueError("of this work")
-
-    tasks = [
-        asyncio.ensure_future(served.arrivals.result(None, lambda number=number: served.serve(number)))
-        for number in range(9)
-    ]
-    tasks.append(asyncio.ensure_future(served.arrivals.result(None, fail)))
-    await asyncio.sleep(0)  # they begin to wait
-    turns = []
-    while len(served.order) < len(tasks):
-        await asyncio.sleep(0)
-        turns.append(len(served.order))
-    assert len(turns) > 1
-    *_, last = await asyncio.gather(*tasks, return_exceptions=True)
-    assert served.order == list(range(10))
-    assert str(last) == "of this work"
-
-
 UPGRADE = (
     b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"

@@ -66,7 +66,6 @@ _NEW: Final = State.NEW
 _CONNECTED: Final = State.CONNECTED
 _CONNECT: Final = Event.CONNECT
 _SHORT = 8  # elements that are processed without a look at the clock
-_LONG = 64  # elements beyond which all of them are processed in later turns
 
 
 @dataclass(eq=False)
@@ -105,8 +104,7 @@ class Inbound:
         if self._pressure.is_on and (relief := self._relief(exchange)) is not None:
             exchange.wait()
             return self._spawn(self._process_relieved(exchange, relief))
-        # To read a long batch has taken a portion already: what it asks for is the next one.
-        pending = _TURN_OVER if count > _LONG else self._process(exchange)
+        pending = self._process(exchange)
         if pending is None:
             self._outbound.answer(exchange)
             return None

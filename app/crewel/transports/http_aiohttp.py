@@ -14,7 +14,6 @@ import asyncio
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
@@ -137,14 +136,16 @@ class RequestPeer(ParsedPeer):
 
 async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) -> web.Response:
     """Answer a POST; a connect may be held in here for as long as its hold lasts."""
-    settings, turns = endpoint.settings, endpoint.broker.runtime.turns
+    settings = endpoint.settings
     try:
         body = await read_body(request, settings)
-        read = partial(elements_of, body, *media_type(request.headers.get("content-type", "")), settings)
-        elements = await turns.result(client.address, read) if turns.is_over() else read()
+        elements = elements_of(body, *media_type(request.headers.get("content-type", "")), settings)
     except PayloadError as error:
         return endpoint.refused_payload(error)
     peer = RequestPeer(endpoint, request, client)
+    turns = endpoint.broker.runtime.turns
+    if turns.is_over():
+        await turns.rest(client.address, has_begun=False)
     endpoint.receive(peer, elements)
     return await peer.answered()
 
