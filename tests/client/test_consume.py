@@ -188,6 +188,34 @@ async def test_a_retried_message_comes_behind_those_that_were_fetched(desk: Desk
             assert (await take(again)).data == 4  # none of the others comes again
 
 
+async def test_a_retried_message_stays_open_when_its_block_takes_longer(desk: Desk, secret: Path) -> None:
+    """Its end would acknowledge it if the next attempt had begun."""
+    async with Client(desk.url) as client:
+        async with desk.worker(client, secret, max_open=1) as worker:
+            await desk.publish(client, 1)
+            async with await take(worker) as message:
+                message.retry()
+                await desk.publish(client, 2)  # the next attempt is due when that is answered
+                waiting = worker.retrying, worker.fetched
+            assert (waiting, message.is_open) == ((1, 0), True)
+            again = await take(worker)
+            assert (again.data, again.attempt, again.is_open, worker.retrying) == (1, 2, True, 0)
+        async with desk.worker(client, secret) as worker:
+            assert (await take(worker)).data == 1, "the first worker has not acknowledged it"
+
+
+async def test_a_retried_message_without_a_block_is_not_acknowledged_with_the_next(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client, desk.worker(client, secret) as worker:
+        await desk.publish(client, 1, 2)
+        first = await take(worker)
+        first.retry()
+        async with asyncio.timeout(LIMIT_S):
+            while worker.retrying:
+                await asyncio.sleep(0.01)
+        assert (await take(worker)).data == 2
+        assert first.is_open
+
+
 async def test_a_message_that_waits_for_its_retry_survives_the_worker(desk: Desk, secret: Path) -> None:
     async with Client(desk.url) as client:
         async with desk.worker(client, secret, prefetch=1) as worker:

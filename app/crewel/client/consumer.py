@@ -51,6 +51,10 @@ class Delivery(Message[DataT]):
     """How often this worker's code has raised an exception for it."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
     """Runs while it waits for another attempt."""
+    is_in_block: bool = field(default=False, repr=False)
+    """Whether `async with message:` has begun and not ended."""
+    is_due: bool = field(default=False, repr=False)
+    """Whether its next attempt waits for the end of its block only."""
     copies: list[Handling] = field(default_factory=list, repr=False)
     """Later deliveries of this message, sent again while the worker has it: what ends this one ends them."""
 
@@ -92,8 +96,9 @@ class Delivery(Message[DataT]):
         self.reject(HOLDBACK, reason)
 
     def retry(self, after: float = 0.0) -> None:
-        """Try the message again after `after` seconds, behind the messages that this process has already fetched. Raises
-        ValueError for a negative time, and RuntimeError in a transaction in which an `Inbox` has recorded the message."""
+        """Try the message again after `after` seconds, when its block has ended, behind the messages that this process has
+        already fetched. Raises ValueError for a negative time, and RuntimeError in a transaction in which an `Inbox` has
+        recorded the message."""
         check_seconds("after", after)
         self._check_not_recorded()
         if self.is_open and self.consumer is not None and not self.is_waiting:
@@ -115,8 +120,13 @@ class Delivery(Message[DataT]):
             self.consumer.forget(self)
         return [first, *self.copies]
 
-    async def __aenter__(self) -> Self:
+    def enter(self) -> None:
+        """Its block begins."""
         self.defer()
+        self.is_in_block = True
+
+    async def __aenter__(self) -> Self:
+        self.enter()
         return self
 
     async def __aexit__(
@@ -125,14 +135,14 @@ class Delivery(Message[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if error is None:
-            if not self.is_waiting:
-                self.acknowledge()
-            return False
-        if not isinstance(error, Exception):
-            return False
-        self._failed(error)
-        return True
+        self.is_in_block = False
+        if error is None and not self.is_waiting:
+            self.acknowledge()
+        elif isinstance(error, Exception):
+            self._failed(error)
+        if self.is_due and self.consumer is not None:
+            self.consumer.offer_again(self)
+        return isinstance(error, Exception)
 
     def _failed(self, error: Exception) -> None:
         code, text = failure_of(error)
@@ -228,7 +238,8 @@ class Consumer(Generic[DataT]):
         self._is_closed = True
         self.stop()
         for delivery in self._open.values():
-            self._stop_waiting(delivery)
+            if delivery.timer is not None:
+                delivery.timer.cancel()  # it stays open, even if its block succeeds
         if self._subscription is not None:
             await self.client.__aexit__(None, None, None)
 
@@ -312,6 +323,7 @@ class Consumer(Generic[DataT]):
         """What is handed out of a message that came; None if the worker has it already."""
         if isinstance(message, Delivery):
             message.attempt += 1
+            message.is_deferred = False
             return message
         handling = message.give_up()
         if handling is not None and message.id in self._open:
@@ -340,19 +352,25 @@ class Consumer(Generic[DataT]):
         delivery.working()
         step = after if self._ack_wait is None else min(after, self._ack_wait / 2)
         follow: Callable[[], None] = (
-            (lambda: self._return(delivery)) if step == after else (lambda: self.retry(delivery, after - step))
+            (lambda: self._is_due(delivery)) if step == after else (lambda: self.retry(delivery, after - step))
         )
         delivery.timer = asyncio.get_running_loop().call_later(step, follow)
         self.retrying += 1
 
-    def _return(self, delivery: Delivery[DataT]) -> None:
+    def _is_due(self, delivery: Delivery[DataT]) -> None:
+        if delivery.is_in_block:  # whose end would acknowledge what does not wait
+            delivery.is_due = True
+        else:
+            self.offer_again(delivery)
+
+    def offer_again(self, delivery: Delivery[DataT]) -> None:
+        """Its next attempt comes behind what was fetched."""
         self._stop_waiting(delivery)
-        delivery.is_deferred = False
         if self._subscription is not None:
             self._subscription.offer(delivery, retained=True)
 
     def _stop_waiting(self, delivery: Delivery[DataT]) -> None:
-        timer, delivery.timer = delivery.timer, None
+        timer, delivery.timer, delivery.is_due = delivery.timer, None, False
         if timer is not None:
             timer.cancel()
             self.retrying -= 1

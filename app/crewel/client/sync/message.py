@@ -105,12 +105,13 @@ class Delivery(Message[DataT]):
         self.reject(consumer.HOLDBACK, reason)
 
     def retry(self, after: float = 0.0) -> None:
-        """Try the message again after `after` seconds, behind the messages that this process has already fetched. Raises
-        ValueError for a negative time, and RuntimeError in a transaction in which an `Inbox` has recorded the message."""
+        """Try the message again after `after` seconds, when its block has ended, behind the messages that this process has
+        already fetched. Raises ValueError for a negative time, and RuntimeError in a transaction in which an `Inbox` has
+        recorded the message."""
         self._decide(lambda: self._delivery.retry(after))
 
     def __enter__(self) -> Self:
-        self.defer()
+        self._decide(self._delivery.enter)
         return self
 
     def __exit__(
