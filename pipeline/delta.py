@@ -223,7 +223,8 @@ class DeltaLog:
 
         def step() -> None:  # another job may replace it meanwhile
             table = self._ready()
-            self._commit(table, self._actions(table, folder), "overwrite", noted, only)
+            # A merge that another program has committed meanwhile would stay beside it: deltalake counts it as no conflict.
+            self._commit(table, self._actions(table, folder), "overwrite", noted, only, retries=0)
 
         self._retried(step)
 
@@ -348,6 +349,7 @@ class DeltaLog:
         mode: str,
         transactions: list[Transaction],
         only: list[tuple[str, str, Any]] | None = None,
+        retries: int | None = None,
     ) -> None:
         table.create_write_transaction(
             list(actions),
@@ -355,7 +357,7 @@ class DeltaLog:
             table.schema(),
             list(self._table.partitions),
             only,
-            commit_properties=CommitProperties(app_transactions=transactions),
+            commit_properties=CommitProperties(app_transactions=transactions, max_commit_retries=retries),
         )
 
     def _actions(self, table: DeltaTable, folder: str) -> list[AddAction]:

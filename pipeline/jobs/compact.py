@@ -1,7 +1,7 @@
 """Merges the many small files of the live job, so that a day of a table becomes few large ones, and removes files that have not
 counted for long.
 
-The live job may continue meanwhile: Delta's log lets a merge and an addition both happen.
+The live job may continue meanwhile: Delta's log lets a merge and an addition both happen. It merges too, so the two take turns.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import KEEP_HOURS
 from crewel.pipeline.jobs.batches import MADE, Progress, quiet
+from crewel.pipeline.jobs.lock import merging
 from crewel.pipeline.schemas import RAW, TABLES
 from crewel.pipeline.tables import Tables
 
@@ -69,7 +70,8 @@ def tidy(
     if keep_days:
         result.forgotten = tables.forget(today - timedelta(days=keep_days - 1))
     for table in (RAW, *MADE):
-        before, after = tables.compact(table, today, FEWEST)
+        with merging(tables.root):
+            before, after = tables.compact(table, today, FEWEST)
         if before:
             progress(f"{table.name}: {before} files become {after}")
         result.merged += before

@@ -1,7 +1,8 @@
-"""Who may add to the tables: one job at a time. A lock goes with its process.
+"""One job at a time adds to the tables, and one merges their files. A lock goes with its process.
 
 Delta's log finds out that a batch is there already, but not that another batch has the same entries: a backfill and the live
-job would each add what the other is about to.
+job would each add what the other is about to. Nor does deltalake refuse the second of two merges of the same files (1.6.6): it
+takes what both made of them, and each row is there twice.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 from crewel.errors import CrewelError
 
 _NAME: Final = "lock"
+_MERGING: Final = "merging"
 
 
 class TablesBusy(CrewelError):
@@ -50,4 +52,15 @@ def writing(root: Path | str, job: str) -> Iterator[None]:
         lock.truncate(0)
         lock.write(job)
         lock.flush()
+        yield
+
+
+@contextmanager
+def merging(root: Path | str) -> Iterator[None]:
+    """Be the one that merges files, when all others have ended. As with `writing`, other machines have no such lock."""
+    if "://" in str(root):
+        yield
+        return
+    with (Path(root) / _MERGING).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
