@@ -150,7 +150,7 @@ def live(
 @app.command()
 def backfill(
     repair: Annotated[
-        bool, typer.Option("--repair", help="First write tables of silver again that another program has damaged.")
+        bool, typer.Option("--repair", help="First write tables again that another program has damaged.")
     ] = False,
     since: Since = None,
     until: Until = None,

@@ -42,7 +42,7 @@ class Options:
     gold: bool = True
     """Whether the tables of gold that come from it are written again."""
     repair: bool = False
-    """Whether tables of silver that differ from bronze are written again first."""
+    """Whether tables of silver that differ from bronze, and bronze if it has entries twice, are written again first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Result:
     """Those of them that could not be understood."""
     seconds: float
     repaired: list[str]
-    """Tables of silver that were written again, because another program had damaged them."""
+    """Tables that were written again, because another program had damaged them."""
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
