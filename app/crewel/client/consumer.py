@@ -51,10 +51,6 @@ class Delivery(Message[DataT]):
     """How often this worker's code has raised an exception for it."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
     """Runs while it waits for another attempt."""
-    is_in_block: bool = field(default=False, repr=False)
-    """Whether `async with message:` has begun and not ended."""
-    is_due: bool = field(default=False, repr=False)
-    """Whether its next attempt waits for the end of its block only."""
     copies: list[Handling] = field(default_factory=list, repr=False)
     """Later deliveries of this message, sent again while the worker has it: what ends this one ends them."""
 
@@ -120,13 +116,10 @@ class Delivery(Message[DataT]):
             self.consumer.forget(self)
         return [first, *self.copies]
 
-    def enter(self) -> None:
-        """Its block begins."""
-        self.defer()
-        self.is_in_block = True
-
     async def __aenter__(self) -> Self:
-        self.enter()
+        self.defer()
+        if self.consumer is not None:
+            self.consumer.block_begins(self)
         return self
 
     async def __aexit__(
@@ -135,13 +128,12 @@ class Delivery(Message[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        self.is_in_block = False
         if error is None and not self.is_waiting:
             self.acknowledge()
         elif isinstance(error, Exception):
             self._failed(error)
-        if self.is_due and self.consumer is not None:
-            self.consumer.offer_again(self)
+        if self.consumer is not None:
+            self.consumer.block_ends(self)
         return isinstance(error, Exception)
 
     def _failed(self, error: Exception) -> None:
@@ -193,6 +185,8 @@ class Consumer(Generic[DataT]):
         self._backoff, self._ack_wait = options.get("backoff", RETRIES), options.get("ack_wait")
         self._subscription: Subscription[DataT] | None = None
         self._open: dict[str, Delivery[DataT]] = {}
+        self._blocks: dict[int, bool] = {}
+        """The deliveries whose block has begun and not ended, and whether their next attempt is due."""
         self._room = asyncio.Event()
         self.retrying = 0
         """How many messages wait for another attempt."""
@@ -352,25 +346,33 @@ class Consumer(Generic[DataT]):
         delivery.working()
         step = after if self._ack_wait is None else min(after, self._ack_wait / 2)
         follow: Callable[[], None] = (
-            (lambda: self._is_due(delivery)) if step == after else (lambda: self.retry(delivery, after - step))
+            (lambda: self._due(delivery)) if step == after else (lambda: self.retry(delivery, after - step))
         )
         delivery.timer = asyncio.get_running_loop().call_later(step, follow)
         self.retrying += 1
 
-    def _is_due(self, delivery: Delivery[DataT]) -> None:
-        if delivery.is_in_block:  # whose end would acknowledge what does not wait
-            delivery.is_due = True
-        else:
-            self.offer_again(delivery)
+    def block_begins(self, delivery: Delivery[DataT]) -> None:
+        """`async with` it has begun."""
+        self._blocks[id(delivery)] = False
 
-    def offer_again(self, delivery: Delivery[DataT]) -> None:
-        """Its next attempt comes behind what was fetched."""
+    def block_ends(self, delivery: Delivery[DataT]) -> None:
+        """`async with` it has ended. If its next attempt was due, that begins now, unless the message has ended."""
+        if self._blocks.pop(id(delivery), False) and delivery.is_waiting:
+            self._offer_again(delivery)
+
+    def _due(self, delivery: Delivery[DataT]) -> None:
+        if id(delivery) in self._blocks:  # the end of the block would acknowledge what does not wait
+            self._blocks[id(delivery)] = True
+        else:
+            self._offer_again(delivery)
+
+    def _offer_again(self, delivery: Delivery[DataT]) -> None:
         self._stop_waiting(delivery)
         if self._subscription is not None:
             self._subscription.offer(delivery, retained=True)
 
     def _stop_waiting(self, delivery: Delivery[DataT]) -> None:
-        timer, delivery.timer, delivery.is_due = delivery.timer, None, False
+        timer, delivery.timer = delivery.timer, None
         if timer is not None:
             timer.cancel()
             self.retrying -= 1

@@ -111,7 +111,8 @@ class Delivery(Message[DataT]):
         self._decide(lambda: self._delivery.retry(after))
 
     def __enter__(self) -> Self:
-        self._decide(self._delivery.enter)
+        self.defer()
+        self.background.wait_for(self._delivery.__aenter__())
         return self
 
     def __exit__(
