@@ -208,8 +208,10 @@ async def test_a_retried_message_without_a_block_is_not_acknowledged_with_the_ne
     async with Client(desk.url) as client, desk.worker(client, secret) as worker:
         await desk.publish(client, 1, 2)
         first = await take(worker)
-        first.retry()
         async with asyncio.timeout(LIMIT_S):
+            while not worker.fetched:
+                await asyncio.sleep(0.01)
+            first.retry()
             while worker.retrying:
                 await asyncio.sleep(0.01)
         assert (await take(worker)).data == 2
