@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from crewel.pipeline.delta import Batch, DeltaLog
 from crewel.pipeline.jobs import compact
@@ -34,7 +35,7 @@ def log(tmp_path: Path) -> DeltaLog:
 
 
 def is_waited_for(path: Path) -> bool:
-    """Whether somebody waits for the lock of this file."""
+    """Whether a thread waits for the lock of this file."""
     inode = f":{path.stat().st_ino} "
     return any("-> FLOCK" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
 
@@ -54,13 +55,13 @@ def test_two_jobs_do_not_merge_the_same_files(spark: SparkSession, log: DeltaLog
 def test_what_is_replaced_while_another_job_merges_it_is_gone(
     log: DeltaLog, monkeypatch: pytest.MonkeyPatch, days: list[date] | None
 ) -> None:
-    replace = DeltaLog._actions
+    actions = log._actions
 
-    def merged_meanwhile(self: DeltaLog, *arguments: object) -> object:
+    def merge_first(table: DeltaTable, name: str) -> object:
         monkeypatch.undo()
         assert DeltaLog(DISCARDED, log.path).compact(AFTER, fewest=2) == (4, 1)
-        return replace(self, *arguments)  # type: ignore[arg-type]
+        return actions(table, name)
 
-    monkeypatch.setattr(DeltaLog, "_actions", merged_meanwhile)
+    monkeypatch.setattr(log, "_actions", merge_first)
     log.replace(folder(log, "new", 9), days)
     assert seqs(log) == [9]

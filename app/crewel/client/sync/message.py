@@ -111,8 +111,8 @@ class Delivery(Message[DataT]):
         self._decide(lambda: self._delivery.retry(after))
 
     def __enter__(self) -> Self:
-        self.defer()
         self.background.wait_for(self._delivery.__aenter__())
+        self.is_deferred = True
         return self
 
     def __exit__(
