@@ -159,7 +159,7 @@ class TestGroups:
     def test_one_that_the_store_does_not_take_is_a_gap_in_the_numbers(self, world: World) -> None:
         asked: list[Any] = []
 
-        async def ask(step: Any) -> None:
+        async def ask(step: Any, *, unordered: bool) -> None:
             asked.append(step.arguments)
             if len(asked) == 2:
                 raise StoreUnavailable("away")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -186,7 +187,14 @@ class Herd:
 
     async def served(self, since: float, limit_s: float) -> None:
         """Wait until a connect of each was answered after `since`."""
-        await wait_for(lambda: all(each.answered_at > since for each in self.members), limit_s, self.report)
+        await wait_for(lambda: self._is_served(since), limit_s, self.report)
+
+    def _is_served(self, since: float) -> bool:
+        """Whether a connect of each was answered after `since`. Raises the error of a client that has ended with one."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        return all(each.answered_at > since for each in self.members)
 
     def watch_gaps(self) -> None:
         """Measure the gaps from here on."""
@@ -220,12 +228,15 @@ class Herd:
         """Publish one after the other, at a node that works; what is not answered is sent again with the same key."""
         connector, jar = aiohttp.TCPConnector(force_close=True), aiohttp.CookieJar(unsafe=True)
         async with aiohttp.ClientSession(connector=connector, cookie_jar=jar) as http:
-            publisher = _Publisher(http)
+            publishers: dict[int, _Publisher] = defaultdict(
+                lambda: _Publisher(http)
+            )  # a node with a fault has no part in it
             while not self._is_ending:
                 self._number += 1
                 number = self._number
                 while True:
-                    log_id = await publisher.publish(self._rng.choice(self._ports()), number)
+                    port = self._rng.choice(self._ports())
+                    log_id = await publishers[port].publish(port, number)
                     if log_id:
                         self.answered[log_id] = number
                         self._answered_at[log_id] = monotonic()
@@ -235,7 +246,7 @@ class Herd:
 
 
 class _Publisher:
-    """A session without `ack`, which is made again when its node is gone."""
+    """A session without `ack` at one node, which is made again when it is gone."""
 
     def __init__(self, http: aiohttp.ClientSession) -> None:
         self._http = http

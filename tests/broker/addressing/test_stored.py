@@ -211,6 +211,14 @@ class TestQueuesOfSubjects:
         assert ends(world) == {(each, "expired"): 1 for each in posted}
         assert world.broker.metrics.ended["expired"] == 2
 
+    def test_what_another_node_stores_while_expired_messages_leave_is_counted(
+        self, world: StoredWorld, clerk: Clerk
+    ) -> None:
+        clerk.post("hi", queue("joe"))
+        world.broker.addressing.shared_queues.swept("client/joe", 1, 0)  # an answer from before it was stored
+        world.settle()
+        assert world.broker.addressing.destinations.waiting("joe") == 1
+
     def test_what_has_expired_when_somebody_comes_is_counted(self, world: StoredWorld, clerk: Clerk) -> None:
         message_id = clerk.post("hi", queue("joe"), lifeTime=1, forceDestroy=True)
         while store_time(world) <= int(message_id) + 1000:

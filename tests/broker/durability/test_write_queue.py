@@ -252,6 +252,14 @@ async def test_work_does_not_wait_for_what_unordered(queue: Queue) -> None:
     assert await queue.until_told(4) == ["work", "trimmed", "ordered", "more"]
 
 
+async def test_work_does_not_wait_for_what_unordered_follows_the_last_ordered_step(queue: Queue) -> None:
+    queue.publish("one")
+    await asyncio.sleep(0)  # the turn in which the store is asked
+    queue.submit("trimmed", unordered=True)
+    queue.writing.in_turn(lambda: "work", queue.told.append)
+    assert await queue.until_told(3) == ["one", "work", "trimmed"]
+
+
 async def test_answers_to_what_unordered_wait_for_work_that_was_begun(queue: Queue) -> None:
     queue.hinders = asyncio.Event()
     queue.submit("trimmed", unordered=True)

@@ -168,6 +168,11 @@ class SharedQueues:
         self._queue(name).count = left
         self._metrics.ended[EndReason.EXPIRED] += removed
 
+    def swept(self, name: str, removed: int, left: int) -> None:
+        """The same, by a step without a place in the order of the log: another node may have put something into it since."""
+        self.expired(name, removed, left)
+        self._ask(self._queue(name))
+
     async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
         """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
         return await self._read(name, count, start) if self.waiting(name) else []

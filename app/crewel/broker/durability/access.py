@@ -366,12 +366,15 @@ class WriteQueue(Generic[T]):
         """Do `work` when all has been answered that was asked for before, with what `look` returned before the store was asked
         for anything behind it. What `work` returns must be waited for before the next answer is handed out.
 
-        It is done at once if all of that is unordered: on a slow line it would wait longer than it takes to read the log."""
-        turn = _Turn(look, work)
-        if all(each.unordered for each in (*self._asked, *self._queue)):
+        It does not wait for unordered steps that follow the last ordered one, and is done at once if there is no ordered one:
+        on a slow line it would wait longer than it takes to read the log."""
+        turn, place = _Turn(look, work), len(self._queue)
+        while place and self._queue[place - 1].unordered:
+            place -= 1
+        if not place and all(each.unordered for each in self._asked):
             self._loop.call_soon(self._take_turn, turn)
         else:
-            self._queue.append(turn)
+            self._queue.insert(place, turn)
             self._wake()
 
     def _take_turn(self, turn: _Turn[Any]) -> None:

@@ -291,7 +291,7 @@ class Events:
             return
         step = streams.write(access.keys, group, self._runtime.settings.events.max_bytes)
         try:
-            await access.writing.ask(step)
+            await access.writing.ask(step, unordered=True)
         except StoreError as error:
             self._runtime.metrics.events_lost += len(group["events"])
             log.debug("a group of events is lost: %s", error)

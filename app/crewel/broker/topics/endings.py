@@ -214,7 +214,7 @@ class Endings:
         self._is_expiring = True
         now_ms = int(self._clock() * 1000)
         step = histories.expire(access.keys, access.token, now_ms, _EXPIRED_AT_ONCE, access.facts_max)
-        access.writing.submit(step, self._expired)
+        access.writing.submit(step, self._expired, unordered=True)
 
     def _expired(self, answer: list[Shortened] | StoreError) -> None:
         self._is_expiring = False
@@ -223,7 +223,7 @@ class Endings:
             return
         for name, removed, left in answer:
             if not name.startswith("/"):
-                self._shared_queues.expired(name, removed, left)
+                self._shared_queues.swept(name, removed, left)
             elif (topic := self._topics.find(name)) is not None:
                 topic.history_count = left
 
