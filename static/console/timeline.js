@@ -20,7 +20,7 @@ const KINDS = {
     "store lost data": ["the store had lost data", ({count: number}) => `${things(number, "message")} that ${number === 1 ? "was" : "were"} answered as stored`, () => true],
     "task failed": ["a task of the server failed", ({why}) => why.join("; "), () => true],
     "out of file descriptors": ["no file descriptors were left", ({why}) => why.join("; "), () => true],
-    "took over": ["took over sessions", ({sessions, of}) => `${things(sessions, "session")} of ${of.join(", ") || "a node that died"}`, () => true],
+    "took over": ["took over sessions", ({sessions, of, planned}) => `${things(sessions, "session")} of ${of.join(", ") || "a node that died"}${planned ? ", after a planned stop" : ""}`, ({planned}) => !planned],
     "logins refused": ["logins were refused", ({code, reason, count: number, name, address}) =>
         [`${count(number)} with ${code}`, reason, [name && `the last one for ${name}`, address && `from ${address}`].filter(Boolean).join(" ")].filter(Boolean).join("; "), () => false],
 };

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.admin.desk import Desk
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, Message
@@ -146,7 +147,7 @@ def test_the_sessions_of_a_killed_node_live_on_at_another(nodes: list[Server], t
     ("number", "level", "whose"),
     [(signal.SIGTERM, "info", "a node that has ended"), (signal.SIGKILL, "warning", "a dead node")],
 )
-def test_the_log_warns_of_a_node_that_died_and_of_no_planned_end(
+def test_log_and_timeline_tell_the_death_of_a_node_from_a_planned_end(
     nodes: list[Server], number: signal.Signals, level: str, whose: str
 ) -> None:
     first, second = nodes
@@ -156,6 +157,8 @@ def test_the_log_warns_of_a_node_that_died_and_of_no_planned_end(
     until(lambda: "took over" in second.stderr)
     (line,) = (each for each in map(json.loads, second.stderr.splitlines()) if "took over" in each["message"])
     assert (line["level"], line["message"]) == (level, f"took over 1 sessions of {whose}")
+    (event,) = (each for each in Desk(second, TOKEN).get("/timeline")["events"] if each["what"] == "took over")
+    assert (event["sessions"], event["of"], event["planned"]) == (1, ["a"], number is signal.SIGTERM)
 
 
 @pytest.mark.parametrize("lane", ["true", "false"])

@@ -112,8 +112,8 @@ class ServerTimeline:
     def _written(self, _: object) -> None:
         self._waiting -= 1
 
-    def _took_over(self, sessions: int, nodes: list[str]) -> None:
-        self.add("took over", sessions=sessions, of=nodes)
+    def _took_over(self, sessions: int, nodes: list[str], is_planned: bool) -> None:  # noqa: FBT001 - the registry calls it
+        self.add("took over", sessions=sessions, of=nodes, planned=is_planned)
 
     def _store_is_gone(self) -> None:
         self._begin("store", self._admin.broker.runtime.access.trouble or "")

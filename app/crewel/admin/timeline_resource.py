@@ -27,7 +27,8 @@ TIMELINE_ROUTES: Final = (
         " refused), `at` and `until` (milliseconds since 1970; `until` is null while it lasts), `node` and `nodes` (all that"
         " it happened to). A start has `version` and `after` (stop, crash, or empty: how the run before ended). An outage"
         " has `why`, a list of reasons, and `store` (whether it is the same one); outages with less than 30 s between them"
-        " are one. A store that lost data has `count`: how many messages. A take-over has `sessions` and `of` (nodes)."
+        " are one. A store that lost data has `count`: how many messages. A take-over has `sessions`, `of` (nodes) and"
+        " `planned` (whether these ended as planned)."
         " Refused logins have `code`, `reason`, `count` and the last `name` and `address`. With `cluster.enabled`, also"
         " `unreached`: how many nodes did not answer, `failed` of them because of an internal error.",
     ),

@@ -59,8 +59,9 @@ class NodeRegistry:
         """The node that has the sessions of this one, which has lost its lease and has not begun again."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each look."""
-        self.on_take_over: list[Callable[[int, list[str]], None]] = []
-        """Called when this node has taken over so many sessions of dead nodes, whose names these are."""
+        self.on_take_over: list[Callable[[int, list[str], bool], None]] = []
+        """Called when this node has taken over so many sessions of dead nodes, whose names these are; and whether all of them
+        ended as planned."""
 
     @property
     def own(self) -> str:
@@ -166,10 +167,11 @@ class NodeRegistry:
     def _took_over(self, count: int, gone: list[Node]) -> None:
         """So many sessions have come from these nodes, or from one that died after the last look."""
         names = sorted({each.name for each in gone})
+        is_planned = bool(gone) and self._left.issuperset(each.token for each in gone)
         for taken in self.on_take_over:
-            taken(count, names)
+            taken(count, names, is_planned)
         self._metrics.inherited_sessions += count
-        if gone and self._left.issuperset(each.token for each in gone):  # a restart that is planned needs no operator
+        if is_planned:  # which needs no operator
             log.info("took over %d sessions of a node that has ended", count)
         else:
             log.warning("took over %d sessions of a dead node", count)
