@@ -47,7 +47,9 @@ DECLARED = (
         "gauge",
         "Live servers that share the store, including this one; 0 without cluster.enabled.",
     ),
-    Declared("crewel_inherited_sessions_total", "counter", "Sessions taken over from other nodes, which died or ended."),
+    Declared(
+        "crewel_inherited_sessions_total", "counter", "Sessions taken over from other nodes, which died or ended."
+    ),
     Declared(
         "crewel_connections_moved_total",
         "counter",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from crewel.errors import LinkError
 from crewel.nodes.frames import VERSION, FrameReader, Introduction, Kind, encoded
+from crewel.nodes.link import Dialler, LinkListener, LinkUser, OpenLinks
 from crewel.nodes.strangers import MOST, QUIET_S, Strangers
 
 
@@ -146,3 +147,24 @@ def test_whatever_a_stranger_sends_ends_in_few_words_or_in_silence(data: bytes, 
 @given(HELLOS)
 def test_a_hello_of_any_form_is_answered_or_refused_in_few_words(hello: bytes) -> None:
     assert len(refusal(encoded(Kind.HELLO, 0, hello[:4096]))) < 200
+
+
+@pytest.mark.server
+async def test_a_node_of_another_store_is_one_line_of_the_log_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """The other nodes dial it again each second."""
+    loop, user = asyncio.get_running_loop(), cast("LinkUser", None)  # no link opens
+    own, theirs = OpenLinks(lambda: "own"), OpenLinks(lambda: "theirs")
+    own.secret, theirs.secret = "a secret", "another one"
+    listener, dialler = LinkListener(loop, user, theirs), Dialler(loop, user, own)
+    address = f"127.0.0.1:{await listener.listen('127.0.0.1', 0)}"
+    with caplog.at_level(logging.WARNING, "crewel"):
+        for _ in range(3):
+            assert await dialler.reach("theirs", address) is False
+        said = [each.getMessage() for each in caplog.records]
+        assert len(said) == 2, "a line at each end"
+        assert all(each.startswith("a link with another node was refused: ") for each in said), said
+        await dialler.close()
+        listener.close()
+    said = [each.getMessage() for each in caplog.records[2:]]
+    assert len(said) == 2
+    assert all(each.startswith("2 more links with other nodes were refused ") for each in said), said

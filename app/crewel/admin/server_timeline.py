@@ -112,7 +112,7 @@ class ServerTimeline:
     def _written(self, _: object) -> None:
         self._waiting -= 1
 
-    def _took_over(self, sessions: int, nodes: list[str], is_planned: bool) -> None:  # noqa: FBT001 - the registry calls it
+    def _took_over(self, sessions: int, nodes: list[str], is_planned: bool) -> None:
         self.add("took over", sessions=sessions, of=nodes, planned=is_planned)
 
     def _store_is_gone(self) -> None:

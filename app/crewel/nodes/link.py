@@ -52,9 +52,9 @@ class Link(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         introduction: Introduction,
         user: LinkUser,
-        strangers: Strangers | None = None,
+        strangers: Strangers,
     ) -> None:
-        """`strangers` counts it until the other end has proved itself; None for a link that this node has dialled."""
+        """`strangers` counts it until the other end has proved itself."""
         self._loop = loop
         self._strangers = strangers
         self._introduction: Introduction | None = introduction
@@ -82,8 +82,7 @@ class Link(asyncio.Protocol):
         assert self._introduction is not None
         self._transport = wire = cast("asyncio.Transport", transport)
         wire.set_write_buffer_limits(high=_MOST_UNSENT)
-        if self._strangers is not None:
-            self._strangers.came(self, _address(wire))
+        self._strangers.came(self, _address(wire))
         wire.write(self._introduction.hello)
         self._timer = self._loop.call_later(INTRODUCTION_S, self._too_late)
 
@@ -93,8 +92,7 @@ class Link(asyncio.Protocol):
         self._transport = None
         if self._timer is not None:
             self._timer.cancel()
-        if self._strangers is not None:
-            self._strangers.left(self)
+        self._strangers.left(self)
         if not self.settled.done():
             self.settled.set_result(None)
         if was_open:
@@ -123,8 +121,7 @@ class Link(asyncio.Protocol):
             return
         self.token, self.version, self._introduction = introduction.token, introduction.version, None
         self._reader.most_bytes, self.is_open = MOST_BYTES, True
-        if self._strangers is not None:
-            self._strangers.left(self)
+        self._strangers.left(self)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(self._next_beat(), self._beat)
@@ -143,10 +140,7 @@ class Link(asyncio.Protocol):
             self._refuse(f"the other side has not proved itself within {INTRODUCTION_S:.0f} s")
 
     def _refuse(self, reason: str) -> None:
-        if self._strangers is None:
-            log.warning("a link with another node was refused: %s", reason)
-        else:
-            self._strangers.refused(self, reason)
+        self._strangers.refused(self, reason)
         self.end()
 
     def pause_writing(self) -> None:
@@ -274,6 +268,7 @@ class Dialler:
         self._loop = loop
         self._user = user
         self._links = links
+        self._strangers = Strangers(loop)
         self._dialling: dict[str, asyncio.Task[None]] = {}
 
     async def reach(self, token: str, address: str) -> bool:
@@ -289,7 +284,7 @@ class Dialler:
 
     def made(self, token: str) -> Link:
         """A link that is to lead to the node with this token."""
-        return Link(self._loop, self._links.introduction(dials=True, expected=token), self._user)
+        return Link(self._loop, self._links.introduction(dials=True, expected=token), self._user, self._strangers)
 
     async def _dial(self, token: str, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -309,6 +304,7 @@ class Dialler:
         for task in dialling:
             task.cancel()
         await asyncio.gather(*dialling, return_exceptions=True)
+        self._strangers.close()
 
 
 class LinkListener:
