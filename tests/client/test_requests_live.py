@@ -298,6 +298,7 @@ async def test_in_a_new_session_it_is_subscribed_again(start_server: StartServer
         waiting = asyncio.create_task(joe.request("/unheard", 1, timeout=LIMIT_S))
         while joe.requests.pending != 1:
             await asyncio.sleep(0.01)
+        assert (await joe.request("/asked/a", 3)).data == 9, "by then the one that waits has been sent"
         server.kill()
         await steps.reach(State.RECONNECTING)
         start_server(*SETS, port=server.port, service=SERVICE)
