@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -228,15 +227,14 @@ class Herd:
         """Publish one after the other, at a node that works; what is not answered is sent again with the same key."""
         connector, jar = aiohttp.TCPConnector(force_close=True), aiohttp.CookieJar(unsafe=True)
         async with aiohttp.ClientSession(connector=connector, cookie_jar=jar) as http:
-            publishers: dict[int, _Publisher] = defaultdict(
-                lambda: _Publisher(http)
-            )  # a node with a fault has no part in it
+            publishers: dict[int, _Publisher] = {}  # by port: so a node with a fault has no part in what others get
             while not self._is_ending:
                 self._number += 1
                 number = self._number
                 while True:
                     port = self._rng.choice(self._ports())
-                    log_id = await publishers[port].publish(port, number)
+                    publisher = publishers.setdefault(port, _Publisher(http, port))
+                    log_id = await publisher.publish(number)
                     if log_id:
                         self.answered[log_id] = number
                         self._answered_at[log_id] = monotonic()
@@ -248,22 +246,23 @@ class Herd:
 class _Publisher:
     """A session without `ack` at one node, which is made again when it is gone."""
 
-    def __init__(self, http: aiohttp.ClientSession) -> None:
+    def __init__(self, http: aiohttp.ClientSession, port: int) -> None:
         self._http = http
+        self._port = port
         self._id = ""
 
-    async def publish(self, port: int, number: int) -> str:
+    async def publish(self, number: int) -> str:
         """Return the id; empty if it was not answered, or refused."""
         try:
             async with asyncio.timeout(_PUBLISH_LIMIT_S):
                 if not self._id:
                     types = ["long-polling"]
                     handshake = {"channel": "/meta/handshake", "version": "1.0", "supportedConnectionTypes": types}
-                    (reply,) = await self._post(port, handshake)
+                    (reply,) = await self._post(handshake)
                     self._id = reply["clientId"]
                 ext = {"publish": {"persistent": True, "key": str(number)}}
                 message = {"channel": CHANNEL, "clientId": self._id, "id": "1", "data": number, "ext": ext}
-                (reply,) = await self._post(port, message)
+                (reply,) = await self._post(message)
         except (aiohttp.ClientError, OSError, TimeoutError, _Failed, KeyError):
             self._id = ""
             return ""
@@ -273,8 +272,8 @@ class _Publisher:
             self._id = ""
         return ""
 
-    async def _post(self, port: int, message: dict[str, Any]) -> list[Any]:
-        async with self._http.post(f"http://127.0.0.1:{port}/cometd", json=[message]) as response:
+    async def _post(self, message: dict[str, Any]) -> list[Any]:
+        async with self._http.post(f"http://127.0.0.1:{self._port}/cometd", json=[message]) as response:
             if response.status != 200:
                 raise _Failed(str(response.status))
             return list(await response.json())

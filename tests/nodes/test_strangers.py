@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from math import inf
 from typing import Any, cast
 
 import orjson
@@ -147,6 +148,10 @@ def test_whatever_a_stranger_sends_ends_in_few_words_or_in_silence(data: bytes, 
 @given(HELLOS)
 def test_a_hello_of_any_form_is_answered_or_refused_in_few_words(hello: bytes) -> None:
     assert len(refusal(encoded(Kind.HELLO, 0, hello[:4096]))) < 200
+
+
+def test_there_is_no_cap_on_links_that_this_node_has_dialled() -> None:
+    assert not any(link.has_ended for link in many(Strangers(Clock(), most=inf), 3 * MOST, "a"))
 
 
 @pytest.mark.server

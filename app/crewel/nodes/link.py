@@ -11,6 +11,7 @@ import logging
 import secrets
 import socket
 from collections.abc import Callable
+from math import inf
 from typing import Final, Protocol, cast
 
 from crewel.errors import LinkError
@@ -268,7 +269,7 @@ class Dialler:
         self._loop = loop
         self._user = user
         self._links = links
-        self._strangers = Strangers(loop)
+        self._strangers = Strangers(loop, most=inf)  # there are no more than nodes
         self._dialling: dict[str, asyncio.Task[None]] = {}
 
     async def reach(self, token: str, address: str) -> bool:

@@ -1,7 +1,7 @@
 """Links whose other end has not proved that it belongs to the store: their number, their deadline, and what the log says.
 
-Anything that reaches the port can open one. So each has a deadline, all together have a cap, and those that failed are one line
-of the log a minute.
+Anything that reaches the port can open one, and anything may answer where a node is dialled. So each has a deadline, those that
+others have opened have a cap, and those that failed are one line of the log a minute.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class Unproved(Protocol):
 
 
 class Strangers:
-    """Those of one node."""
+    """Those that one node has accepted, or those that it has dialled."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: float = MOST) -> None:
         self._loop = loop
+        self._most = most
         self._links: dict[Unproved, str] = {}  # the oldest first, with their addresses
         self._refused: Counter[str] = Counter()  # address: links that the log has not mentioned
         self._reason = ""
@@ -43,12 +44,12 @@ class Strangers:
         return len(self._links)
 
     def came(self, link: Unproved, address: str) -> None:
-        """A link was accepted. If it is one too many, the oldest one of the address that has most is closed for it: so an
+        """A link has opened. If it is one too many, the oldest one of the address that has most is closed for it: so an
         address that opens very many keeps no other from coming."""
-        if len(self._links) >= MOST:
+        if len(self._links) >= self._most:
             most, _ = Counter(self._links.values()).most_common(1)[0]
             oldest = next(each for each, its in self._links.items() if its == most)
-            self.refused(oldest, f"more than {MOST} links that had not proved themselves")
+            self.refused(oldest, f"more than {self._most} links that had not proved themselves")
             oldest.end()
         self._links[link] = address
 
