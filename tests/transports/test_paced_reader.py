@@ -62,7 +62,11 @@ class World:
         self.parser, self.wire = Parser(), Wire()
         self.turns = FairTurns(asyncio.get_running_loop())
         self.turns.slice_s = inf
-        self.reader = PacedReader(self.parser, self.wire, self.turns, "192.0.2.1", allows)
+        self.put_off = 0
+        self.reader = PacedReader(self.parser, self.wire, self.turns, "192.0.2.1", allows, self.receive_less)
+
+    def receive_less(self) -> None:
+        self.put_off += 1
 
     def take(self, count: int) -> None:
         self.parser.heads.ends -= count
@@ -160,6 +164,7 @@ async def test_others_have_their_turns() -> None:
     world.turns.slice_s = 0.0
     world.reader.feed_data(TEXT)
     assert (world.parser.data, world.wire.is_read) == (b"", False)
+    assert world.put_off == 1
     while not world.parser.data:
         await asyncio.sleep(0)
     assert world.wire.is_read

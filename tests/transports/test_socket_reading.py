@@ -13,7 +13,8 @@ from websockets.frames import Frame, Opcode
 
 from crewel.settings import Settings, load
 from crewel.transports.fast_lane import FastLane
-from crewel.transports.websocket_fast import LEAST, FastSocket
+from crewel.transports.shared_buffer import LEAST
+from crewel.transports.websocket_fast import FastSocket
 from tests.transports.wires import DEFLATE, DeflatingClient, SocketClient
 
 
@@ -135,7 +136,7 @@ async def test_a_large_message_is_read_in_pieces(
     heard = Heard(lane, monkeypatch, deflates=deflates)
     text = random.Random(1).randbytes(9000).hex().encode()
     assert lane.sockets is not None
-    lane.sockets.room = memoryview(lane.sockets.buffer)[:LEAST]
+    lane.sockets.shared.room = memoryview(lane.sockets.buffer)[:LEAST]
     for number in range(3):
         await heard.read(frame(b'[{"n":%d,"text":"%b"}]' % (number, text), deflates=deflates))
     assert [each["n"] for each in heard.messages] == [0, 1, 2]

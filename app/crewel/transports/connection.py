@@ -26,6 +26,7 @@ from crewel.broker.mailboxes.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.fair_turns import FairTurns
 from crewel.transports.connection_caps import ConnectionCaps, address_of
+from crewel.transports.shared_buffer import SharedBuffer, SharedReceiver
 
 if TYPE_CHECKING:
     from crewel.transports.websocket import Socket
@@ -123,6 +124,11 @@ class Connection(RequestHandler):
         """aiohttp calls this with the reader of the frames: it gets them in turns."""
         paced = parser if self._socket is None else cast("WebSocketReader", self._socket.paced(parser, self))
         super().set_parser(paced, data_received_cb)
+
+    def receive_into(self, buffer: SharedBuffer) -> None:
+        """Receive there from now on."""
+        if self._wire is not None:
+            self._wire.set_protocol(SharedReceiver(self, buffer))
 
     def hold_reading(self) -> None:
         """Leave what the peer sends in its own buffers."""

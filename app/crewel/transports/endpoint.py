@@ -26,6 +26,7 @@ from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection_caps import ConnectionCaps
 from crewel.transports.control_frames import ControlFrames
 from crewel.transports.origins import Client, Hosts, Origins, RefusalLog
+from crewel.transports.shared_buffer import SharedBuffer
 from crewel.transports.socket_watch import GOING_AWAY, SocketWatch
 from crewel.version import VERSION
 
@@ -78,6 +79,7 @@ class Endpoint:
         self.arrivals = FairTurns(broker.loop)
         """Of new clients: a storm of them does not keep those that are there."""
         self.arrivals.slice_s = SLICE_S / 2
+        self.shared_buffer = SharedBuffer(broker.runtime.turns, self.arrivals, broker.loop)
         self.control_frames = ControlFrames(broker.settings.limits, broker.metrics, broker.loop)
         self.watch = SocketWatch(broker.settings.websocket, broker.metrics, broker.loop)
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final
 
 from websockets.utils import accept_key
@@ -13,13 +12,11 @@ from crewel.transports.bodies import too_large
 from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade
 from crewel.transports.upgrades import Upgrades
-from crewel.transports.websocket_fast import LEAST, FastSocket
+from crewel.transports.websocket_fast import FastSocket
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
 
-_BUFFER: Final = 256 * 1024
-"""Bytes that are received at once, about as many as by uvloop into a buffer of its own."""
 _RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
 
 
@@ -37,11 +34,8 @@ class FastSockets:
         self.hold_known = endpoint.broker.mailboxes.outbound.hold_known
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
-        self.buffer = mmap(-1, _BUFFER, MAP_PRIVATE | MAP_ANONYMOUS)  # a part of it is bytes, in one step
-        """Where all sockets receive: what has come is copied before the next one has its turn."""
-        self._least = memoryview(self.buffer)[:LEAST]
-        self.room: mmap | memoryview = self.buffer
-        """How much of that is used for what comes next."""
+        self.shared = endpoint.shared_buffer
+        self.buffer = self.shared.whole
         self.upgrades = Upgrades(settings.websocket)
         self.control_frames = endpoint.control_frames
         self.watch = endpoint.watch
@@ -57,16 +51,6 @@ class FastSockets:
         socket = FastSocket(self, upgrade, negotiated.deflate, transport)
         self.watch.add(socket)
         return socket
-
-    def receive_less(self) -> None:
-        """What is received now cannot be served in this turn. To receive it costs as well, and uvloop receives from all sockets
-        that are ready: if this turn has taken long, a little of each has to do."""
-        if self.room is self.buffer and (self.turns.is_late() or self.arrivals.is_late()):
-            self.room = self._least
-            self.loop.call_soon(self._receive_all)
-
-    def _receive_all(self) -> None:
-        self.room = self.buffer
 
     def reader(self, deflate: Parameters | None) -> FrameReader:
         """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and

@@ -57,14 +57,16 @@ class PacedReader:
         turns: FairTurns,
         address: str | None,
         allows: Callable[[int], bool],
+        receive_less: Callable[[], None],
     ) -> None:
         """`allows` is called with the number of frames without a message in what comes, before they are read. It returns
-        whether they may be."""
+        whether they may be. `receive_less` is called when what comes has to wait."""
         self._parser = parser
         self._connection = connection
         self._turns = turns
         self._address = address
         self._allows = allows
+        self._receive_less = receive_less
         self._heads = FrameHeads()
         self._kept: deque[bytes] = deque()
         self._untaken = 0  # messages and control frames that aiohttp's queue has, or gets with the rest of a frame
@@ -76,9 +78,11 @@ class PacedReader:
             return _GOES_ON
         self._kept.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
         if self._is_resting or not self._may_feed:
+            self._receive_less()
             if len(self._kept) > _MOST_KEPT:
                 self._hold()
         elif self._turns.is_over():
+            self._receive_less()
             self._rest()
         else:
             self._go_on()

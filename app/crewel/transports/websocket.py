@@ -367,7 +367,9 @@ class Socket(ParsedPeer):
     def paced(self, parser: Parser, connection: Connection) -> PacedReader:
         """The reader of this socket's frames, which gives them to aiohttp's."""
         turns = self._endpoint.broker.runtime.turns
-        self._paced = PacedReader(parser, connection, turns, self.remote, self._are_allowed)
+        buffer = self._endpoint.shared_buffer
+        connection.receive_into(buffer)
+        self._paced = PacedReader(parser, connection, turns, self.remote, self._are_allowed, buffer.receive_less)
         return self._paced
 
     def _are_allowed(self, controls: int) -> bool:

@@ -24,6 +24,7 @@ from crewel.limits import Bucket
 from crewel.transports.control_frames import TOO_MANY
 from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade, headers_of
+from crewel.transports.shared_buffer import LEAST
 from crewel.transports.socket_watch import GOING_AWAY, POLICY_VIOLATION
 from crewel.transports.text_frames import whole_deflated, whole_text
 from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_DOWN, LONGEST_REASON
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
 _PIECE: Final = 4096  # bytes that are kept in one piece
-LEAST: Final = 1024
-"""Bytes that are received at once when a turn has taken long."""
 _FRAMES: Final = 32  # that are parsed at once: less than a millisecond
 
 
@@ -202,7 +201,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
 
     def get_buffer(self, sizehint: int) -> mmap | memoryview:
         """Where the next bytes go."""
-        return self._sockets.room
+        return self._sockets.shared.room
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answer the frames in what came, and keep what has to wait. The next socket uses the buffer again."""
@@ -248,7 +247,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
     def _put_off(self, data: bytes) -> None:
         """Keep this for a later turn, which is coming. Of a flood, no more is read until then."""
         self._is_resting = True
-        self._sockets.receive_less()
+        self._sockets.shared.receive_less()
         self._keep(data)
         if len(data) >= LEAST:
             self._read(False)
