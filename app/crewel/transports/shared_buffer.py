@@ -64,6 +64,6 @@ class SharedReceiver(asyncio.BufferedProtocol):
         """The peer reads again."""
         self._protocol.resume_writing()
 
-    def connection_lost(self, exc: BaseException | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._protocol.connection_lost(exc)
