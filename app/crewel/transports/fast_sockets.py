@@ -35,7 +35,7 @@ class FastSockets:
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
         self.shared = endpoint.shared_buffer
-        self.buffer = self.shared.whole
+        self.buffer = self.shared.whole  # at hand, because each frame needs it
         self.upgrades = Upgrades(settings.websocket)
         self.control_frames = endpoint.control_frames
         self.watch = endpoint.watch

@@ -365,7 +365,8 @@ class Socket(ParsedPeer):
     # What is asked of it while it is open
 
     def paced(self, parser: Parser, connection: Connection) -> PacedReader:
-        """The reader of this socket's frames, which gives them to aiohttp's."""
+        """The reader of this socket's frames, which gives them to aiohttp's. From now on the connection receives into the
+        buffer of all sockets."""
         turns = self._endpoint.broker.runtime.turns
         buffer = self._endpoint.shared_buffer
         connection.receive_into(buffer)
