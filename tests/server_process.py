@@ -22,7 +22,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from tests.store_process import shared_store
-from tests.template import ROOT, Command
+from tests.template import PYTHONPATH, ROOT, Command
 
 __all__ = ["LIMIT_S", "ROOT", "Server", "start"]
 STATE = str(Path(tempfile.gettempdir()) / "crewel-tests-state")
@@ -219,10 +219,10 @@ def _read_in_thread(stream: IO[str], take: Callable[[str], object]) -> threading
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Return this process's environment without its settings, with the repository importable for services. The list of the
-    user's servers is not the user's own."""
+    """Return this process's environment without its settings; its Python finds this tree's code, and the tests, which have
+    services. The list of the user's servers is not the user's own."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
-    return {**inherited, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": STATE, **more}
+    return {**inherited, "PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": STATE, **more}
 
 
 def processes(server: Server) -> list[int]:

@@ -30,6 +30,8 @@ from typing import Any, Final, TextIO
 import typer.main
 
 ROOT: Final = Path(__file__).parents[1]
+PYTHONPATH: Final = os.pathsep.join((str(ROOT), str(ROOT / "app")))
+"""Where commands find the tests and this tree's own code, whichever tree the environment of Python was made for."""
 _MESSAGE_BYTES: Final = 1 << 18
 _LIBRARIES: Final = ("uvloop", "rich.console", "rich.table", "redis.asyncio", "websockets.asyncio.client")
 """What commands import within functions, beside the modules of Crewel."""
@@ -138,7 +140,7 @@ class _Template:
             self._process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": str(ROOT)},
+                env=os.environ | {"PYTHONPATH": PYTHONPATH},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.server_process import LIMIT_S
-from tests.template import ROOT, Command
+from tests.template import PYTHONPATH, Command
 
 _STATE = str(Path(tempfile.gettempdir()) / f"crewel-tests-commands-{os.getpid()}")
 """Where commands look for servers of their user: another run's server, which was killed, may have had the same port."""
@@ -53,7 +53,7 @@ class Running:
         self.process = Command(
             arguments,
             cwd=directory,
-            env={"XDG_STATE_HOME": _STATE} | os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
+            env={"XDG_STATE_HOME": _STATE} | os.environ | {"NO_COLOR": "1", "PYTHONPATH": PYTHONPATH},
             stdin=subprocess.PIPE,
             stdout=stdout,
             stderr=subprocess.PIPE,
