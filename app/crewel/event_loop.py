@@ -19,7 +19,7 @@ from crewel.bayeux.codec import encode
 
 T = TypeVar("T")
 
-TURN_S: Final = 0.006
+TURN_S: Final = 0.005
 """Seconds, by `perf_counter`, after which work that is not done leaves the rest for another turn of the loop."""
 GRACE_S: Final = 0.25
 """Seconds that what was waited for still has after a stall: time enough to read it from a socket."""

@@ -405,7 +405,7 @@ class TestRedriven:
 @pytest.mark.parametrize("operation", ["drop", "dead_letter_all"])
 def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: MakeStored, operation: str) -> None:
     costs = {}
-    for count in (50, 200):
+    for count in (100, 400):
         world = make_stored()
         joe = Receiver(world).started("/a", name="joe/1")
         for number in range(count):
@@ -418,4 +418,4 @@ def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: Make
         }
         costs[count] = instructions(ends[operation])
         assert world.broker.mailboxes.dispatchers.waiting(joe.session) == 0
-    assert costs[200] < 6 * costs[50], costs
+    assert costs[400] < 4.4 * costs[100], costs

@@ -715,8 +715,10 @@ class Mailbox(ABC):
 
     def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""
-        for entry in self.transients():
-            self._dead_letter_open(entry, code, reason, given)
+        failed = [(entry, *self._failures(entry)) for entry in self.transients()]
+        self.take_out_many(dict.fromkeys(entry for entry, *_ in failed))
+        for entry, attempts, tries in failed:
+            self.dead_letter_new(entry, code, reason, attempts, given, tries)
         self.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
     def dead_letter_one(self, message_id: str, code: str, reason: str) -> bool:
@@ -743,10 +745,15 @@ class Mailbox(ABC):
         self.dead_letter_transients(code, reason, given)
         return count
 
-    def _dead_letter_open(self, entry: Entry, code: str, reason: str, given: str = "") -> None:
-        attempts = 0 if entry.origin is None else self._attempts(entry.origin.id)
-        tries = "" if entry.origin is None else self.dispatcher.failed_before(entry.origin.id)
-        self.dead_letter(entry, code, reason, attempts, given, tries)
+    def _dead_letter_open(self, entry: Entry, code: str, reason: str) -> None:
+        attempts, tries = self._failures(entry)
+        self.dead_letter(entry, code, reason, attempts, tries=tries)
+
+    def _failures(self, entry: Entry) -> tuple[int, str]:
+        """How often the client has failed the message, and how: for its dead letter, before the dispatcher forgets it."""
+        if entry.origin is None:
+            return 0, ""
+        return self._attempts(entry.origin.id), self.dispatcher.failed_before(entry.origin.id)
 
     @abstractmethod
     def charge(self, payers: Payers) -> None:
