@@ -18,6 +18,11 @@ _AT_ONCE: Final = (
     " clients shake hands again a second later"
 )
 
+_CLOSED: Final = (
+    "the node of a socket tells the session's node that it has closed; a message of a third node may come before, and goes to"
+    " the closed socket, as one does that is under way to it"
+)
+
 _PER_NODE: Final = "the sessions of one browser are counted at each node (decision 0025), and these may be at several"
 
 REASONS: Final = {
@@ -35,6 +40,7 @@ REASONS: Final = {
     "test_sessions.py::test_of_many_who_begin_at_once_one_makes_the_session": _AT_ONCE,
     "test_sessions.py::test_of_many_who_come_at_once_one_after_the_other_has_it": _ASYNCHRONOUS,
     "test_sessions.py::test_what_was_not_acknowledged_goes_to_the_new_client": _ASYNCHRONOUS,
+    "test_websocket.py::test_after_the_move_back_messages_wait_for_the_poll": _CLOSED,
     "test_websocket.py::test_a_connect_over_http_takes_the_place_of_one_held_on_a_socket": _ASYNCHRONOUS,
 }
 """By module and function."""

@@ -464,7 +464,7 @@ def remove_letter(client: Any, keys: Keys) -> None:
     """The newest one of a stored message, whose end is a fact: what is missing before the oldest may have been removed by the
     bounds of the store."""
     letters = client.xrevrange(keys.dead, count=1000)
-    client.xdel(keys.dead, next(place for place, fields in letters if fields[b"p"] == b"1"))
+    client.xdel(keys.dead, next(place for place, fields in letters if b"p" in fields))
 
 
 def double_fact(client: Any, keys: Keys) -> None:
