@@ -77,7 +77,7 @@ def command_line() -> str:
 
 def _commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     named = getattr(command, "commands", None)
-    if named is None:
+    if named is None or command.invoke_without_command:
         yield words, command
     for name, inner in (named or {}).items():
         yield from _commands(inner, (*words, name))

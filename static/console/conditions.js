@@ -68,12 +68,12 @@ export function causesInList({causes = [], lastFailure, waiting}) {
 
 /** What to do about a cause, by its kind. */
 const ADVICE = {
-    rejecting: () => "Mend its client and let it log in again, or end the session. Its messages are in the dead letters.",
+    rejecting: () => "Repair its client and let it log in again, or end the session. Its messages are in the dead letters.",
     held: () => "Read the message that is held. If its cause is gone, release the receiver; if not, skip the message first.",
     full: () => "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.",
-    token: () => "Give its client a new token. It logs in again by itself, if it can get one.",
-    refused: () => "Give its client a token or a name that holds. Anybody can ask for a name: see where the login came from.",
-    retry: () => "Mend what its client needs, then retry now.",
+    token: () => "Give its client a new token. It logs in again automatically, if it can get one.",
+    refused: () => "Give its client a token or a name that holds. Any client can ask for a name: see where the login came from.",
+    retry: () => "Repair what its client needs, then retry now.",
     unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",
     away: ({waiting}) => waiting ? "Start its client again." : "",
     slow: () => "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group.",

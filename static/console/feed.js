@@ -19,7 +19,7 @@ export class Feed {
         this.#events = events;
     }
 
-    /** Whether what happens arrives by itself. */
+    /** Whether what happens arrives without a request for it. */
     get isLive() {
         return this.#isLive;
     }

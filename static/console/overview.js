@@ -1,5 +1,5 @@
 /**
- * The overview: what is wrong, with its cause and where to mend it; the figures of now; the last hour.
+ * The overview: what is wrong, with its cause and where to repair it; the figures of now; the last hour.
  */
 
 import {get} from "./api.js";

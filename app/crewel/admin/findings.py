@@ -78,11 +78,11 @@ def _store_words(figures: Figures) -> tuple[str, str]:
     if disk is None:
         return (
             "The store cannot be used",
-            f"Look at the store and its log; see How the store fails in the manual. {meanwhile}",
+            f"Look at the store and its log; see When the store is unavailable in docs/explanation/storage.md. {meanwhile}",
         )
     if _is_full(disk):
         make_room = f"Make room on the disk of {disk.directory}, or let storage.data_dir lie on a larger one."
-        return "The disk of the store is full", f"{make_room} The server continues by itself. {meanwhile}"
+        return "The disk of the store is full", f"{make_room} The server continues automatically. {meanwhile}"
     if any("memory of the store" in each.why for each in figures.concerns.values()):
         return "The store is full", f"{_MAKE_ROOM} or raise storage.max_memory_bytes. {meanwhile}"
     log = f"The store is the server's own, which starts it again. {disk.directory}/store.log says why it ended."
@@ -124,7 +124,7 @@ _RECEIVERS: Final[dict[str, Words]] = {
         "rejecting",
         "{} rejects everything",
         "{} reject everything",
-        "Mend its client and let it log in again, or end the session. Its messages are in the dead letters.",
+        "Repair its client and let it log in again, or end the session. Its messages are in the dead letters.",
     ),
     "held": Words(
         "held",
@@ -137,19 +137,19 @@ _RECEIVERS: Final[dict[str, Words]] = {
         "token-expired",
         "{} has an expired token",
         "{} have an expired token",
-        "Give its client a new token. It logs in again by itself, if it can get one.",
+        "Give its client a new token. It logs in again automatically, if it can get one.",
     ),
     "refused": Words(
         "login-refused",
         "A login as {} was refused",
         "Logins of {} were refused",
-        "Give its client a token or a name that holds. Anybody can ask for a name: see where the login came from.",
+        "Give its client a token or a name that holds. Any client can ask for a name: see where the login came from.",
     ),
     "retry": Words(
         "retrying",
         "{} waits to retry",
         "{} wait to retry",
-        "Mend what its client needs. Its messages go to it again by themselves, or at once with Retry now.",
+        "Repair what its client needs. Its messages go to it again automatically, or at once with Retry now.",
     ),
     "unclaimed": Words(
         "unclaimed",

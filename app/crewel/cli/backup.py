@@ -43,7 +43,7 @@ def restore(
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
-    """Restore a backup. The server must be stopped, and the store must be empty under its prefix."""
+    """Restore a backup. No server may use the prefix, and the store must be empty under it."""
     from crewel.settings import load
 
     settings = load(config, overrides or ())

@@ -25,8 +25,8 @@ def doctor(
     overrides: Overrides = None,
     config: Config = None,
 ) -> None:
-    """Check the store and this machine. Exits with 1 if there is a problem. The server may be running; if not, the embedded
-    store runs during the check."""
+    """Check the store and this machine. Exits with 1 if something is wrong; a warning does not count. The server may run;
+    if not, the embedded store runs during the check."""
     from crewel.settings import load
 
     if repair:

@@ -129,15 +129,17 @@ class Bayeux(Group):
     )
     max_queue_messages: Number = setting(
         10000,
-        "Maximum number of messages in the queue of a session. Beyond it, the server drops the oldest, or ends the"
-        " session if it uses ack.",
+        "Maximum number of messages in the queue of a session that is not stored, and the largest that a login may ask for."
+        " Beyond it, the server drops the oldest, or ends the session if it uses ack. Stored sessions:"
+        " delivery.queue_max_entries.",
         unit="messages",
         live=True,
         ge=1,
     )
     max_queue_bytes: Number = setting(
         10485760,
-        "Maximum bytes in the queue of a session. Beyond it, the server does the same as for max_queue_messages.",
+        "Maximum bytes in the queue of a session that is not stored. Beyond it, the server does the same as for"
+        " max_queue_messages.",
         ge=1,
     )
     max_sessions_per_browser: Number = setting(
