@@ -97,11 +97,9 @@ def test_the_objects_of_kubernetes_select_the_pods() -> None:
     (port,) = KUBERNETES["Service"]["spec"]["ports"]
     assert port["targetPort"] in {each["name"] for each in CONTAINER["ports"]}
     (rule,) = KUBERNETES["Ingress"]["spec"]["rules"]
-    (path,) = rule["http"]["paths"]
-    assert path["backend"]["service"] == {
-        "name": KUBERNETES["Service"]["metadata"]["name"],
-        "port": {"name": port["name"]},
-    }
+    paths = {each["path"]: each["backend"]["service"] for each in rule["http"]["paths"]}
+    service = {"name": KUBERNETES["Service"]["metadata"]["name"], "port": {"name": port["name"]}}
+    assert paths == {"/cometd": service, "/extensions": service}  # and nothing that is for operators
     assert of_kubernetes().http.public_url == f"https://{rule['host']}"
 
 

@@ -225,3 +225,15 @@ async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(l
             text = payload[4:]
         assert orjson.loads(text)[0]["data"] == "x" * 500
         assert not client.wire.written
+
+
+async def test_of_a_socket_that_sends_much_before_its_first_message_not_all_is_kept(heard: Heard) -> None:
+    """A worker keeps what comes before the first message, to hand the socket over with it. An empty batch is no message."""
+    heard.socket._first_bytes = []
+    empty = Frame(Opcode.TEXT, b"[" + b" " * 10_000 + b"]").serialize(mask=True)
+    for _ in range(10):
+        await heard.read(empty)
+    assert len(heard.socket._first_bytes) == 10
+    for _ in range(10):
+        await heard.read(empty)
+    assert heard.socket._first_bytes is None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from crewel.transports.fast_sockets import FastSockets
 
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
+_MOST_FIRST: Final = 16  # pieces that come before the first message; a socket that sends more stays where it is
 _PIECE: Final = 4096  # bytes that are kept in one piece
 _FRAMES: Final = 32  # that are parsed at once: less than a millisecond
 
@@ -209,6 +210,8 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         data = sockets.buffer[:nbytes]
         if self._first_bytes is not None:
             self._first_bytes.append(data)
+            if len(self._first_bytes) > _MOST_FIRST and not self._has_parted:
+                self._first_bytes = None
         turns = sockets.turns
         turns.unseen -= 1
         if self._waiting is None:

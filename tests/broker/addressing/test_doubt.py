@@ -17,6 +17,8 @@ from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login,
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin, store
 from tests.broker.world import reply_to
 
+EDITED = b'{"channel":"/news","data":2}'
+
 
 class Line:
     """The way to the store, on which answers to one kind of step get lost: the step is done, or it is not."""
@@ -190,6 +192,23 @@ def test_a_login_waits_for_the_end_of_the_session_before_it(world: StoredWorld) 
     assert reply["successful"], reply
     later.id = reply["clientId"]
     assert ids(come(later)) == [message_id]
+
+
+def test_an_edit_that_the_store_does_not_answer_may_be_done_later(world: StoredWorld) -> None:
+    joe = login(world, "joe/1", "/news")
+    store(world, "/news", 1)
+    (message,) = come(joe)
+    joe.take(failed(message, "user.x"))
+    (letter,) = world.letters()
+    line = Line(world, "redrive", 10_000, is_done=False)
+    edit = world.loop.create_task(world.broker.dead_letters.redrive.edit(letter, EDITED, "an operator"))
+    world.advance(10.0)
+    with pytest.raises(StoreUncertain, match="may still send the dead letter"):
+        world.wait(edit)
+    line.left = 0
+    wait(world)
+    (message,) = come(joe)
+    assert message["data"] == 2
 
 
 class TestReadingLate:

@@ -216,9 +216,12 @@ class Destinations:
             outgoing.promise.resolve(first)
             return outgoing.promise
         outgoing.key, outgoing.accepted = key, self._expiry.now()
-        access.require_writable()
         outgoing.deliveries = self._deliveries(outgoing.routes)
         outgoing.durables = {each.name: each for one in outgoing.routes for each in stored_of(one.sessions)}
+        if outgoing.durables:
+            access.require_sessions()
+        else:
+            access.require_writable()
         message = Addressed(
             outgoing.channel.name,
             outgoing.body,

@@ -279,8 +279,8 @@ class SharedQueues:
     def schedule_lease(self, name: str) -> None:
         """Let the store lease the messages in the queue to those that have room."""
         queue, access = self._known.get(name), self._access
-        if queue is None or not queue.count or not access.has_store or access.is_superseded:
-            return
+        if queue is None or not queue.count or not access.has_store or access.is_superseded or access.is_adopting:
+            return  # what is read of the sessions says of the queues, too, and `restore` looks at all of them
         if queue.is_asked:
             queue.lease_again = True
             return
@@ -416,7 +416,7 @@ class SharedQueues:
     def _asks(self, queue: SharedQueue) -> bool:
         """Whether the store can be asked now. If it is being asked already, it will be asked once more."""
         access = self._access
-        if access.is_superseded or access.writing.is_closed:
+        if access.is_superseded or access.is_adopting or access.writing.is_closed:
             return False
         if queue.is_asked:
             queue.count += 1  # more or less: the next answer tells

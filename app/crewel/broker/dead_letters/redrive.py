@@ -18,7 +18,7 @@ from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage, SessionName
-from crewel.errors import IllegalArgument, StoreUnavailable
+from crewel.errors import IllegalArgument, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
 from crewel.qos.names import is_queue
 from crewel.storage import dead_letter_bin, dead_letters
@@ -146,8 +146,11 @@ class DeadLetterRedrive:
         if room is not None and not room.take(len(body)):
             raise IllegalArgument("id", _undone(letter, RedriveOutcome.FULL, receiver).message)
         asked = self._ask(replace(letter, body=body), receiver, room, "", who)
-        async with asyncio.timeout(_PATIENCE_S):
-            answer = await asyncio.shield(asked)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                answer = await asyncio.shield(asked)
+        except TimeoutError:
+            raise StoreUncertain("the store has not answered yet: it may still send the dead letter") from None
         if answer.outcome is not RedriveOutcome.MOVED:
             raise IllegalArgument("id", _undone(letter, answer.outcome, receiver).message)
         await self.access.writing.probe_and_wait()

@@ -78,6 +78,9 @@ class StoreAccess:
         """Whether another server has taken the store over: this one serves nothing any more."""
         self.is_reloading = False
         """Whether the sessions are read again: what is asked for them now would get lost."""
+        self.is_adopting = False
+        """Whether sessions are being read, and do not replace those in memory yet: neither have what the store puts into one
+        of them now."""
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
         self._changes: dict[str, asyncio.Future[None]] = {}
@@ -122,6 +125,12 @@ class StoreAccess:
             raise StoreUnavailable(_SUPERSEDED)
         if self.store.is_full:
             raise StoreFull("the store is full")
+
+    def require_sessions(self) -> None:
+        """Raises StoreError if the store would not give a message to a session that keeps it."""
+        self.require_writable()
+        if self.is_adopting:
+            raise StoreUnavailable(_READING)
 
     def in_place(self, log_id: LogId, take: Callable[[], object]) -> None:
         """Call `take` when all that has lower ids was taken from the log; at once, if that is so. The store has just answered

@@ -141,6 +141,7 @@ class Durability:
         await self.lease.end()
 
     async def _load(self) -> None:
+        self._access.is_adopting = True
         self._access.token = secrets.token_hex(8)
         self._generation = self._access.store.generation
         last = await self.lease.claim()
@@ -162,11 +163,13 @@ class Durability:
         await self._losses.count_sessions(self._access.node.sessions.keys() - {record.name for record in records})
         before = self._set_aside()
         self._access.node = LogConsumer(LogConsumer.starting_cursor(records, last), last)
+        self.appender.begin_again()
         self._under_way = None
         for record in records:
             if len(same) > _MOST_SHARED:
                 same.clear()
             self.restore(record, same)
+        self._access.is_adopting = False
         self._end_changed(before)
         # Nor is anything delivered from an inbox before what the log has in front of it.
         await self.appender.read_up_to(max(last, newest_outside_log(records)))
@@ -388,12 +391,12 @@ class Durability:
                 # What has ended by now is part of the commit that begins, or one that follows.
                 awaiting = list(self._awaiting_commit)
             has_more = await self._commit_once()
-            node = self._access.node
-            if not (self._under_way or node.is_divided or node.has_withheld_only):
+            node, is_reloading = self._access.node, self._access.is_reloading  # then nothing is committed
+            if not (is_reloading or self._under_way or node.is_divided or node.has_withheld_only):
                 self._committed_all(awaiting)
             if has_more:
                 await asyncio.sleep(0)  # others have their turn
-        if self._awaiting_commit:
+        if self._awaiting_commit and not self._access.is_reloading:
             self._hurry.set()
 
     async def _commit_once(self) -> bool:

@@ -27,6 +27,7 @@ from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
+from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Submission
 from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
 from crewel.event_loop import Turns
@@ -112,7 +113,9 @@ class LogAppender:
             self._access.take_beside(answer.prev)
         stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
         rest = self._answer(stored, is_next=True)
-        return self._answer_rest(rest, is_next=True) if rest or self._unfinished else None
+        if not (rest or self._unfinished):
+            return None
+        return self._answer_rest(rest, is_next=True, node=self._access.node)
 
     def _answer(self, stored: list[_Stored], *, is_next: bool) -> list[_Stored]:
         """Take these messages, and tell their publishers. Returns those for which this turn was too short."""
@@ -138,28 +141,41 @@ class LogAppender:
             outgoing.resolve(Published(str(log_id), outcome is PublishOutcome.REPEATED))
         return []
 
-    async def _answer_rest(self, rest: list[_Stored], *, is_next: bool) -> None:
+    async def _answer_rest(self, rest: list[_Stored], *, is_next: bool, node: LogConsumer) -> None:
+        """`node`: whose next messages these are. Another one reads them from the log, behind what it has not read yet."""
         while rest or self._unfinished:
             await self._finish()
             await asyncio.sleep(0)  # others have their turn
-            rest = self._answer(rest, is_next=is_next)
+            rest = self._answer(rest, is_next=is_next and self._access.node is node)
 
     async def _finish(self) -> None:
-        """Hand what was taken last to all of its receivers, with turns for others."""
+        """Hand what was taken last to all of its receivers, with turns for others. Two tasks may do so at once."""
         turns = Turns(self._outbound.fan_outs.slice_s)
         while self._unfinished:
+            steps = self._unfinished[0]
             try:
-                for _ in self._unfinished[0]:
+                for _ in steps:
                     await turns.rest()
+                    if not self._is_first(steps):
+                        break
             except Exception:
                 log.exception("a message could not be handed to all of its receivers")
-            self._unfinished.popleft()
+            if self._is_first(steps):
+                self._unfinished.popleft()
+
+    def _is_first(self, steps: Iterator[None]) -> bool:
+        return bool(self._unfinished) and self._unfinished[0] is steps
+
+    def begin_again(self) -> None:
+        """Another node reads the log from where its sessions were: what is being handed out is not its next message."""
+        self._unfinished.clear()
 
     async def _apply_pending(self, group: list[PendingPublish], answer: Appended) -> None:
         """Take what lies before the group, and then the group. If that cannot be read now it will be, with the group itself,
         when the store is looked at again."""
+        node = self._access.node
         try:
-            if self.ahead.node is self._access.node:
+            if self.ahead.node is node:
                 await asyncio.sleep(0)  # what has been appended before has come, most often
             await self.read_up_to(answer.prev)
         except StoreError as error:
@@ -167,9 +183,9 @@ class LogAppender:
             self._access.writing.probe_later()
             is_next = False
         else:
-            is_next = True
+            is_next = self._access.node is node
         stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
-        await self._answer_rest(self._answer(stored, is_next=is_next), is_next=is_next)
+        await self._answer_rest(self._answer(stored, is_next=is_next), is_next=is_next, node=node)
 
     def _take_own(self, outgoing: PendingPublish, log_id: LogId) -> None:
         submission = outgoing.submission
@@ -190,15 +206,18 @@ class LogAppender:
             self._registry.call_subscribed(outgoing.channel, outgoing.for_services, submission.sender)
 
     async def read_up_to(self, last: LogId) -> None:
-        """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server."""
+        """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server. Ends
+        at once if all is read again meanwhile: the node that then takes its place reads from another cursor."""
         has_group = False
-        turns = Turns(self._outbound.fan_outs.slice_s)
+        turns, node = Turns(self._outbound.fan_outs.slice_s), self._access.node
         await self._take_ahead_up_to(min(self.ahead.read_to, last))
-        while self._access.node.cursor < last:
+        while self._access.node is node and node.cursor < last:
             entries = await self._next_entries(last)
             self._topics.count_again({logged.channel for logged in entries})
             for logged in entries:
-                if logged.id <= self._access.node.cursor:
+                if self._access.node is not node:
+                    return
+                if logged.id <= node.cursor:
                     continue  # the tail has brought it
                 if logged.id > last:
                     break
@@ -207,14 +226,13 @@ class LogAppender:
                 has_group = self._take_read(logged) or has_group
                 if self._unfinished:
                     await self._finish()
-                node = self._access.node  # another one, if all was read again meanwhile
                 if node.fan_out.deliveries > node.max_applied:  # or a queue that is full would apply them all at once
                     for _ in node.apply_in_steps():
                         await turns.rest()
                 await turns.rest()
-            if len(entries) < _READ_AT_ONCE or entries[-1].id > last:
+            if self._access.node is node and (len(entries) < _READ_AT_ONCE or entries[-1].id > last):
                 self._access.take_beside(last)
-                self._access.node.cursor = max(self._access.node.cursor, last)
+                node.cursor = max(node.cursor, last)
         if has_group:
             self._spawn(self._shared_queues.load_again())
 

@@ -1,0 +1,134 @@
+"""The server reads all sessions again, because the store is not what it was, while messages come: they are taken once more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewel.broker.durability import durability
+from crewel.broker.durability.log_appender import LogAppender
+from tests.broker.addressing.post import Clerk, come, ids, login, one, queue
+from tests.broker.durability.test_log_appender import SlowRead, appended
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
+
+
+@pytest.fixture
+def world(make_stored: MakeStored) -> StoredWorld:
+    """A server that commits nothing by itself: the sessions of the store begin with the first message."""
+    return make_stored("delivery.commit_ms=60000")
+
+
+@pytest.fixture
+def joe(world: StoredWorld) -> Receiver:
+    receiver = Receiver(world).started("/a", name="joe/1", update=False)
+    world.commit()
+    return receiver
+
+
+class Reading:
+    """All sessions are read again, up to the moment before they are replaced."""
+
+    def __init__(self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world, self.node = world, world.access.node
+        self._is_read, self._goes_on = asyncio.Event(), asyncio.Event()
+        queues = durability.stored_queues
+
+        async def late(*asked: Any) -> Any:
+            found = await queues(*asked)
+            self._is_read.set()
+            await self._goes_on.wait()
+            return found
+
+        monkeypatch.setattr(durability, "stored_queues", late)
+        self.task = world.loop.create_task(world.durability._reload())
+        world.wait(self._is_read.wait())
+
+    def replace(self) -> None:
+        """Let the sessions be replaced."""
+        self._goes_on.set()
+        while self.world.access.node is self.node:
+            self.world.wait(self.world.store.reader.ping())
+
+    def end(self) -> None:
+        """Let all be read."""
+        self.world.wait(self.task)
+        self.world.settle()
+
+
+def test_a_group_that_waits_for_its_turn_meanwhile(
+    world: StoredWorld, joe: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(world, "/a", 1)
+    reading = Reading(world, monkeypatch)
+    finish, turn, waits = LogAppender._finish, asyncio.Event(), asyncio.Event()
+
+    async def late(appender: LogAppender) -> None:
+        waits.set()
+        await turn.wait()
+        await finish(appender)
+
+    monkeypatch.setattr(LogAppender, "_finish", late)
+    world.broker.mailboxes.outbound.fan_outs.slice_s = -1.0
+    published = [world.loop.create_task(world.broker.publish_stored("/a", value)) for value in (2, 3)]
+    world.wait(waits.wait())
+    reading.replace()
+    turn.set()
+    reading.end()
+    for each in published:
+        world.wait(each)
+    assert data(joe.take()) == [1, 2, 3]
+
+
+def test_a_read_of_the_log_that_is_under_way_meanwhile(
+    world: StoredWorld, joe: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(world, "/a", 1)
+    reading = Reading(world, monkeypatch)
+    world.wait(appended(world, 2))
+    slow = SlowRead(monkeypatch)
+    published = world.loop.create_task(world.broker.publish_stored("/a", 3))
+    world.wait(slow.begun.wait())
+    reading.replace()
+    slow.ends.set()
+    reading.end()
+    world.wait(published)
+    assert data(joe.take()) == [1, 2, 3]
+
+
+def test_a_message_to_a_session_by_name_is_refused_meanwhile(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store would have it in a session whose record was read before."""
+    clerk, ann = Clerk(world), login(world, "ann/1")
+    world.commit()
+    reading = Reading(world, monkeypatch)
+    reply = clerk.ask("lost", queue("ann"), persistent=True)
+    assert (reply["successful"], reply["error"]) == (False, "503::resource.unavailable"), reply
+    reading.replace()
+    reading.end()
+    message_id = clerk.post("hi", queue("ann"), persistent=True)
+    assert ids(come(ann)) == [message_id]
+
+
+def test_a_message_of_a_shared_queue_waits_meanwhile(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    clerk, ann = Clerk(world), login(world, "ann/1")
+    world.commit()
+    reading = Reading(world, monkeypatch)
+    message_id = clerk.post("hi", one("ann", waits=True), persistent=True)
+    reading.replace()
+    reading.end()
+    assert ids(come(ann)) == [message_id]
+
+
+def test_a_commit_that_is_waited_for_is_not_made_meanwhile(world: StoredWorld, joe: Receiver) -> None:
+    """A node that waits for one then removes what the commit has made unneeded."""
+    world.access.is_reloading = True
+    waiting = world.loop.create_task(world.durability.committed())
+    world.advance(120.0)
+    world.settle()
+    assert not waiting.done()
+    world.access.is_reloading = False
+    world.advance(60.0)
+    world.wait(waiting)
