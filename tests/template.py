@@ -140,7 +140,7 @@ class _Template:
             self._process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": PYTHONPATH},
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
@@ -192,7 +192,9 @@ def end_template() -> None:
 def main() -> None:
     """Be the template; in a child, return from the requests and be the command."""
     requests = socket.socket(fileno=int(sys.argv[1]))
+    sys.path.insert(0, str(ROOT / "app"))
     _import_all()
+    del sys.path[0]
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page of the template
     asked = _fork_until_asked(requests)
