@@ -10,25 +10,10 @@ import pytest
 from crewel.delivery.records import LogId, Submission
 from crewel.storage import log as stored_log
 from crewel.storage.log_follower import Unread
+from tests.broker.slow import Slow
 from tests.broker.stored_world import Receiver, StoredWorld, data
 
 _TURNS = 20
-
-
-class SlowRead:
-    """The read of the log whose answer is a long time on its way."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.begun, self.ends = asyncio.Event(), asyncio.Event()
-        read = stored_log.read
-
-        async def late(*asked: Any) -> Any:
-            found = await read(*asked)
-            self.begun.set()
-            await self.ends.wait()
-            return found
-
-        monkeypatch.setattr(stored_log, "read", late)
 
 
 async def appended(world: StoredWorld, *values: int) -> list[Unread]:
@@ -51,16 +36,16 @@ async def turns(world: StoredWorld, task: asyncio.Task[Any]) -> None:
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> SlowRead:
+def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
     """All reads of the log from here on."""
-    return SlowRead(monkeypatch)
+    return Slow(monkeypatch, stored_log, "read")
 
 
 def queued(receiver: Receiver) -> int:
     return len(receiver.session.mailbox.queue)
 
 
-def test_what_the_tail_brings_is_not_waited_for_a_second_time(stored: StoredWorld, slow: SlowRead) -> None:
+def test_what_the_tail_brings_is_not_waited_for_a_second_time(stored: StoredWorld, slow: Slow) -> None:
     receiver = Receiver(stored).started("/a", name="client/joe/1")
     ahead = stored.durability.appender.ahead
 
@@ -81,7 +66,7 @@ def test_what_the_tail_brings_is_not_waited_for_a_second_time(stored: StoredWorl
     assert data(receiver.take()) == [1, 2, 3, 4]
 
 
-def test_a_read_leaves_out_what_the_tail_has_brought_meanwhile(stored: StoredWorld, slow: SlowRead) -> None:
+def test_a_read_leaves_out_what_the_tail_has_brought_meanwhile(stored: StoredWorld, slow: Slow) -> None:
     receiver = Receiver(stored).started("/a", name="client/joe/1")
     ahead = stored.durability.appender.ahead
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from crewel.broker.durability import durability
 from crewel.broker.durability.log_appender import LogAppender
+from crewel.storage import log as stored_log
 from tests.broker.addressing.post import Clerk, come, ids, login, one, queue
-from tests.broker.durability.test_log_appender import SlowRead, appended
+from tests.broker.durability.test_log_appender import appended
+from tests.broker.slow import Slow
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
 
 
@@ -32,22 +34,13 @@ class Reading:
 
     def __init__(self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world, self.node = world, world.access.node
-        self._is_read, self._goes_on = asyncio.Event(), asyncio.Event()
-        queues = durability.stored_queues
-
-        async def late(*asked: Any) -> Any:
-            found = await queues(*asked)
-            self._is_read.set()
-            await self._goes_on.wait()
-            return found
-
-        monkeypatch.setattr(durability, "stored_queues", late)
+        self._queues = Slow(monkeypatch, durability, "stored_queues")
         self.task = world.loop.create_task(world.durability._reload())
-        world.wait(self._is_read.wait())
+        world.wait(self._queues.begun.wait())
 
     def replace(self) -> None:
         """Let the sessions be replaced."""
-        self._goes_on.set()
+        self._queues.ends.set()
         while self.world.access.node is self.node:
             self.world.wait(self.world.store.reader.ping())
 
@@ -87,7 +80,7 @@ def test_a_read_of_the_log_that_is_under_way_meanwhile(
     store(world, "/a", 1)
     reading = Reading(world, monkeypatch)
     world.wait(appended(world, 2))
-    slow = SlowRead(monkeypatch)
+    slow = Slow(monkeypatch, stored_log, "read")
     published = world.loop.create_task(world.broker.publish_stored("/a", 3))
     world.wait(slow.begun.wait())
     reading.replace()
@@ -132,3 +125,36 @@ def test_a_commit_that_is_waited_for_is_not_made_meanwhile(world: StoredWorld, j
     world.access.is_reloading = False
     world.advance(60.0)
     world.wait(waiting)
+
+
+def in_steps(world: StoredWorld, count: int, at: Callable[[int], object] = bool) -> list[int]:
+    """A message that is handed out in so many steps, each a turn of its own. Returns the steps that were made; `at` is called
+    in each."""
+    world.broker.mailboxes.outbound.fan_outs.slice_s = 0.0
+    made = list[int]()
+
+    def steps() -> Iterator[None]:
+        for number in range(count):
+            made.append(number)
+            at(number)
+            yield
+
+    world.durability.appender._unfinished.append(steps())
+    return made
+
+
+def test_two_tasks_that_hand_out_messages_at_once_make_each_step_once(world: StoredWorld) -> None:
+    """One reads the log for the new sessions, and the other takes what a publisher has appended."""
+    first, second = in_steps(world, 5), in_steps(world, 5)
+    tasks = [world.loop.create_task(world.durability.appender._finish()) for _ in range(2)]
+    for task in tasks:
+        world.wait(task)
+    assert (first, second) == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
+
+
+def test_what_is_handed_out_in_steps_ends_with_the_sessions_that_are_replaced(world: StoredWorld) -> None:
+    appender = world.durability.appender
+    made = in_steps(world, 5, lambda number: number == 2 and appender.begin_again())
+    world.wait(appender._finish())
+    assert made == [0, 1, 2]
+    assert not appender.is_in_steps

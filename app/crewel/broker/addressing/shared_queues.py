@@ -280,7 +280,7 @@ class SharedQueues:
         """Let the store lease the messages in the queue to those that have room."""
         queue, access = self._known.get(name), self._access
         if queue is None or not queue.count or not access.has_store or access.is_superseded or access.is_adopting:
-            return  # what is read of the sessions says of the queues, too, and `restore` looks at all of them
+            return  # while sessions are read again, `restore` follows, which looks at all queues
         if queue.is_asked:
             queue.lease_again = True
             return

@@ -127,7 +127,7 @@ class StoreAccess:
             raise StoreFull("the store is full")
 
     def require_sessions(self) -> None:
-        """Raises StoreError if the store would not give a message to a session that keeps it."""
+        """Raises StoreError if the store would refuse a message for a session, or the session would not know of it."""
         self.require_writable()
         if self.is_adopting:
             raise StoreUnavailable(_READING)
