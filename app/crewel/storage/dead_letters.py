@@ -24,14 +24,13 @@ from crewel.storage.dead_letter_records import (
     shared_texts,
 )
 from crewel.storage.keys import Keys
-from crewel.storage.script_step import Step
+from crewel.storage.script_step import REMEMBERED_MS, Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000
 """Dead letters that one step discards at most: more would hold up the store."""
 
 _TO_RECEIVER, _TO_CHANNEL, _TO_DESTINATION = range(3)
-_REMEMBERED_MS: Final = 120_000  # how long a redrive may be asked for again
 _PORTION: Final = 200  # dead letters in one round trip
 _MOST_READ: Final = 1000  # dead letters that one page reads, which takes 50 ms
 _MOST_BYTES: Final = 8 * 1024 * 1024  # of the dead letters that one page reads, nearly
@@ -128,7 +127,7 @@ def redrive(
         k.base,
         letter.dead_id,
         facts_max,
-        _REMEMBERED_MS,
+        REMEMBERED_MS,
         where,
         *bounds,
         letter.to,

@@ -32,7 +32,7 @@ from crewel.qos.publish import NORMAL
 from crewel.storage import dead_letters
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
-from crewel.storage.script_step import Step, scripts
+from crewel.storage.script_step import REMEMBERED_MS, Step, scripts
 from crewel.storage.store import Store
 
 _READ_AT_ONCE: Final = 1000
@@ -72,7 +72,7 @@ def append(
     token: str,
     submissions: Sequence[Submission],
     facts_max: int,
-    once_ms: int = 120_000,
+    once_ms: int = REMEMBERED_MS,
     history_max_bytes: int = 0,
     node: str = "",
 ) -> Step[Appended]:

@@ -17,6 +17,9 @@ from crewel.errors import Behind, Fenced, StoreError, StoreUnavailable
 
 T = TypeVar("T")
 
+REMEMBERED_MS: Final = 120_000
+"""How long the store remembers what a step with a key of its own has done, so that it can be asked again."""
+
 _DIRECTORY: Final = Path(__file__).parent / "scripts"
 _INCLUDE: Final = re.compile(rb"^-- include (shared/[a-z]+\.lua)\n", re.MULTILINE)
 

@@ -22,13 +22,12 @@ from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Se
 from crewel.qos.publish import NORMAL
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged, unpacked, waiting_of
-from crewel.storage.script_step import Step
+from crewel.storage.script_step import REMEMBERED_MS, Step
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000
 """Messages that one step discards at most."""
 
-_REMEMBERED_MS: Final = 120_000  # how long a step may be asked for again
 _TOGETHER: Final = 500  # queues whose sizes are read in one round trip
 
 
@@ -158,7 +157,7 @@ def send(
     did; without one the step itself can be repeated. Raises StoreFull.
     """
     keys = (k.node(token), k.last, k.facts, k.once(f"send {key or secrets.token_hex(12)}"), k.log)
-    arguments: list[bytes | str | int] = [k.base, facts_max, _REMEMBERED_MS, message.channel, message.body]
+    arguments: list[bytes | str | int] = [k.base, facts_max, REMEMBERED_MS, message.channel, message.body]
     arguments += (message.sender, message.qos, message.priority, message.expires)
     arguments.append(orjson.dumps(message.publisher_key) if message.publisher_key else b"")
     for each in deliveries:
@@ -181,7 +180,7 @@ def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max:
     failed it. What all of them have failed goes to the first, whatever its room; but a subject's message waits for another
     session. Messages that have expired end."""
     keys = (k.node(token), k.facts, k.once(f"lease {secrets.token_hex(12)}"))
-    arguments: list[bytes | str | int] = [k.base, token, facts_max, _REMEMBERED_MS, queue]
+    arguments: list[bytes | str | int] = [k.base, token, facts_max, REMEMBERED_MS, queue]
     for each in members:
         arguments += each
     return Step("lease_queued", keys, tuple(arguments), _leased)
@@ -221,7 +220,7 @@ def requeue(
     """
     arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]
     keys = (k.session(name), k.inbox(name), k.facts, k.once(f"put back {secrets.token_hex(12)}"))
-    return Step("requeue", keys, (k.base, token, name, facts_max, _REMEMBERED_MS, int(failed), *arguments), _requeued)
+    return Step("requeue", keys, (k.base, token, name, facts_max, REMEMBERED_MS, int(failed), *arguments), _requeued)
 
 
 def _requeued(answer: Any) -> Requeued:

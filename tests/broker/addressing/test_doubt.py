@@ -10,7 +10,7 @@ import pytest
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
-from crewel.storage.script_step import Step
+from crewel.storage.script_step import REMEMBERED_MS, Step
 from crewel.storage.shared_queues import StoredQueue
 from crewel.storage.store import Store
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue, settled
@@ -100,6 +100,38 @@ class TestAPublish:
         (heard,) = come(joe)
         settled(joe, heard)
         assert ends(world) == {(origin(heard)["id"], "settled"): 1}
+
+
+class TestAnOutageThatIsLonger:
+    """By its end the store has forgotten what it has done, and to ask again is to ask for the first time."""
+
+    def end(self, world: StoredWorld, line: Line) -> None:
+        world.durability._store_is_gone()
+        world.advance(REMEMBERED_MS / 1000)
+        keys = world.store.reader.keys(world.store.keys.once("*"))
+        world.wait(world.store.reader.delete(*world.wait(keys)))
+        line.left = 0
+        world.durability._store_is_back()
+        wait(world)
+
+    def test_than_a_lease_is_remembered(self, world: StoredWorld) -> None:
+        message_id = Clerk(world).post("hi", queue("joe"))
+        line = Line(world, "lease_queued", 10_000, is_done=True)
+        joe = login(world, "joe/1")
+        self.end(world, line)
+        messages = come(joe)
+        assert ids(messages) == [message_id]
+        settled(joe, *messages)
+        assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_than_a_send_is_remembered(self, world: StoredWorld) -> None:
+        clerk, joe = Clerk(world), login(world, "joe/1")
+        line = Line(world, "send", 10_000, is_done=True)
+        assert not clerk.ask("hi", "joe/1", persistent=True)["successful"]
+        self.end(world, line)
+        (message,) = come(joe)
+        settled(joe, message)
+        assert ends(world) == {(origin(message)["id"], "settled"): 1}
 
 
 @pytest.mark.parametrize("is_done", [True, False])

@@ -98,9 +98,9 @@ def test_the_account_of_a_flood_is_found_before_the_next_commit(make_stored: Mak
     fan_outs, pressure = world.broker.mailboxes.outbound.fan_outs, world.broker.mailboxes.pressure
     pressure.max_dead_letters, world.access.node.max_dead_letters = MOST, 2
     full(world)
-    fan_outs.many, fan_outs.slice_s = 2, 0  # one step a turn
+    fan_outs.many, fan_outs.slice_s = 2, 0  # one step a turn: enough for a store that answers late
     for _ in range(3):
-        fan_outs.add("/b", iter([None] * 1000))
+        fan_outs.add("/b", iter([None] * 30_000))
     assert pressure.delays("/b", ("address 198.51.100.1",))
     store(world, "/a", "fills the queue", *range(MOST + 1))
     assert fan_outs.keeps_busy("/b")

@@ -21,6 +21,7 @@ from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.names import Names
 from crewel.broker.addressing.routes import Route, resolve_destination, without_store
 from crewel.broker.addressing.shared_queues import SharedQueues
+from crewel.broker.durability.access import REPEATABLE_S
 from crewel.broker.handler_steps import Promise, Steps
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
@@ -266,7 +267,8 @@ class Destinations:
         if isinstance(answer, StoreError):
             outgoing.promise.resolve(answer)
             if isinstance(answer, StoreUncertain):
-                # The publisher need not wait for it, but what is there must be known.
+                # The publisher need not wait for it, but what is there must be known. Later than that it would be a second
+                # message, and the first one is found when all sessions are read again.
                 def known(late: Sent | StoreError) -> None:
                     if isinstance(late, Sent):
                         if not late.is_repeated:  # it is done just now, and who is called so now has it
@@ -274,7 +276,7 @@ class Destinations:
                         self._stored(outgoing, late)
                         self._remembered(outgoing, late)
 
-                access.writing.submit(step, known, retries=True)
+                access.writing.submit(step, known, retries=True, for_s=REPEATABLE_S)
             access.suspect(answer)
         elif answer.is_repeated:
             outgoing.promise.resolve(self._remembered(outgoing, answer))

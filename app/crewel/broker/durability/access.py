@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -28,7 +29,7 @@ from crewel.storage.connection import Done
 from crewel.storage.keys import Keys
 from crewel.storage.log import Appended
 from crewel.storage.losses import AnsweredIds
-from crewel.storage.script_step import Step
+from crewel.storage.script_step import REMEMBERED_MS, Step
 from crewel.storage.store import Store
 
 DEAD_SESSION: Final = "communication.noConnection.dead"
@@ -173,6 +174,9 @@ MOST_BYTES: Final = 2**20
 """Bytes of the publishes that the store is asked to append in one turn of the loop: to write them takes a few milliseconds."""
 BYTES_A_LETTER: Final = MOST_BYTES // MAX_DEAD_LETTER_COST
 """What a dead letter counts among them, so that the ends of many sessions at once do not look like an outage of the store."""
+REPEATABLE_S: Final = REMEMBERED_MS / 1000 - 20.0
+"""How long a step with a key of its own may be asked again: some seconds less than the store remembers it, for a connection
+whose end is noticed late, and for the time that the store takes."""
 _MOST_STEPS: Final = 256
 _PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time
 
@@ -221,14 +225,15 @@ async def _then(first: Awaitable[None], done: asyncio.Future[None]) -> None:
 class _Request(Generic[T]):
     """One step, and who wants its answer."""
 
-    __slots__ = ("done", "retries", "size", "step", "unordered")
+    __slots__ = ("done", "retries_until", "size", "step", "unordered")
 
     def __init__(
-        self, step: Step[T], done: Callable[[T | StoreError], None], *, retries: bool, size: int, unordered: bool
+        self, step: Step[T], done: Callable[[T | StoreError], None], *, retries_until: float, size: int, unordered: bool
     ) -> None:
         self.step = step
         self.done = done
-        self.retries = retries
+        self.retries_until = retries_until
+        """By the loop's clock; 0 if it is asked once."""
         self.size = size
         self.unordered = unordered
 
@@ -243,7 +248,7 @@ class Publishes(Generic[T]):
     """Publishes that go into the log together, each with what its publisher wants to find again."""
 
     __slots__ = ("append", "done", "pending", "size", "submissions")
-    retries = unordered = False
+    retries_until, unordered = 0.0, False
 
     def __init__(
         self,
@@ -270,7 +275,7 @@ class _Turn(Generic[T]):
     """Work that needs no step, and has its place among the steps."""
 
     __slots__ = ("_found", "_has_looked", "_look", "_work")
-    retries, size, unordered = False, 0, False
+    retries_until, size, unordered = 0.0, 0, False
 
     def __init__(self, look: Callable[[], T], work: Callable[[T], Awaitable[None] | None]) -> None:
         self._look = look
@@ -342,13 +347,16 @@ class WriteQueue(Generic[T]):
         done: Callable[[Any], None],
         *,
         retries: bool = False,
+        for_s: float = math.inf,
         size: int = 0,
         unordered: bool = False,
     ) -> None:
-        """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, for
-        a step that may be repeated; only a refusal comes back as an error then. `size`: what it counts of `MOST_BYTES`.
+        """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, at
+        most for `for_s` seconds, for a step that may be repeated; before that only a refusal comes back as an error. `size`:
+        what it counts of `MOST_BYTES`.
         `unordered`: neither the step nor its answer depends on what is taken from the log meanwhile."""
-        self._queue.append(_Request(step, done, retries=retries, size=size, unordered=unordered))
+        until = self._loop.time() + for_s if retries else 0.0
+        self._queue.append(_Request(step, done, retries_until=until, size=size, unordered=unordered))
         self._wake()
 
     def probe(self) -> None:
@@ -475,7 +483,7 @@ class WriteQueue(Generic[T]):
 
     def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]) -> None:
         for request, answer in answers:
-            if request.retries and isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed:
+            if request.retries_until and isinstance(answer, StoreUnavailable | StoreFull) and self._asks_again(request):
                 assert not isinstance(request, _Turn)
                 self._ask_later(request)
                 continue
@@ -493,6 +501,9 @@ class WriteQueue(Generic[T]):
         elif self._idle is not None:
             resolve(self._idle, None)
             self._idle = None
+
+    def _asks_again(self, request: _Request[Any] | Publishes[T] | _Turn[Any]) -> bool:
+        return not self.is_closed and self._loop.time() < request.retries_until
 
     async def _hand_over_later(
         self, awaited: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]

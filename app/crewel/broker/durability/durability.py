@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.payers import payers_of
+from crewel.broker.durability.access import REPEATABLE_S
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.listeners import DurabilityListener
@@ -80,6 +82,7 @@ class Durability:
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
     _slow: SlowStore = field(default_factory=SlowStore, init=False)
     _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
+    _gone_at: float = field(default=math.inf, init=False)  # when the store went away last
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
     def __post_init__(self) -> None:
@@ -116,7 +119,7 @@ class Durability:
             await self.lease.end()
             raise
         self._access.writing.probe()  # for what a server that lived appended before its last session was taken
-        self._access.store.watch(self._store_is_back, lambda: None)
+        self._access.store.watch(self._store_is_back, self._store_is_gone)
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
@@ -468,10 +471,15 @@ class Durability:
         for each in ended:
             self._runtime.metrics.ended[each.reason] += len(each.ids)
 
+    def _store_is_gone(self) -> None:
+        self._gone_at = self._runtime.loop.time()
+
     def _store_is_back(self) -> None:
-        self._asked_at = self._runtime.loop.time()
+        self._asked_at = now = self._runtime.loop.time()
         if self._access.store.generation == self._generation or self._access.store.keeps_everything:
             self._access.writing.probe()
+            if now > self._gone_at + REPEATABLE_S:
+                self._suspect(Behind("the store may have forgotten steps that it had not answered"))
         else:
             self._losses.store_changed()
             self._suspect(Behind("the store has restarted, or another one is in its place"))

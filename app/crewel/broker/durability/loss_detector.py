@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _ANOTHER: Final = "the store is another one, or has restarted"
 _TAKEN_FOR_DEAD: Final = "another node has declared this one dead"
+_BEHIND: Final = "the store lacks a commit, or was unavailable for a long time"
 
 
 @dataclass(eq=False)
@@ -70,7 +71,7 @@ class LossDetector:
             self._metrics.lost_messages += loss.count
             log.error("the store has lost data that it had confirmed: %s; all sessions are read again", loss)
         else:
-            why = _TAKEN_FOR_DEAD if is_fenced and not self.has_changed else _ANOTHER
+            why = _ANOTHER if self.has_changed else _TAKEN_FOR_DEAD if is_fenced else _BEHIND
             log.warning("%s: all sessions are read again", why)
         answered.forget()
         self._compared = found
