@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from multidict import CIMultiDict
 
 from crewel.settings import Settings
 from crewel.settings.server import Http
@@ -122,6 +123,15 @@ def test_the_nearest_proxy_tells_scheme_and_host() -> None:
         assert origins(trusted_proxies="10.0.0.1").client(headers, remote, "http") == Client(
             remote, "http", "inner:8080"
         )
+
+
+def test_the_last_of_several_lines_of_a_header_is_that_of_the_nearest_proxy() -> None:
+    """HAProxy leaves the client's line as it is, and adds one of its own."""
+    lines = [("Host", "inner"), ("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-For", "198.51.100.7")]
+    lines += [("X-Forwarded-Proto", "http"), ("X-Forwarded-Proto", "https")]
+    lines += [("X-Forwarded-Host", "forged.example"), ("X-Forwarded-Host", "chat.example")]
+    client = origins(trusted_proxies="127.0.0.1").client(CIMultiDict(lines), "127.0.0.1", "http")
+    assert client == Client("198.51.100.7", "https", "chat.example")
 
 
 def test_a_proxy_that_tells_nothing_changes_nothing() -> None:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from multidict import MultiMapping
 
 from crewel import addresses
 from crewel.addresses import Networks
@@ -138,8 +139,8 @@ class Origins:
             return Client(remote, scheme, host)
         return Client(
             self._forwarded_for(headers, remote),
-            headers.get("x-forwarded-proto", scheme).rpartition(",")[2].strip().lower(),
-            headers.get("x-forwarded-host", host).rpartition(",")[2].strip(),
+            (_listed(headers, "x-forwarded-proto") or [scheme])[-1].lower(),
+            (_listed(headers, "x-forwarded-host") or [host])[-1],
         )
 
     def allows(self, headers: Mapping[str, str], client: Client) -> bool:
@@ -194,11 +195,17 @@ class Origins:
 
     def _forwarded_for(self, headers: Mapping[str, str], remote: str) -> str:
         # From the right: each trusted proxy names the peer before it; the first that is not trusted is the client.
-        for hop in reversed([hop.strip() for hop in headers.get("x-forwarded-for", "").split(",") if hop.strip()]):
+        for hop in reversed(_listed(headers, "x-forwarded-for")):
             remote = hop
             if hop not in self._proxies:
                 break
         return remote
+
+
+def _listed(headers: Mapping[str, str], name: str) -> list[str]:
+    """What the lines of this header list together: a proxy may leave the client's line, and add one of its own behind it."""
+    lines = headers.getall(name, ()) if isinstance(headers, MultiMapping) else [headers.get(name, "")]
+    return [item for line in lines for each in line.split(",") if (item := each.strip())]
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
