@@ -7,7 +7,7 @@ queue; the notice is kept in the store like the notice that a topic was erased.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final
 
@@ -96,21 +96,27 @@ class SubscriptionFailures:
         """Whether there are some, or one is about to fail, or a notice of an erased topic waits; at little cost."""
         return bool(self._ending) or session.mailbox.has_notices
 
-    def withdraw_erased(self, session: Session, names: Iterable[str]) -> None:
+    def withdraw_erased(self, session: Session, names: Collection[str]) -> None:
         """The session has subscribed to these names again. A notice that has not left yet, that the topic was erased, would
         seem to be about the new subscriptions."""
-        subscriber = self._subscribers.of(session)
-        for name in names:
-            subscriber.withdraw_erased(name)
+        if session.mailbox.has_notices:
+            self._subscribers.of(session).withdraw_erased(names)
 
-    def refusal(self, session: Session, pattern: str) -> Failure | None:
-        """The session subscribes to this pattern. If it cannot know yet that its subscription to it has failed, it has to
-        learn that first, and not by a notice that seems to be of the new one: `{"errorCode", "message"}` of a refusal, once."""
-        if why := self._ending.get((session, pattern)):
-            return _refusal(why)  # and the notice comes
+    def refusal(self, session: Session, names: Iterable[str]) -> tuple[str, Failure] | None:
+        """The session subscribes to these patterns. If it cannot know yet that its subscription to one of them has failed, it
+        has to learn that first, and not by a notice that seems to be of the new one: the first such pattern, and
+        `{"errorCode", "message"}` of a refusal, once."""
+        if not self.has_notices(session):
+            return None
         subscriber = self._subscribers.of(session)
-        why = subscriber.failures().get(pattern)
-        return None if why is None or not subscriber.withdraw_failure(pattern) else _refusal(why)
+        failures = subscriber.failures()
+        for name in names:
+            if why := self._ending.get((session, name)):
+                return name, _refusal(why)  # and the notice comes
+            why = failures.get(name)
+            if why is not None and subscriber.withdraw_failure(name):
+                return name, _refusal(why)
+        return None
 
 
 def _refusal(why: Failure) -> Failure:

@@ -242,18 +242,13 @@ class SubscriptionOptions:
 
     def choose(self, session: Session, pattern: str, choices: Choices) -> None:
         """From now on the session wants this of the pattern."""
-        wants = self.filtered.get(session, {})
         if choices:
-            self.filtered[session] = {**wants, pattern: choices}
-        elif pattern in wants:
-            self._drop(session, pattern)
-
-    def _drop(self, session: Session, pattern: str) -> None:
-        rest = {each: choices for each, choices in self.filtered[session].items() if each != pattern}
-        if rest:
-            self.filtered[session] = rest
-        else:
-            del self.filtered[session]
+            self.filtered.setdefault(session, {})[pattern] = choices
+        elif session in self.filtered:
+            wants = self.filtered[session]
+            wants.pop(pattern, None)
+            if not wants:
+                del self.filtered[session]
 
     def enter(self, session: Session, pattern: str, choices: Choices) -> None:
         """The session is subscribed to this pattern, and wants this of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -139,16 +139,15 @@ class SubscribeHandler:
         if qos.choice.group:
             yield from self._ask_for_group(session, message, granted)
         names = dict.fromkeys(channel.name for channel in granted)
-        for name in names:
-            why = self._failures.refusal(session, name)
-            if why is not None:
-                reply = replies.failed(message, coded(why["errorCode"], name, 429))
-                reply["ext"] = {"subscribe": why}  # asked for or not: nothing else says what has happened
-                return reply
+        if (refusal := self._failures.refusal(session, names)) is not None:
+            name, why = refusal
+            reply = replies.failed(message, coded(why["errorCode"], name, 429))
+            reply["ext"] = {"subscribe": why}  # asked for or not: nothing else says what has happened
+            return reply
         result = ReplayResult()
         starts = [] if qos.choice.group else (yield from self._starts(session, message, qos, granted, result))
         is_again = any(name in session.subscriptions for name in names)
-        wanted = {name: self._options.wanted(session, name, qos) for name in names}
+        wanted = yield from self._wanted(session, names, qos)
         try:
             yield from self._begin(session, wanted, starts, result)
         except StoreError as failure:
@@ -162,6 +161,17 @@ class SubscribeHandler:
             if error is not None:
                 reply["ext"]["subscribe"].pop("recovered", None)  # of what was refused nothing is known
         return reply
+
+    def _wanted(self, session: Session, names: Iterable[str], qos: SubscribeQos) -> Steps[dict[str, Choices]]:
+        """What the session will want of each name, a portion in each turn. Raises Refused, and IllegalArgument."""
+        wanted: dict[str, Choices] = {}
+        for number, portion in enumerate(_portions(list(names))):
+            if number:
+                yield self._rest(session)
+            if not session.is_live:
+                raise Refused(BayeuxCode.SESSION_UNKNOWN)
+            wanted |= {name: self._options.wanted(session, name, qos) for name in portion}
+        return wanted
 
     def _ask_for_group(self, session: Session, message: Message, channels: list[Channel]) -> Steps[None]:
         """Raise Refused if the grant to subscribe does not cover a consumer group, which takes messages from its members."""
@@ -178,8 +188,10 @@ class SubscribeHandler:
         has_looked = False
         starts: dict[str, ReplayRequest] = {}
         entries = qos.history if qos.initial_update else 0
-        for channel in channels:
+        for number, channel in enumerate(channels):
             name = channel.name
+            if number and not number % _AT_ONCE:
+                yield self._rest(session)
             if channel.is_wildcard:
                 if not entries:
                     continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,8 +69,8 @@ class Subscriber(ABC):
         """Why subscriptions have failed, by pattern, of which the session has not settled the notice."""
 
     @abstractmethod
-    def withdraw_erased(self, channel: str) -> None:
-        """The notice that the topic was erased does not leave any more, if it has not left."""
+    def withdraw_erased(self, channels: Collection[str]) -> None:
+        """The notices that these topics were erased do not leave any more, as far as they have not left."""
 
     @abstractmethod
     def withdraw_failure(self, pattern: str) -> bool:
@@ -135,11 +135,9 @@ class MemorySubscriber(Subscriber):
         queue = self._session.mailbox.queue
         return {each.channel: reread(each.wire)["ext"]["subscribe"] for each in queue if _is_failure(each)}
 
-    def withdraw_erased(self, channel: str) -> None:
-        """The notice that the topic was erased does not leave any more, if it has not left."""
-        self._session.mailbox.drop_where(
-            lambda entry: entry.is_notice and entry.channel == channel and not _is_failure(entry)
-        )
+    def withdraw_erased(self, channels: Collection[str]) -> None:
+        """The notices that these topics were erased do not leave any more, as far as they have not left."""
+        _withdraw_erased(self._session, channels)
 
     def withdraw_failure(self, pattern: str) -> bool:
         """The notice that the subscription has failed does not leave any more: it waits."""
@@ -208,15 +206,17 @@ class StoredSubscriber(Subscriber):
         waiting = {each.channel for each in self._durable.notices.values()}
         return {name: reread(why.encode()) for name, why in self._durable.failed.items() if name in waiting}
 
-    def withdraw_erased(self, channel: str) -> None:
-        """The notice that the topic was erased does not leave any more, if it has not left."""
-        mailbox = self._session.mailbox
-        mailbox.drop_where(lambda entry: entry.is_notice and entry.channel == channel and not _is_failure(entry))
-        places = self._places(channel)
-        if channel in self._durable.failed or any(str(place) in mailbox.dispatcher.in_flight for place in places):
-            return  # it is another notice, or the client has it
-        if places:
-            self._forget_notice(channel)
+    def withdraw_erased(self, channels: Collection[str]) -> None:
+        """The notices that these topics were erased do not leave any more, as far as they have not left."""
+        _withdraw_erased(self._session, channels)
+        places: dict[str, list[LogId]] = {}
+        for place, each in self._durable.notices.items():
+            if each.channel in channels and each.channel not in self._durable.failed:  # else it is another notice
+                places.setdefault(each.channel, []).append(place)
+        in_flight = self._session.mailbox.dispatcher.in_flight
+        for channel, some in places.items():
+            if not any(str(place) in in_flight for place in some):  # else the client has it
+                self._forget_notice(channel)
 
     def withdraw_failure(self, pattern: str) -> bool:
         """The notice that the subscription has failed does not leave any more. False if it has left before."""
@@ -255,6 +255,10 @@ class Subscribers:
     def in_store(self, session: Session, durable: DurableSession) -> StoredSubscriber:
         """One that the store has."""
         return StoredSubscriber(self, session, durable)
+
+
+def _withdraw_erased(session: Session, channels: Collection[str]) -> None:
+    session.mailbox.drop_where(lambda entry: entry.is_notice and entry.channel in channels and not _is_failure(entry))
 
 
 def _is_failure(entry: Entry) -> bool:
