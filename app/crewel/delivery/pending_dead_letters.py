@@ -139,6 +139,11 @@ class PendingDeadLetters:
         withheld = zip(self._letters[: self._withheld], self._messages, strict=False)
         return {letter.id: pending for letter, pending in withheld if letter.message is None}
 
+    @property
+    def unstored(self) -> list[PendingDeadLetter]:
+        """Those of messages that were never stored."""
+        return [letter for letter in self._letters if letter.message is not None]
+
     def add(self, letter: PendingDeadLetter, pending: PendingMessage) -> None:
         """This dead letter is to be stored. `pending` is what was known of its message."""
         self._append(letter, pending)

@@ -9,11 +9,12 @@ import pytest
 
 from crewel.broker.durability import durability
 from crewel.broker.durability.log_appender import LogAppender
+from crewel.errors import StoreUnavailable
 from crewel.storage import log as stored_log
-from tests.broker.addressing.post import Clerk, come, ids, login, one, queue
+from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue
 from tests.broker.durability.test_log_appender import appended
 from tests.broker.slow import Slow
-from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, store
 
 
 @pytest.fixture
@@ -88,6 +89,72 @@ def test_a_read_of_the_log_that_is_under_way_meanwhile(
     reading.end()
     world.wait(published)
     assert data(joe.take()) == [1, 2, 3]
+
+
+def test_what_only_memory_knows_of_a_session_is_kept(world: StoredWorld) -> None:
+    """A transient message that waits, and the dead letter of another one that has failed."""
+    joe = login(world, "joe/1", "/a")
+    world.commit()
+    world.broker.publish("/a", 1)
+    world.settle()
+    joe.take(failed(come(joe)[0], "user.message.invalid"))
+    world.broker.publish("/a", 2)
+    world.settle()
+    world.wait(world.durability._reload())
+    assert data(come(joe)) == [2]
+    world.advance(60.0)
+    world.commit()
+    assert [code for _, code, _ in letters(world)] == ["user.message.invalid"]
+
+
+def test_a_session_that_ends_meanwhile_ends(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann = login(world, "ann/1")
+    world.commit()
+    reading = Reading(world, monkeypatch)
+    assert ann.say("/meta/disconnect")["successful"]
+    reading.replace()
+    reading.end()
+    world.advance(60.0)
+    world.commit()
+    assert not world.wait(world.store.reader.exists(world.store.keys.session("client/ann/1")))
+    assert login(world, "ann/1").session.is_live
+
+
+def test_a_message_that_a_session_has_failed_meanwhile_comes_again(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = login(world, "ann/1")
+    message_id = Clerk(world).post("hi", one("ann"), persistent=True)
+    second = login(world, "ann/2")
+    (message,) = come(first)
+    world.advance(60.0)
+    world.commit()
+    reading = Reading(world, monkeypatch)
+    first.take(failed(message, "user.update.error"))
+    reading.replace()
+    reading.end()
+    (again,) = come(first)
+    first.take(ok(again))
+    assert come(second) == []
+    world.advance(60.0)
+    world.commit()
+    assert ends(world) == {(message_id, "settled"): 1}
+    assert letters(world) == []
+
+
+def test_an_operator_who_puts_a_session_on_hold_meanwhile_learns_that_it_is_not(
+    world: StoredWorld, joe: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatchers = world.broker.mailboxes.dispatchers
+    reading = Reading(world, monkeypatch)
+    with pytest.raises(StoreUnavailable, match="read again"):
+        world.wait(dispatchers.hold(joe.session, "operator"))
+    reading.replace()
+    reading.end()
+    restored = world.broker.sessions.by_id[joe.session.id]
+    assert dispatchers.holdback(restored) is None
+    world.wait(world.durability._reload())
+    assert dispatchers.holdback(world.broker.sessions.by_id[joe.session.id]) is None
 
 
 def test_a_message_to_a_session_by_name_is_refused_meanwhile(

@@ -98,6 +98,8 @@ class Requeue:
 
     def _requeue(self, session: Session, places: list[LogId], attempts: int = 0, *, failed: bool) -> None:
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
+        if access.is_adopting:
+            return  # what has been read of the session may still have them, and then it gets them again
         sources = {mailbox.inbox[place].source: None for place in places}
         made = {place: mailbox.give_back(place) + attempts for place in places}
 

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.payers import payers_of
@@ -63,6 +63,15 @@ _MOST_SHARED: Final = 200_000
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _ANSWERS_S: Final = 10.0  # that the store has for what is under way when the server ends
 _RELOAD_PAUSE: Final = 0.5
+
+
+class _Former(NamedTuple):
+    """A session before the store was read again."""
+
+    patterns: set[str]
+    """What it was subscribed to."""
+    session: Session
+    durable: DurableSession
 
 
 @dataclass(eq=False)
@@ -173,7 +182,7 @@ class Durability:
                 same.clear()
             self.restore(record, same)
         self._access.is_adopting = False
-        self._end_changed(before)
+        self._continue(before)
         # Nor is anything delivered from an inbox before what the log has in front of it.
         await self.appender.read_up_to(max(last, newest_outside_log(records)))
         for durable in self._access.node.sessions.values():
@@ -220,35 +229,50 @@ class Durability:
         finally:
             self._access.is_reloading = False
 
-    def _set_aside(self) -> dict[SessionName, tuple[set[str], Session]]:
+    def _set_aside(self) -> dict[SessionName, _Former]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
-        Returns what each was subscribed to, and what it was."""
+        Returns what each was."""
         before = {}
         durables = list(self._access.node.sessions.values())
         for durable in durables:
             self._access.node.drop(durable)
             session, durable.connected = durable.connected, None
             if session is not None:
-                before[durable.name] = set(durable.since), session
                 self._listener.set_aside(session)
+                before[durable.name] = _Former(set(durable.since), session, durable)
         self._access.changed(durable.name for durable in durables)
         return before
 
-    def _end_changed(self, before: dict[SessionName, tuple[set[str], Session]]) -> None:
-        """A session whose subscriptions the store has not as its client knows it: it has to handshake again, or it would
-        wait for messages that never come. Others are what they were, also in what only memory knew."""
+    def _continue(self, before: dict[SessionName, _Former]) -> None:
+        """Sessions are what they were, also in what only memory knew. One whose subscriptions the store has not as its client
+        knows it ends: it has to handshake again, or it would wait for messages that never come."""
         sessions = self._access.node.sessions
         for durable in [sessions[name] for name in before if name in sessions]:
+            former = before[durable.name]
+            if durable.continue_from(former.durable):
+                self._access.node.mark_dirty(durable)
             if durable.connected is None:
                 continue
-            patterns, session = before[durable.name]
-            durable.connected.remember(session)
-            if set(durable.since) != patterns:
+            durable.connected.remember(former.session)
+            for entry in former.session.mailbox.transients():
+                self._mailboxes.outbound.enqueue(durable.connected, entry)
+            if set(durable.since) != former.patterns:
                 log.warning(
                     "the subscriptions of a session in the store differ from those of its client: the session ends"
                 )
                 self._runtime.metrics.lost_sessions += 1
                 self._listener.end(durable.connected, Event.SILENCE)
+        self._end_once_more()
+
+    def _end_once_more(self) -> None:
+        """End the sessions that have ended while they were read."""
+        ended, self._access.ended_meanwhile = self._access.ended_meanwhile, []
+        for former in ended:
+            durable = self._access.node.sessions.get(former.name)
+            if durable is not None and durable.connected is not None:
+                durable.death = former.death
+                durable.continue_from(former)
+                self._listener.end(durable.connected, Event.ENDED)
 
     def _forget(self, durable: DurableSession) -> None:
         self._access.node.drop(durable)
@@ -479,10 +503,16 @@ class Durability:
         if self._access.store.generation == self._generation or self._access.store.keeps_everything:
             self._access.writing.probe()
             if now > self._gone_at + REPEATABLE_S:
-                self._suspect(Behind("the store may have forgotten steps that it had not answered"))
+                self._runtime.spawn(self._read_again())
         else:
             self._losses.store_changed()
             self._suspect(Behind("the store has restarted, or another one is in its place"))
+
+    async def _read_again(self) -> None:
+        """The store may have forgotten what it has done of steps that it did not answer. What it has done shows in it, once it
+        knows all that memory knows."""
+        await self.committed()
+        await self._lost(Behind("the store was unavailable for longer than it remembers steps"))
 
     def _suspect(self, error: StoreError) -> None:
         self._runtime.spawn(self._lost(error))

@@ -13,6 +13,7 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable_session import DurableSession
+from crewel.errors import StoreUnavailable
 from crewel.storage import sessions as stored_sessions
 
 
@@ -29,8 +30,12 @@ class Stops:
         """Have the store know why the session's dispatcher delivers nothing, or that it does."""
         access, state = self._access, _as_json(session.mailbox.dispatcher)
         text = None if state is None else orjson.dumps(state)
-        step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
-        future = access.writing.ask(step, retries=True)
+        if access.is_adopting:  # what has been read of the session may say otherwise, and counts in a moment
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future.set_exception(StoreUnavailable(access.trouble))
+        else:
+            step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
+            future = access.writing.ask(step, retries=True)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may not be awaited
         return future
 

@@ -207,6 +207,9 @@ class SubscriptionStore:
         """The session has ended. What is open for it ends with it, once the log has been read as far as the session receives
         it."""
         durable.connected = None
+        if self._access.is_adopting:
+            self._access.ended_meanwhile.append(durable)
+            return
         node = self._access.node
         pending = node.unsubscribing(durable, node.patterns(durable))
 
