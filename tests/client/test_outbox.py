@@ -103,6 +103,19 @@ async def test_what_the_server_refuses_is_kept_with_the_reason(server: Server, f
 
 
 @pytest.mark.server
+async def test_a_refused_publish_is_replaced_by_the_next_one_with_its_key(server: Server, file: Path) -> None:
+    async with Client(server.url, outbox=(outbox := Outbox(file))) as client, Client(server.url) as reader:
+        heard = await reader.subscribe("/outbox/replaced")
+        await client.enqueue("/outbox/replaced", "wrong", priority=77, key="bad")
+        await outbox.drained(LIMIT_S)
+        assert [each.key for each in await outbox.refused()] == ["bad"]
+        await client.enqueue("/outbox/replaced", "right", key="bad")
+        await outbox.drained(LIMIT_S)
+        assert (await heard.receive(LIMIT_S)).data == "right"
+        assert await outbox.refused() == []
+
+
+@pytest.mark.server
 async def test_an_outbox_ends_with_its_session(server: Server) -> None:
     outbox = Outbox()
     async with Client(server.url, outbox=outbox) as client:

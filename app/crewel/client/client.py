@@ -206,8 +206,8 @@ class Client:
     ) -> str:
         """Put one message into the outbox. The outbox publishes its messages in order as soon as there is a session, and
         repeats each publish until the server has replied. Returns the idempotency key, a random one if you give none; a second
-        message with a key that is still queued is not added. Messages are persistent unless you set `persistent=False`.
-        Receivers find the key as `message.idempotency_key`.
+        message with a key that is still queued is not added, and one with the key of a refused publish replaces that. Messages
+        are persistent unless you set `persistent=False`. Receivers find the key as `message.idempotency_key`.
 
         Raises:
             OutboxFullError: the outbox is full.

@@ -12,9 +12,9 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -109,7 +109,8 @@ class Outbox:
         self._added, self._is_empty = asyncio.Event(), asyncio.Event()
 
     async def put(self, message: Fields) -> str:
-        """Keep the message of a publish; returns its key. With a path it is on disk then.
+        """Keep the message of a publish; returns its key. With a path it is on disk then. If the server has refused an earlier
+        publish with this key, this one takes its place.
 
         Raises:
             OutboxFullError: there are too many, or too many bytes.
@@ -320,9 +321,11 @@ class _Table:
         self._database.close()
 
     def add(self, key: str, message: bytes) -> bool:
-        """Whether it was not there yet."""
-        command = "INSERT INTO outbox (key, message) VALUES (?, ?) ON CONFLICT (key) DO NOTHING"
-        return self._database.execute(command, (key, message)).rowcount == 1
+        """Whether it was not there yet. A refused row with this key is replaced, and goes to the end."""
+        with self._transaction():
+            self._database.execute("DELETE FROM outbox WHERE key = ? AND error_code IS NOT NULL", (key,))
+            command = "INSERT INTO outbox (key, message) VALUES (?, ?) ON CONFLICT (key) DO NOTHING"
+            return self._database.execute(command, (key, message)).rowcount == 1
 
     def oldest(self, most: int) -> list[_Row]:
         """So many that have not been refused, the oldest first; one at least, and else no more than fit into a payload."""
@@ -337,9 +340,8 @@ class _Table:
         return taken
 
     def delete(self, positions: list[int]) -> None:
-        self._database.execute("BEGIN")
-        self._database.executemany("DELETE FROM outbox WHERE position = ?", [(each,) for each in positions])
-        self._database.execute("COMMIT")
+        with self._transaction():
+            self._database.executemany("DELETE FROM outbox WHERE position = ?", [(each,) for each in positions])
 
     def refuse(self, position: int, code: str, text: str) -> None:
         command = "UPDATE outbox SET error_code = ?, error_text = ? WHERE position = ?"
@@ -351,3 +353,15 @@ class _Table:
 
     def forget_refused(self) -> None:
         self._database.execute("DELETE FROM outbox WHERE error_code IS NOT NULL")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of the block, or nothing."""
+        self._database.execute("BEGIN")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:  # a full disk may have rolled it back
+                self._database.execute("ROLLBACK")
+            raise
