@@ -1,12 +1,13 @@
 """What a subscription may ask for, where it begins, and what it asks in a new session."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Message
+from crewel.client import Message, MessageTooLargeError
 from crewel.client.router import Interest, Router
 from crewel.client.session import Subscriber
 from crewel.client.states import Event, Life
@@ -59,6 +60,7 @@ class World:
         self.client_id = "first"
         self.asked: list[Any] = []
         self.answers: list[Fields] = []
+        self.takes: Callable[[list[Fields]], bool] = lambda messages: True
         self.router = Router()
         life = Life(lambda: self.client_id)
         for event in (Event.OPENED, Event.HANDSHAKEN):
@@ -67,8 +69,10 @@ class World:
 
     async def exchange(self, messages: list[Fields], timeout: float) -> list[Fields]:
         await asyncio.sleep(0)
+        if not self.takes(messages):
+            raise MessageTooLargeError("too many bytes")
         self.asked += [message.get("ext", {}).get("subscribe") for message in messages]
-        answers, self.answers = self.answers, []
+        answers, self.answers = self.answers[: len(messages)], self.answers[len(messages) :]
         return [{"channel": "/meta/subscribe", "successful": True, "ext": {"subscribe": told}} for told in answers]
 
     async def subscribe(self, told: Fields, channel: str = "/a", **options: Any) -> Subscription:
@@ -165,6 +169,26 @@ async def test_a_subscription_may_begin_now_and_recover_later() -> None:
     await world.subscribe({"recovered": True, "position": place("5")}, since={})
     await world.renew({"recovered": True, "position": place("8")})
     assert [asked["since"] for asked in world.asked] == [{}, place("5")]
+
+
+async def test_subscribes_that_are_too_large_together_go_in_parts() -> None:
+    world = World()
+    subscriptions = [await world.subscribe({}, channel=f"/a/{number}") for number in range(25)]
+    world.takes = lambda messages: len(messages) <= 10
+    await world.renew(*[{"recovered": True}] * 25)
+    assert world.router.unconfirmed() == []
+    assert [each.recovered for each in subscriptions] == [True] * 25
+
+
+async def test_a_subscribe_that_is_too_large_alone_ends_alone() -> None:
+    world = World()
+    channels = ["/a", "/large", "/b"]
+    _, large, _ = [await world.subscribe({}, channel=channel) for channel in channels]
+    world.takes = lambda messages: "/large" not in [message["subscription"] for message in messages]
+    await world.renew({}, {})
+    assert world.router.unconfirmed() == []
+    with pytest.raises(MessageTooLargeError, match="too many bytes"):
+        await anext(large)
 
 
 async def test_one_that_asks_for_no_past_never_does() -> None:

@@ -29,6 +29,7 @@ from crewel.client.errors import (
     ClientError,
     DisconnectedError,
     HandshakeRefused,
+    MessageTooLargeError,
     NameTaken,
     NotConnectedError,
     RefusedError,
@@ -52,7 +53,7 @@ log = logging.getLogger("crewel.client")
 _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
 _TOGETHER = 100
-"""How many are asked for in one payload: servers bound its messages and its bytes."""
+"""How many are asked for in one payload, at most: servers bound its messages and its bytes."""
 
 
 class Session:
@@ -390,7 +391,20 @@ class Subscriber:
         """Tell the server of every channel that it does not know yet. Those it refuses end."""
         interests = self._router.unconfirmed()
         for first in range(0, len(interests), _TOGETHER):
-            await self._ask(interests[first : first + _TOGETHER])
+            await self._ask_in_parts(interests[first : first + _TOGETHER])
+
+    async def _ask_in_parts(self, interests: list[Interest]) -> None:
+        """Tell the server of these channels in as many payloads as their size takes. A single one that is too large ends: the
+        session must not fail by it."""
+        try:
+            await self._ask(interests)
+        except MessageTooLargeError as error:
+            if len(interests) == 1:
+                self._router.refuse(interests[0], error)
+                return
+            middle = len(interests) // 2
+            await self._ask_in_parts(interests[:middle])
+            await self._ask_in_parts(interests[middle:])
 
     async def _next_move(self, moved: asyncio.Event) -> None:
         try:
