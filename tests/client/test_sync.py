@@ -14,7 +14,9 @@ import pytest
 
 from crewel.client import BackoffRule, ErrorAnswer, NotConnectedError, PublishRefused, State
 from crewel.client.sync import Client, Delivery, Message, Outbox
+from tests.admin.desk import Desk
 from tests.client.support import LIMIT_S
+from tests.functional.wire import until
 from tests.server_process import Server
 
 Run = Callable[[str], "AbstractContextManager[subprocess.Popen[str]]"]
@@ -246,6 +248,61 @@ def test_a_worker_ends_well_by_sigterm(server: Server, run: Run) -> None:
         program.terminate()
         printed, said = program.communicate(timeout=LIMIT_S)
     assert (printed, said, program.returncode) == ("ended\n", "", 0)
+
+
+def test_a_handler_that_ends_the_program_ends_it_and_leaves_its_message_open(server: Server, run: Run) -> None:
+    program = (
+        "with Client(URL) as client, client.consume('/exit', name='exit/1') as worker:\n"
+        "    %s\n"
+        "    worker.run(lambda message: sys.exit(message.attempt + 2), at_once=2)\n"
+    )
+    with run(program % "client.publish('/exit', 'order', persistent=True)") as first:
+        printed, said = first.communicate(timeout=LIMIT_S)
+    assert (printed, said, first.returncode) == ("", "", 3)
+    with run(program % "pass") as second:
+        printed, said = second.communicate(timeout=LIMIT_S)
+    assert (printed, said, second.returncode) == ("", "", 4)
+
+
+def test_a_callback_that_ends_its_thread_leaves_the_client_alive(run: Run) -> None:
+    with run(
+        "with Client(URL) as client:\n"
+        "    seen = client.subscribe('/seen')\n"
+        "    def handle(message):\n"
+        "        if message.data == 1:\n"
+        "            sys.exit('no')\n"
+        "        client.publish('/seen', message.data)\n"
+        "    client.subscribe('/exits', handle)\n"
+        "    client.reply('/asks', lambda message: sys.exit('no'))\n"
+        "    client.publish('/exits', 1)\n"
+        "    client.publish('/exits', 2)\n"
+        "    print(seen.receive(30).data)\n"
+        "    try:\n"
+        "        client.request('/asks', timeout=30)\n"
+        "    except Exception as error:\n"
+        "        print(error)\n"
+    ) as program:
+        printed, said = program.communicate(timeout=LIMIT_S)
+    assert program.returncode == 0
+    assert printed.splitlines() == ["2", "/asks: internal.unknown (the responder failed)"]
+    assert "a callback of /exits raised SystemExit('no')" in said
+
+
+def test_a_stop_iteration_of_a_handler_makes_a_dead_letter(server: Server, tmp_path: Path) -> None:
+    def handle(message: Delivery) -> None:
+        if message.data == "last":
+            worker.stop()
+        else:
+            next(iter(()))
+
+    with Client(server.url) as client:
+        worker = client.consume("/stops", name="stops/1", resume_file=tmp_path / "secret")
+        with worker:
+            client.publish("/stops", "bad", persistent=True)
+            client.publish("/stops", "last", persistent=True)
+            worker.run(handle)
+    operator = Desk(server)
+    until(lambda: len(operator.letters("channel=/stops")) == 1)
 
 
 def test_a_forked_process_makes_its_own_client(run: Run) -> None:

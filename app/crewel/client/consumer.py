@@ -251,16 +251,28 @@ class Consumer(Generic[DataT]):
         exception, the message is retried or rejected, as with `async with message:`.
 
         Returns after `stop`, when the handlers have ended. If the call is cancelled, it cancels the handlers, and the server
-        sends their messages again. Raises the errors of the iteration, and ValueError.
+        sends their messages again. Raises the errors of the iteration, and ValueError; after the handlers have ended, also what
+        leaves the block `async with message:`.
         """
         check_count("at_once", at_once)
         tasks: set[asyncio.Task[None]] = set()
+        faults: list[BaseException] = []
+
+        def ended(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            fault = None if task.cancelled() else task.exception()
+            if fault is not None:
+                faults.append(fault)
+                self.stop()
+
         try:
             async for message in self:
                 message.defer()
-                tasks.add(asyncio.create_task(_handle(handler, message), name=f"crewel-client {self._channel}"))
+                task = asyncio.create_task(_handle(handler, message), name=f"crewel-client {self._channel}")
+                task.add_done_callback(ended)
+                tasks.add(task)
                 while len(tasks) >= at_once:
-                    _, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if tasks:
                 await asyncio.wait(tasks)
         finally:
@@ -268,6 +280,8 @@ class Consumer(Generic[DataT]):
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
+        if faults:
+            raise faults[0]
 
     async def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
         """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. Acknowledge or

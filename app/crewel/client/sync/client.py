@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,7 +30,10 @@ from crewel.client.sync.consumer import Consumer
 from crewel.client.sync.message import Message
 from crewel.client.sync.outbox import Outbox
 from crewel.client.sync.subscription import Subscription
+from crewel.client.sync.threads import ProgramExit, in_thread
 from crewel.client.worker import WorkerOptions
+
+log = logging.getLogger("crewel.client")
 
 OnMessage = Callable[[Message[DataT]], object]
 """What is called with each message of a subscription, in a thread of that subscription."""
@@ -211,7 +214,7 @@ class Client:
         """Answer the requests on a channel or a wildcard with the result of `callback(message)`, at most `at_once` at the same
         time, each in a thread. The other arguments and the errors are those of `crewel.client.Client.reply`."""
         check_count("at_once", at_once)
-        answer = self._in_threads(callback, at_once)
+        answer = self._in_threads(callback, at_once, is_answer=True)
         replying = self._client.reply(channel, answer, at_once=at_once, is_addressed=is_addressed, **options)
         return Subscription(self._background, self._background.wait_for(replying))
 
@@ -234,7 +237,8 @@ class Client:
         self, channel: str, callback: OnMessage | None = None, *, data: Any = None, **options: Unpack[ReceiveOptions]
     ) -> Subscription:
         """Subscribe to a channel or a wildcard, before or after you open the client. Arguments and errors are those of
-        `crewel.client.Client.subscribe`; a `callback` runs in a thread of this subscription, with one message after another.
+        `crewel.client.Client.subscribe`; a `callback` runs in a thread of this subscription, with one message after another. If
+        it raises SystemExit, the client logs it, the message stays open, and the next one follows.
 
         for message in client.subscribe("/orders/*", filter="data.pizza > `3`"):
             print(message.data)
@@ -281,8 +285,11 @@ class Client:
             ),
         )
 
-    def _in_threads(self, callback: OnMessage, most: int) -> Callable[[message.Message], Any]:
-        """A coroutine function that calls the callback in one of so many threads."""
+    def _in_threads(
+        self, callback: OnMessage, most: int, *, is_answer: bool = False
+    ) -> Callable[[message.Message], Any]:
+        """A coroutine function that calls the callback in one of so many threads. SystemExit there ends no program: a message
+        stays open; a request, whose answer is what the callback returns, fails."""
         check_function("callback", callback)
         if iscoroutinefunction(callback):
             raise TypeError("callback is a plain function here; crewel.client.Client calls coroutine functions")
@@ -290,12 +297,14 @@ class Client:
         self._pools.append(pool)
 
         async def call(received: message.Message) -> object:
-            shown = Message.of(received, self._background)
             try:
-                answer = asyncio.get_running_loop().run_in_executor(pool, callback, shown)
-            except RuntimeError:  # the process ends, or the client is closed: the message stays open
-                answer = asyncio.Future()
-            return await answer
+                return await in_thread(pool, callback, Message.of(received, self._background))
+            except ProgramExit as end:
+                log.error("a callback of %s raised %s, which does not end the program", received.channel, end)
+                if is_answer:
+                    raise RuntimeError(f"the callback raised {end}") from end.error
+                received.defer()
+                return None
 
         return call
 

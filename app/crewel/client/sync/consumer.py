@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from inspect import iscoroutinefunction
@@ -14,6 +13,7 @@ from crewel.client.arguments import check_count, check_function
 from crewel.client.message import DataT
 from crewel.client.sync.background import Background
 from crewel.client.sync.message import Delivery
+from crewel.client.sync.threads import ProgramExit, in_thread
 
 if TYPE_CHECKING:
     from crewel.client.sync.client import Client
@@ -64,17 +64,20 @@ class Consumer(Generic[DataT]):
         message is retried or rejected, as with `with message:`.
 
         Returns after `stop`, when the handlers have ended. If it is interrupted, by Ctrl+C, the messages of handlers that still
-        run stay open, and the server sends them again. Raises the errors of the iteration, ValueError and TypeError.
+        run stay open, and the server sends them again. If a handler raises SystemExit, its message stays open, and this call
+        raises it when the other handlers have ended. Raises the errors of the iteration, ValueError and TypeError.
         """
         check_handler(handler)
         check_count("at_once", at_once)
         with ThreadPoolExecutor(at_once, thread_name_prefix="crewel-client-handler") as pool:
 
             async def handle(delivery: consumer.Delivery[DataT]) -> None:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(pool, handler, Delivery.of(delivery, self._background))
+                await in_thread(pool, handler, Delivery.of(delivery, self._background))
 
-            self._background.wait_for(self._origin.run(handle, at_once=at_once))
+            try:
+                self._background.wait_for(self._origin.run(handle, at_once=at_once))
+            except ProgramExit as end:
+                raise end.error from None
 
     def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
         """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. Acknowledge or
