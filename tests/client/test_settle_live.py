@@ -126,6 +126,20 @@ async def test_what_is_told_last_is_told_with_the_goodbye(patient: Patient, tran
     assert await ended(patient, "dead", 0)
 
 
+async def test_more_statuses_than_one_payload_takes_go_with_the_goodbye(patient: Patient, transport: str) -> None:
+    count = 200
+    async with Client(patient.url, transports=[transport], update=True, name="joe/1") as joe:
+        heard = await joe.subscribe("/a")
+        await published(patient, count)
+        messages = []
+        for _ in range(count):
+            messages.append(await heard.receive(LIMIT_S))
+            messages[-1].defer()
+        for message in messages:
+            message.reject("user.update.error", "x" * 500)
+    await reach(lambda: ended(patient, "dead", count))
+
+
 async def test_a_batch_is_settled_when_the_application_is_done_with_it(patient: Patient, transport: str) -> None:
     async with Client(patient.url, transports=[transport], update=True, settle="batch", name="joe/1") as joe:
         heard = await joe.subscribe("/a")

@@ -176,6 +176,15 @@ def test_the_last_statuses_that_the_server_refuses_are_logged(caplog: pytest.Log
     assert "403::no" in caplog.text
 
 
+def test_the_last_statuses_without_an_answer_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    gone = {"channel": "/meta/disconnect"}
+    update = UpdateExtension()
+    update.report_unanswered([gone])
+    assert not caplog.records
+    update.report_unanswered([{"channel": "/service/update", "data": ok("1", "2")}, gone])
+    assert "statuses of 2 messages were not answered" in caplog.text
+
+
 async def test_what_the_server_did_not_take_is_told_to_the_application(caplog: pytest.LogCaptureFixture) -> None:
     rejected: list[Fields] = []
     async with World(on_rejected=rejected.append) as world:
@@ -266,6 +275,13 @@ async def test_the_goodbye_takes_the_rest_along() -> None:
         messages = world.update.final_statuses()
         assert len(messages) > 1
         assert [status for message in messages for status in message["data"]] == ok(*ids)
+
+
+async def test_the_goodbye_repeats_what_an_unanswered_connect_carries() -> None:
+    async with World() as world:
+        world.deliver("1").settle()
+        assert world.connect() == ok("1")
+        assert [message["data"] for message in world.update.final_statuses()] == [ok("1")]
 
 
 class TestByBatch:

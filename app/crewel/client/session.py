@@ -110,16 +110,20 @@ class Session:
             await self._release()
 
     async def _disconnect(self) -> None:
-        timeout = self._config.close_timeout
-        messages = self.connection.update.final_statuses()
+        timeout, update = self._config.close_timeout, self.connection.update
+        messages = update.final_statuses()
         if not self._config.leave:
             messages.append({"channel": DISCONNECT})
         if not messages:
             return
+        answered = 0
         with suppress(ClientError, TimeoutError):
             async with asyncio.timeout(timeout):
                 await self.connection.reopen()  # it may be down at this moment, and statuses are worth an attempt
-                self.connection.update.report_refused(await self.connection.exchange(messages, timeout))
+                for message in messages:  # together they may be larger than the server takes
+                    update.report_refused(await self.connection.exchange([message], timeout))
+                    answered += 1
+        update.report_unanswered(messages[answered:])
 
     async def _release(self) -> None:
         for task in self._tasks:

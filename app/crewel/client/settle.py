@@ -351,6 +351,7 @@ class UpdateExtension(Extension):
     def final_statuses(self) -> list[Fields]:
         """What is to be published before the disconnect."""
         messages: list[Fields] = []
+        self._ledger.statuses.release()  # what carries them may come to nothing; to send them twice does no harm
         while self.is_granted and (taken := self._ledger.statuses.take("disconnect", _ROOM)):
             messages.append({"channel": SERVICE, "data": taken})
         return messages
@@ -361,3 +362,9 @@ class UpdateExtension(Extension):
         for reply in replies:
             if reply.get("channel") == SERVICE and not is_successful(reply):
                 log.error("the server refused the last statuses of the session: %s", reply.get("error"))
+
+    def report_unanswered(self, messages: list[Fields]) -> None:
+        """Log how many of the last statuses the server may not have. It delivers those messages again, unless it has."""
+        lost = sum(len(message["data"]) for message in messages if message["channel"] == SERVICE)
+        if lost:
+            log.warning("the last statuses of %d messages were not answered: the server may deliver these again", lost)
