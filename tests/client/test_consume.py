@@ -7,11 +7,22 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from crewel.client import BackoffRule, Client, Consumer, Delivery, ResumeCallbacks, State, SupersededError, Transition
+from crewel.client import (
+    BackoffRule,
+    Client,
+    Consumer,
+    Delivery,
+    Message,
+    ResumeCallbacks,
+    State,
+    SupersededError,
+    Transition,
+)
 from crewel.client.config import Config
 from tests.admin.desk import Desk as Operator
 from tests.client.support import QUICK
@@ -536,6 +547,54 @@ async def test_a_cancelled_run_leaves_its_messages_to_the_next_worker(desk: Desk
         async with desk.worker(client, secret) as again:
             message = await take(again)
             assert (message.data, message.attempt) == (1, 2)
+
+
+async def cancelled_elsewhere() -> None:
+    """Wait for what another task has cancelled, as a handler does that shares a connection or a lookup."""
+    shared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    shared.cancel()
+    await shared
+
+
+async def test_a_handler_that_waits_for_what_others_cancel_fails(desk: Desk, secret: Path) -> None:
+    async def handle(message: Delivery) -> None:
+        if message.data == 1:
+            await cancelled_elsewhere()
+        worker.stop()
+
+    async with Client(desk.url) as client:
+        worker = desk.worker(client, secret, max_open=1)
+        async with worker, asyncio.timeout(10):
+            await desk.publish(client, 1, 2)
+            await worker.run(handle)
+        await desk.has_dead_letter()
+
+
+async def test_a_callback_that_waits_for_what_others_cancel_fails(desk: Desk) -> None:
+    seen: asyncio.Queue[object] = asyncio.Queue()
+
+    async def handle(message: Message) -> None:
+        if message.data == 1:
+            await cancelled_elsewhere()
+        seen.put_nowait(message.data)
+
+    async with Client(desk.url, update=True) as client:
+        await client.subscribe(desk.channel, handle)
+        await desk.publish(client, 1, 2)
+        async with asyncio.timeout(10):
+            assert await seen.get() == 2
+        await desk.has_dead_letter()
+
+
+async def test_what_leaves_the_block_of_a_message_leaves_run(desk: Desk, secret: Path) -> None:
+    async def handle(message: Delivery) -> None:
+        message.recorded_in = SimpleNamespace(in_transaction=True)
+        raise LookupError("no such article")
+
+    async with Client(desk.url) as client, desk.worker(client, secret, attempts=2) as worker, asyncio.timeout(10):
+        await desk.publish(client, 1)
+        with pytest.raises(RuntimeError, match="the inbox has recorded message"):
+            await worker.run(handle, at_once=2)
 
 
 async def test_a_batch_has_what_is_there_and_is_acknowledged_by_the_application(desk: Desk, secret: Path) -> None:

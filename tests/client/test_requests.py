@@ -241,6 +241,15 @@ class TestResponder:
         assert "secret" in caplog.text
         assert "why" not in caplog.text
 
+    async def test_a_request_fails_whose_responder_waits_for_what_others_cancel(self, caplog: Any) -> None:
+        async def fail(message: Message) -> Any:
+            raise asyncio.CancelledError
+
+        published = Published()
+        await respond(fail, published, request())
+        assert [response.data for response in published.sent] == [None]
+        assert "what it waited for was cancelled" in caplog.text
+
     async def test_what_json_cannot_say_is_a_failure(self) -> None:
         published = Published()
         await respond(lambda message: {1}, published, request())

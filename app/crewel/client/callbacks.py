@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from inspect import isawaitable
+from typing import Any, TypeVar
 
 from crewel.client.errors import ClientError, failure_of
 from crewel.client.message import DataT, Message
 from crewel.client.subscription import Subscription
 
 log = logging.getLogger("crewel.client")
+
+_MessageT = TypeVar("_MessageT", bound=Message[Any])
 
 OnMessage = Callable[[Message[DataT]], Awaitable[None] | None]
 """What is called with each message of a subscription; it may be a coroutine function."""
@@ -42,13 +45,24 @@ class Callbacks:
             await asyncio.wait(tasks)
 
 
+async def result_of(function: Callable[[_MessageT], Any], message: _MessageT) -> Any:
+    """Call the function or coroutine function with a message; what it returns. Raises what it raises: CancelledError if the
+    client cancels it, and RuntimeError for any other, which comes from what it awaits."""
+    try:
+        result = function(message)
+        return await result if isawaitable(result) else result
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RuntimeError("what it waited for was cancelled") from error
+
+
 async def _call(callback: OnMessage, subscription: Subscription) -> None:
     try:
         async for message in subscription:  # asking for the next one settles it
             try:
-                outcome = callback(message)
-                if outcome is not None:
-                    await outcome
+                await result_of(callback, message)
             except Exception as error:
                 log.exception("a callback of %s failed", subscription.channel)
                 message.reject(*failure_of(error))

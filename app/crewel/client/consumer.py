@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from inspect import isawaitable
 from random import random
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from crewel.client.arguments import check_count, check_seconds
+from crewel.client.callbacks import result_of
 from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.message import DataT, Handling, Message
 from crewel.client.subscription import Subscription, of_subscribe
@@ -395,6 +395,4 @@ class Consumer(Generic[DataT]):
 
 async def _handle(handler: Handler[DataT], message: Delivery[DataT]) -> None:
     async with message:
-        result = handler(message)
-        if isawaitable(result):
-            await result
+        await result_of(handler, message)

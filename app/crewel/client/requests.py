@@ -12,13 +12,13 @@ import logging
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Container
-from inspect import isawaitable
 from typing import Any, Final, NamedTuple, Unpack
 
 from crewel.bayeux.answers import FAULT, UNTOLD, error_answer, error_of, failure, reply_channel
 from crewel.bayeux.channel import REPLIES
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_function, check_whole
+from crewel.client.callbacks import result_of
 from crewel.client.errors import (
     UNKNOWN_SESSION,
     AnswerTimeoutError,
@@ -269,8 +269,7 @@ class Responder:
             message.settle()
             return
         try:
-            result = self._answer(message)
-            result = await result if isawaitable(result) else result
+            result = await result_of(self._answer, message)
             response = result._replace(channel=channel) if isinstance(result, Response) else Response(channel, result)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the answer
             response = _failed(channel, message, error)
