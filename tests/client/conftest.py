@@ -19,6 +19,7 @@ ONE_STYLE = {
     "test_a_session_of_a_worker_has_what_its_client_has_but_its_identity",
     "test_a_copy_that_comes_while_the_worker_has_the_message_ends_with_it",
     "test_what_leaves_the_block_of_a_message_leaves_run",
+    "test_a_batch_that_is_cancelled_loses_nothing",
     # The message has to be acknowledged before the client is connected to the second server, or it comes once more.
     "test_a_worker_survives_its_server",
     # Threads that call at the same time have no order among each other.

@@ -616,6 +616,20 @@ async def test_a_batch_has_what_is_there_and_is_acknowledged_by_the_application(
             assert [message.data for message in await again.batch(2, within=LIMIT_S)] == [3, 4]
 
 
+async def test_a_batch_that_is_cancelled_loses_nothing(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client, desk.worker(client, secret) as worker, asyncio.timeout(LIMIT_S):
+        await desk.publish(client, 1, 2)
+        while worker.fetched < 2:
+            await asyncio.sleep(0.01)
+        collecting = asyncio.create_task(worker.batch(3, within=LIMIT_S))
+        while worker.fetched:
+            await asyncio.sleep(0.01)
+        collecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await collecting
+        assert [(message.data, message.attempt) for message in await worker.batch(2)] == [(1, 1), (2, 1)]
+
+
 async def test_two_workers_of_one_client_have_sessions_of_their_own(desk: Desk, tmp_path: Path) -> None:
     async with Client(desk.url) as client:
         first = client.consume("/two/a", name="two/1", resume_file=tmp_path / "1")

@@ -285,18 +285,28 @@ class Consumer(Generic[DataT]):
 
     async def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
         """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. Acknowledge or
-        reject each of them when you have processed it. The list is empty after `stop` or `close`. Raises the errors of the
-        iteration, and ValueError."""
+        reject each of them when you have processed it. The list is empty after `stop` or `close`. If the call is cancelled, the
+        next call returns what it has collected. Raises the errors of the iteration, and ValueError."""
         check_count("most", most)
         check_seconds("within", within)
         messages: list[Delivery[DataT]] = []
-        with suppress(StopAsyncIteration):
-            messages.append(await self._next_deferred())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(within):
-                    while len(messages) < most and (within or self.fetched):
-                        messages.append(await self._next_deferred())
+        try:
+            with suppress(StopAsyncIteration):
+                messages.append(await self._next_deferred())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(within):
+                        while len(messages) < most and (within or self.fetched):
+                            messages.append(await self._next_deferred())
+        except BaseException:
+            self._put_back(messages)
+            raise
         return messages
+
+    def _put_back(self, messages: list[Delivery[DataT]]) -> None:
+        for message in messages:
+            message.attempt -= 1  # the application has not seen it
+        if self._subscription is not None:
+            self._subscription.put_back(messages)
 
     async def _next_deferred(self) -> Delivery[DataT]:
         message = await anext(self)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 from types import TracebackType
 from typing import Any, Generic, Self, TypedDict, Unpack, cast
@@ -266,6 +266,11 @@ class Subscription(Generic[DataT]):
     def stop(self) -> None:
         """Hand out no more. With `Overflow.HOLD`, what comes from now on is not taken: the session's next client gets it."""
         self._is_stopped = True
+        self._changed.set()
+
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """Queue again, before all others, what was handed out last."""
+        self._queue.extendleft(reversed(messages))
         self._changed.set()
 
     def unread(self) -> list[Message]:
