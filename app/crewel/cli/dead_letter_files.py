@@ -1,5 +1,6 @@
 """Dead letters as files: one for each, in a directory for each receiver (xmlBlaster's DeadMessageDumper)."""
 
+import os
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,15 +18,38 @@ def write_file(letter: dict[str, Any], directory: Path) -> bool:
     import orjson
 
     file = directory / _directory(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
+    content = orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n"
     with output.file_errors(file):
-        try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Exclusive: a second run skips what the first has written.
-            with file.open("xb") as made:
-                made.write(orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n")
-        except FileExistsError:
-            return False
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _write_new(file, content)
+
+
+def _write_new(file: Path, content: bytes) -> bool:
+    """Make the file with all of the content, or not at all: a later run skips what is there. False if it is."""
+    if file.exists():
+        return False
+    part = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with part.open("wb") as made:
+            made.write(content)
+            made.flush()
+            os.fsync(made.fileno())
+        _give_name(part, file)
+    except FileExistsError:
+        return False
+    finally:
+        part.unlink(missing_ok=True)
     return True
+
+
+def _give_name(part: Path, file: Path) -> None:
+    """Raises FileExistsError if another run was quicker."""
+    try:
+        os.link(part, file)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        part.rename(file)
 
 
 def _publish(letter: dict[str, Any]) -> dict[str, Any]:
