@@ -235,11 +235,11 @@ def _position(text: str, channels: Sequence[str]) -> "Position":
     return {channels[0]: {"epoch": epoch, "id": message_id}}
 
 
-def shown(position: "Position") -> str:
-    """A position as `--since` takes it."""
+def shown(position: "Position", channels: Sequence[str]) -> str:
+    """A position as `--since` takes it for these channels."""
     import orjson
 
     places = list(position.values())
-    if len(places) == 1 and places[0].keys() == {"epoch", "id"}:
+    if list(position) == list(channels) and len(places) == 1 and places[0].keys() == {"epoch", "id"}:
         return f"{places[0]['epoch']}:{places[0]['id']}"
     return orjson.dumps(position).decode()

@@ -188,7 +188,7 @@ class Reader:
             self._tell_position(subscriptions)
 
     async def _subscribed(self, subscription: "Subscription") -> None:
-        while self._left != 0:
+        while self._wants_more:
             try:
                 message = await anext(subscription)
             except StopAsyncIteration:  # its topic was erased, and another of its name may come
@@ -199,17 +199,23 @@ class Reader:
             self._took(message)
 
     async def _addressed(self, listener: "Subscription") -> None:
-        while self._left != 0:
+        while self._wants_more:
             self._took(await anext(listener))
 
+    @property
+    def _wants_more(self) -> bool:
+        return self._left is None or self._left > 0
+
     def _took(self, message: "Message") -> None:
+        if not self._wants_more:  # another channel had the last one meanwhile: the server keeps this one
+            return
         self._take(message)
         self._left = None if self._left is None else self._left - 1
 
     def _tell_position(self, subscriptions: list["Subscription"]) -> None:
         reached = {channel: place for each in subscriptions for channel, place in each.position.items()}
         if "since" in self._options and reached:
-            _say(f"continue with --since {qos_options.shown(reached)}")
+            _say(f"continue with --since {qos_options.shown(reached, self._channels)}")
 
 
 def _say(text: str) -> None:
