@@ -1,16 +1,19 @@
 """`crewel request` and `crewel reply`, each in a process of its own."""
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 from crewel.client.sync import Client as SyncClient
 from tests.cli.command import Ended, Running, assert_refused, crewel
-from tests.server_process import Server
+from tests.server_process import LIMIT_S, Server
+from tests.template import Command
 
 SERVICE = "tests.client.services"
 
@@ -145,3 +148,12 @@ def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], words: str, tmp_pat
     ended = crewel(*arguments, directory=tmp_path)
     assert (ended.status, ended.out) == (2, "")
     assert words in ended.err
+
+
+def test_a_request_of_bytes_that_are_no_utf_8_is_read_as_text(server: Server, replying: Any, tmp_path: Path) -> None:
+    replying("/octets", "--echo", "--count=1")
+    environ = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}  # as with most locales
+    arguments = ["request", f"--url={server.url}", "/octets", "-"]
+    with Command(arguments, cwd=tmp_path, env=environ, stdin=PIPE, stdout=PIPE, stderr=PIPE) as process:
+        out, err = process.communicate(b"caf\xe9", timeout=LIMIT_S)
+    assert (process.returncode, out.decode(), err) == (0, '"caf\N{REPLACEMENT CHARACTER}"\n', b"")

@@ -33,7 +33,7 @@ def request(
     If no answer arrives in time, or the answer is an error, prints one line on standard error.
     """
     name = qos_options.channel_name(channel)
-    text = sys.stdin.read().strip() if data == "-" else data
+    text = sys.stdin.buffer.read().decode("utf-8", "replace").strip() if data == "-" else data
     options: dict[str, Any] = {"persistent": persistent or None, "to": qos_options.addresses(to)}
     client = bayeux_client.patient_client(url, transport, token, timeout_ms / 1000, **bayeux_client.as_sender(sender))
     bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))
