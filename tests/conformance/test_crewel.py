@@ -81,6 +81,13 @@ def test_the_command_reports_as_text_html_and_json(crewel: Server, tmp_path: Pat
     assert [each["id"] for each in report["checks"]] == ["callback-polling-offered", "handshake-fields"]
 
 
+def test_a_report_that_cannot_be_written_is_printed_all_the_same(crewel: Server, tmp_path: Path) -> None:
+    page = tmp_path / "missing" / "report.html"
+    status, out, err = command(crewel.url, "--only=callback-polling-offered", f"--html={page}", "--limit=30")
+    assert "callback-polling-offered" in out
+    assert (status, err) == (1, f"crewel: {page}: No such file or directory\n")
+
+
 def test_a_recommendation_that_is_not_followed_fails_a_strict_run_only(crewel: Server) -> None:
     check = (crewel.url, "--only=expiry", "--only=meta-id", "--transport=long-polling", "--expiry=0.01", "--limit=30")
     assert command(*check)[0] == 0

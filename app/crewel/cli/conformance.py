@@ -63,16 +63,17 @@ def conformance(
         )
     except runner.Unreachable as error:
         raise SettingsError(str(error)) from None
-    if html is not None:
-        from crewel.conformance.report import as_html
-
-        html.write_text(as_html(report), "utf-8")
     if as_json:
         from crewel.conformance.report import as_json as report_json
 
         print(json.dumps(report_json(report), indent=2, ensure_ascii=False))
     else:
         _print(report)
+    if html is not None:  # after the text: a file that cannot be written must not cost the run
+        from crewel.conformance.report import as_html
+
+        with output.file_errors(html):
+            html.write_text(as_html(report), "utf-8")
     was_tested = report.is_complete and any(each.outcome is Outcome.PASSED for each in report.results)
     if not was_tested or report.failed(Level.MUST, *([Level.SHOULD] if strict else [])):
         raise typer.Exit(1)
