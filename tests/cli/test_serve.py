@@ -106,6 +106,14 @@ def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
         assert_refused(ended, f"127.0.0.1:{port}: address already in use", "--port")
 
 
+@pytest.mark.parametrize("option", ["--port", "--control-port"])
+def test_a_port_in_use_is_one_line_with_ephemeral_too(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        ended = crewel("serve", "--ephemeral", option, port, "--set=log.level=warning", directory=tmp_path)
+        assert_refused(ended, f"127.0.0.1:{port}: address already in use")
+
+
 def test_a_missing_certificate_is_one_line(tmp_path: Path) -> None:
     sets = ("--set", "http.tls_cert=none.pem", "--set", "http.tls_key=none.pem")
     assert_refused(crewel("serve", "--port", "0", *sets, directory=tmp_path), "http.tls_cert", "No such file")

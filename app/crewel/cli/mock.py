@@ -54,7 +54,4 @@ def salesforce(
     except ValueError as error:
         raise SettingsError(str(error)) from None
     except OSError as error:
-        # That of the org names its port; the other one is that of the control address.
-        text = str(error.strerror or error)
-        named = text if text.startswith("cannot serve") else f"cannot serve on {host}:{control_port}: {text}"
-        raise SettingsError(named) from None
+        raise SettingsError(str(error.strerror or error)) from None

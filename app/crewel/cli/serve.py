@@ -140,7 +140,9 @@ def _run_ephemeral(
         settings = load([*(f"{name}={value}" for name, value in usual.items()), *overrides])
         _refuse_open_to_all(settings)
         logs.configure(settings)
-        asyncio.run(serve_ephemeral(settings, _services(modules), control_port, _ready_for_tests))
+        services = _services(modules)
+        with _explaining(settings):
+            asyncio.run(serve_ephemeral(settings, services, control_port, _ready_for_tests))
 
 
 def _ready_for_tests(url: str, control: str) -> None:

@@ -7,12 +7,13 @@ or 421. It asks for no token, so it obeys no web page but those that the setting
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 from aiohttp import web
 
-from crewel.errors import CrewelError
+from crewel.errors import CrewelError, SettingsError
 from crewel.settings import Settings
 from crewel.testing.facades import AsyncServer, Condition
 from crewel.transports.origins import Hosts, Origins, is_loopback
@@ -152,9 +153,14 @@ def _refused(status: int, why: str) -> web.Response:
 
 
 async def serve_control(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, str]:
-    """Serve the control address; returns what is to be cleaned up in the end, and its URL. Raises OSError."""
+    """Serve the control address; returns what is to be cleaned up in the end, and its URL. Raises SettingsError."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, host, port).start()
     shown = f"[{host}]" if ":" in host else host
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        await runner.cleanup()
+        why = os.strerror(error.errno).lower() if error.errno and error.errno > 0 else error.strerror or error
+        raise SettingsError(f"cannot serve the control address on {shown}:{port}: {why}") from None
     return runner, f"http://{shown}:{runner.addresses[0][1]}"

@@ -22,7 +22,7 @@ async def serve_ephemeral(
     on_ready: Callable[[str, str], None],
 ) -> None:
     """Serve, on a loop of its own, until SIGTERM or SIGINT, `on_ready` is called with the
-    Bayeux URL and the control address. Raises OSError and StoreError."""
+    Bayeux URL and the control address. Raises OSError, SettingsError and StoreError."""
     with in_thread(settings, lambda ready: Instance(ready, services)) as (thread, instance):
         server = AsyncServer(thread, instance)
         await until_ended(
@@ -33,7 +33,7 @@ async def serve_ephemeral(
 async def until_ended(
     app: web.Application, host: str, control_port: int, url: str, on_ready: Callable[[str, str], None]
 ) -> None:
-    """Serve the control address until SIGTERM or SIGINT."""
+    """Serve the control address until SIGTERM or SIGINT. Raises SettingsError."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
