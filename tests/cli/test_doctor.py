@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import os
 import resource
@@ -16,6 +18,7 @@ import trustme
 
 from crewel.check_result import State
 from crewel.cli import diagnosis, host_checks
+from crewel.cli.doctor import _collect
 from crewel.settings import load
 from tests.cli.command import Ended, crewel
 from tests.conftest import StartServer
@@ -327,8 +330,28 @@ def test_root_examines_the_files_of_another_user(tmp_path: Path, monkeypatch: py
     states = []
     for user in (owner, 0, owner + 1):
         monkeypatch.setattr(os, "geteuid", lambda user=user: user)
-        states.append(diagnosis._rights("data directory", tmp_path, 0o700).state)
+        found = diagnosis._rights("data directory", tmp_path, 0o700)
+        assert found is not None
+        states.append(found.state)
     assert states == [State.OK, State.OK, State.WRONG]
+
+
+def test_doctor_names_a_directory_that_it_may_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, stat = tmp_path / "data", Path.stat
+    directory.mkdir(mode=0o700)
+
+    def refused(path: Path, **options: bool) -> os.stat_result:
+        if path.parent == directory:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    settings = load(overrides=[f"storage.data_dir={directory}"])
+    found = {each.check: each for each in asyncio.run(_collect(settings))}
+    assert found["store"].state is State.WRONG
+    assert found["store"].found == f"{directory}: Permission denied: run this as the user of the server"
+    assert found["data directory"].state is State.OK
+    assert found["admin token"].state is State.UNKNOWN
 
 
 @pytest.mark.unit

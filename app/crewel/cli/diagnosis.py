@@ -59,8 +59,9 @@ async def examine(settings: Settings) -> AsyncIterator[CheckResult]:
 
 
 async def _of_store(settings: Settings) -> AsyncIterator[CheckResult]:
-    storage, trial = await asyncio.to_thread(_without_traces, settings.storage)
+    trial: str | None = None
     try:
+        storage, trial = await asyncio.to_thread(_without_traces, settings.storage)
         async with admin_connection(storage) as connection:
             info = await connection.info()
             yield _store(settings, info, is_there=trial is None)
@@ -251,19 +252,26 @@ def _descriptors() -> CheckResult:
 
 def _of_directory(storage: Storage) -> Iterator[CheckResult]:
     directory = Path(storage.data_dir)
-    if not directory.exists():
+    found = _rights("data directory", directory, 0o700)
+    if found is None:
         yield CheckResult("data directory", State.OK, f"the first start creates {directory.absolute()}")
         return
-    yield _rights("data directory", directory, 0o700)
-    if storage.url is None:
+    yield found
+    if storage.url is None and found.state is not State.UNKNOWN:
         yield _disk(directory, storage.log_max_bytes)
-    token = token_file(storage.data_dir)
-    if token.exists():
-        yield _rights("admin token", token, 0o600)
+    token = _rights("admin token", token_file(storage.data_dir), 0o600)
+    if token is not None:
+        yield token
 
 
-def _rights(check: str, path: Path, wanted: int) -> CheckResult:
-    status = path.stat()
+def _rights(check: str, path: Path, wanted: int) -> CheckResult | None:
+    """What is found about the rights of a file or directory; None if it is not there."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError:
+        return CheckResult(check, State.UNKNOWN, f"this user may not read {path}", "run this as the user of the server")
     mode = stat.S_IMODE(status.st_mode)
     if os.geteuid() not in (status.st_uid, 0):  # root examines the server of another user
         return CheckResult(check, State.WRONG, f"{path} belongs to another user", "run the server as its owner")

@@ -70,8 +70,14 @@ def server_binary(storage: Storage) -> str:
 
 
 def holds_store(directory: Path) -> bool:
-    """Whether a store of a server has ever been started in this directory."""
-    return (directory / _FORMAT_FILE).exists()
+    """Whether a store of a server has ever been started in this directory. Raises SettingsError if it may not be read."""
+    try:
+        (directory / _FORMAT_FILE).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError as error:
+        raise SettingsError(f"{directory}: {error.strerror}: run this as the user of the server") from None
+    return True
 
 
 def where_else(data_dir: str) -> str:
