@@ -3,6 +3,7 @@ asynchronous client, which run with both (`conftest.py`)."""
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from crewel.client import BackoffRule, ErrorAnswer, NotConnectedError, PublishRefused, State
-from crewel.client.sync import Client, Delivery, Message, Outbox
+from crewel.client import BackoffRule, ErrorAnswer, Inbox, NotConnectedError, PublishRefused, State
+from crewel.client.sync import Client, Consumer, Delivery, Message, Outbox
 from tests.admin.desk import Desk
 from tests.client.support import LIMIT_S
 from tests.functional.wire import until
@@ -286,6 +287,30 @@ def test_a_callback_that_ends_its_thread_leaves_the_client_alive(run: Run) -> No
     assert program.returncode == 0
     assert printed.splitlines() == ["2", "/asks: internal.unknown (the responder failed)"]
     assert "a callback of /exits raised SystemExit('no')" in said
+
+
+@pytest.mark.parametrize("is_run", [True, False], ids=["run", "block"])
+def test_a_message_that_an_inbox_has_recorded_is_not_tried_again(server: Server, tmp_path: Path, is_run: bool) -> None:
+    inbox = Inbox("recorded")
+    database = sqlite3.connect(tmp_path / "app.db", check_same_thread=False)
+    inbox.create(database)
+
+    def handle(message: Delivery) -> None:
+        assert inbox.is_first(database, message)
+        raise LookupError("no such article")
+
+    def take(worker: Consumer) -> None:
+        with next(worker) as message:
+            handle(message)
+
+    with (
+        Client(server.url) as client,
+        client.consume("/rec", name=f"rec{is_run}/1", resume_file=tmp_path / "secret", attempts=2) as worker,
+    ):
+        client.publish("/rec", 1, persistent=True)
+        with pytest.raises(RuntimeError, match="the inbox has recorded message"):
+            worker.run(handle) if is_run else take(worker)
+    database.close()
 
 
 def test_a_stop_iteration_of_a_handler_makes_a_dead_letter(server: Server, tmp_path: Path) -> None:

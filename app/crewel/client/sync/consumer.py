@@ -12,7 +12,7 @@ from crewel.client import consumer
 from crewel.client.arguments import check_count, check_function
 from crewel.client.message import DataT
 from crewel.client.sync.background import Background
-from crewel.client.sync.message import Delivery
+from crewel.client.sync.message import Delivery, hand_back
 from crewel.client.sync.threads import ProgramExit, in_thread
 
 if TYPE_CHECKING:
@@ -72,7 +72,11 @@ class Consumer(Generic[DataT]):
         with ThreadPoolExecutor(at_once, thread_name_prefix="crewel-client-handler") as pool:
 
             async def handle(delivery: consumer.Delivery[DataT]) -> None:
-                await in_thread(pool, handler, Delivery.of(delivery, self._background))
+                shown = Delivery.of(delivery, self._background)
+                try:
+                    await in_thread(pool, handler, shown)
+                finally:
+                    hand_back(shown)
 
             try:
                 self._background.wait_for(self._origin.run(handle, at_once=at_once))

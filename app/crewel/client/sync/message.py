@@ -48,8 +48,8 @@ class Message(message.Message[DataT]):
         return self.background.call(self.origin.give_up)
 
     def _decide(self, decision: Callable[[], None]) -> None:
+        hand_back(self)
         origin = self.origin
-        origin.recorded_in = self.recorded_in
         try:
             self.background.call(decision)
         finally:
@@ -121,4 +121,10 @@ class Delivery(Message[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        hand_back(self)
         return self.background.wait_for(self._delivery.__aexit__(kind, error, trace))
+
+
+def hand_back(shown: Message) -> None:
+    """Let the event loop decide about the message: it has to know whether an inbox has recorded it."""
+    shown.origin.recorded_in = shown.recorded_in
