@@ -264,3 +264,22 @@ async def test_what_came_before_a_socket_was_lost_is_carried_out_in_its_turn(lan
     for _ in range(3):
         await asyncio.sleep(0)
     assert b"last words" in b"".join(heard.wire.written)
+
+
+async def test_a_connect_of_a_socket_that_was_lost_before_its_turn_is_not_held(lane: FastLane) -> None:
+    """It would take the next message from the queue of the session, and send it nowhere."""
+    client = SocketClient(lane, acknowledges=False)
+    client.receive(
+        client.request({"channel": "/meta/subscribe", "subscription": "/room"}, {"channel": "/meta/connect"})
+    )
+    make_full(lane)
+    client.receive(client.connect())
+    client.hang_up()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    session = lane.broker.session(client.client_id)
+    assert session is not None
+    assert session.held is None
+    lane.broker.publish("/room", "kept")
+    await asyncio.sleep(0)
+    assert [b"kept" in entry.wire for entry in session.mailbox.queue] == [True]

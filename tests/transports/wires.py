@@ -39,15 +39,16 @@ class Wire(asyncio.Transport):
         self.written: list[bytes] = []
         self.is_read = True
         """Whether what comes is read."""
+        self.is_closed = False
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
 
     def close(self) -> None:
-        pass
+        self.is_closed = True
 
     def is_closing(self) -> bool:
-        return False
+        return self.is_closed
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -65,7 +66,7 @@ class Wire(asyncio.Transport):
         return False
 
     def abort(self) -> None:
-        pass
+        self.is_closed = True
 
 
 class Client:
@@ -92,6 +93,7 @@ class Client:
 
     def hang_up(self) -> None:
         """End the connection."""
+        self.wire.is_closed = True
         self.connection.connection_lost(None)
 
     def body(self, messages: Sequence[dict[str, Any]]) -> bytes:
@@ -147,6 +149,7 @@ class SocketClient(Client):
 
     def hang_up(self) -> None:
         """End the connection."""
+        self.wire.is_closed = True
         self.wire.protocol.connection_lost(None)
 
     def request(self, *messages: dict[str, Any]) -> bytes:

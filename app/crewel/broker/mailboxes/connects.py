@@ -219,7 +219,7 @@ class Connects(ABC):
         delay = session.hold_delay
         if delay:
             session.hold_delay = 0.0
-        may_wait = len(exchange.elements) == 1 and self._holds and not exchange.is_busy
+        may_wait = len(exchange.elements) == 1 and self._holds and not (exchange.is_busy or peer.is_gone)
         if exchange.has_waited and self._sessions.get(session.id) is not session:
             may_wait = False  # all was read again meanwhile: what comes goes to another one, here or at another node
         waits = (
