@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
 from crewel.broker.mailboxes.exchange import Peer
-from crewel.nodes.forwarding import Relay
+from crewel.nodes.forwarding import Forwarder, Relay
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
-from crewel.nodes.remote_peers import RemotePeer, RemoteSocket
+from crewel.nodes.remote_peers import RemotePeer, RemotePeers, RemoteSocket
 
 pytestmark = pytest.mark.unit
 
@@ -105,3 +106,22 @@ def test_frames_that_were_answered_before_are_not_missed() -> None:
     taken = [relay.take(each) for each in way.frames]
     assert taken[-1] == CONNECT
     assert not socket.is_cut_off
+
+
+@pytest.mark.parametrize("is_half_closed", [False, True])
+def test_the_owner_learns_that_the_client_half_closed_before_its_request_was_forwarded(is_half_closed: bool) -> None:
+    forwarder, link, peer = Forwarder(Mock(), Mock(), Mock()), cast("Link", way := Way()), Socket()
+    forwarder.opened(link)
+    peer.is_half_closed = is_half_closed
+    forwarder.forward(link, peer, CONNECT)
+    assert [frame.kind for frame in way.frames] == [Kind.REQUEST, *[Kind.HALF_CLOSED] * is_half_closed]
+
+
+@pytest.mark.parametrize("pause", [b"", (300).to_bytes(4)])
+def test_a_connect_that_waits_for_the_store_is_not_held_for_a_client_that_sends_no_more(pause: bytes) -> None:
+    """With a pause its client is there, and the node that has the connection is about to end."""
+    owner, link = RemotePeers(*(Mock() for _ in range(6))), cast("Link", Way())
+    owner.opened(link)
+    peer = owner._peers[link][1] = RemotePeer(link, 1, {"browser": None}, {})
+    owner.take(link, Frame(Kind.HALF_CLOSED, 1, pause))
+    assert peer.is_half_closed is not bool(pause)

@@ -1,18 +1,25 @@
 """Connections of the fast lane, without a network."""
 
 import asyncio
+from time import perf_counter
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from crewel import server
+from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
+from crewel.broker.handler_steps import Promise, Steps
+from crewel.broker.mailboxes.exchange import Peer
+from crewel.fair_turns import FairTurns
 from crewel.settings import Settings, load
 from crewel.settings.sources import change
+from crewel.transports.connection import Connection
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
 from tests.broker.clock import ControlledLoop
+from tests.transports import wires
 
 
 class Wire(asyncio.Transport):
@@ -127,3 +134,175 @@ def test_a_limit_that_changes_while_the_server_runs_holds_for_connections_that_a
         loop.run_until_complete(lane.close(0))
         loop.run_until_complete(broker.close())
         loop.close()
+
+
+def end_turn(lane: FastLane) -> None:
+    """Let this turn of the loop have served clients for long enough: what comes waits for the next."""
+    lane.turns.is_over()  # it begins
+    lane.turns.unseen, lane.turns.until = 0, perf_counter() - 1
+
+
+async def turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def connected(lane: FastLane) -> wires.Client:
+    client = wires.Client(lane, acknowledges=False)
+    client.ask({"channel": "/meta/connect"})
+    return client
+
+
+async def test_a_half_closed_request_that_waits_for_its_turn_is_answered(lane: FastLane) -> None:
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    end_turn(lane)
+    connection.data_received(REQUEST)
+    assert connection.eof_received()
+    assert not wire.written
+    await turns()
+    assert len(wire.written) == 1
+    assert wire.is_closed
+
+
+async def test_a_half_closed_connect_that_waits_for_its_turn_is_not_held(lane: FastLane) -> None:
+    client = connected(lane)
+    end_turn(lane)
+    client.receive(client.connect())
+    assert client.connection.eof_received()
+    await turns()
+    assert client.reply()["channel"] == "/meta/connect"
+    assert lane.broker.mailboxes.outbound.held == 0
+    assert client.wire.is_closed
+
+
+async def test_a_held_connect_that_half_closes_is_answered_before_what_comes_behind_it(lane: FastLane) -> None:
+    client = connected(lane)
+    client.receive(client.connect())
+    client.receive(client.request({"channel": "/room", "data": 1}))
+    assert client.connection.eof_received()
+    await turns()
+    assert [b"/meta/connect" in each for each in client.wire.written] == [True, False]
+    assert client.wire.is_closed
+
+
+async def test_half_a_request_and_a_half_close_end_the_connection(lane: FastLane) -> None:
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    connection.data_received(REQUEST[:-1])
+    assert not connection.eof_received()
+    end_turn(lane)
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    connection.data_received(REQUEST + REQUEST[:-1])
+    assert connection.eof_received()
+    await turns()
+    assert len(wire.written) == 1
+    assert wire.is_closed
+
+
+async def test_what_is_pipelined_behind_an_open_request_is_answered_after_a_half_close(
+    lane: FastLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    open_requests = list[Peer]()
+    monkeypatch.setattr(lane, "receive", lambda peer, _: open_requests.append(peer))
+    connection.data_received(REQUEST * 2)
+    assert connection.eof_received()
+    for count in (1, 2):
+        assert len(open_requests) == count
+        assert not wire.is_closed
+        open_requests[-1].send([b"{}"])
+        await turns()
+        assert len(wire.written) == count
+    assert wire.is_closed
+
+
+async def test_a_half_closed_request_that_is_slowed_down_is_answered(lane: FastLane) -> None:
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    connection.slow_down(0.001)
+    connection.data_received(REQUEST)
+    assert connection.eof_received()
+    async with asyncio.timeout(5):
+        while not wire.is_closed:
+            await asyncio.sleep(0)
+    assert len(wire.written) == 1
+
+
+async def test_at_the_end_of_the_server_a_request_that_waits_for_its_turn_is_answered(lane: FastLane) -> None:
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    end_turn(lane)
+    connection.data_received(REQUEST)
+    connection.close_when_idle()
+    assert not wire.is_closed
+    await turns()
+    assert b"Connection: close" in wire.written[0]
+    assert wire.is_closed
+
+
+async def test_a_connect_that_half_closes_while_it_waits_for_the_store_is_not_held_afterwards(
+    lane: FastLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, stored = connected(lane), Promise[bool]()
+    handlers = lane.broker.inbound._meta.by_channel
+    connect = handlers["/meta/connect"]
+
+    def connect_later(*what: Any) -> Steps[Reply]:
+        yield stored
+        reply = connect(*what)
+        assert isinstance(reply, dict)
+        return reply
+
+    monkeypatch.setitem(handlers, "/meta/connect", connect_later)
+    client.receive(client.request({"channel": "/meta/connect", "advice": {"timeout": 60_000}}))
+    assert client.connection.eof_received()
+    assert not client.wire.written
+    stored.resolve(True)
+    assert client.reply()["channel"] == "/meta/connect"
+    assert lane.broker.mailboxes.outbound.held == 0
+    await turns()
+    assert client.wire.is_closed
+
+
+@pytest.mark.parametrize("part", [b"GET /chat/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"GET /chat/ HTTP/1.1\r\n"])
+async def test_what_aiohttp_serves_is_answered_after_a_half_close_if_it_is_a_whole_request(
+    settings: Settings, part: bytes
+) -> None:
+    runner = web.AppRunner(app := web.Application())
+    broker = server.attach(app, settings)
+    await runner.setup()
+    lane = FastLane(
+        app[server.ENDPOINT],
+        lambda: Connection(
+            runner.server, header_timeout=10, caps=lane.caps, arrivals=FairTurns(broker.loop), loop=broker.loop
+        ),
+    )
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    end_turn(lane)
+    connection.data_received(part)
+    assert connection.eof_received()
+    async with asyncio.timeout(5):
+        while not wire.is_closed:
+            await asyncio.sleep(0)
+    assert [b" 404 " in each for each in wire.written[:1]] == [True] * part.endswith(b"\r\n\r\n")
+    await lane.close(0)
+    await runner.cleanup()
+    await broker.close()
+
+
+async def test_an_upgrade_that_half_closes_before_its_turn_ends_with_its_answer(lane: FastLane) -> None:
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    end_turn(lane)
+    connection.data_received(
+        b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+    assert connection.eof_received()
+    await turns()
+    assert wire.written[0].startswith(b"HTTP/1.1 101 ")
+    assert wire.is_closed

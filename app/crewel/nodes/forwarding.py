@@ -214,6 +214,8 @@ class Forwarder:
         relay = Relay(link, self._relays[link], peer, elements)
         if self._is_draining:
             self._let_go(relay)
+        elif peer.is_half_closed:
+            relay.half_closed()
 
     def drain(self) -> None:
         """Let the owners answer the connects that they hold, from now on all at once: this node ends."""

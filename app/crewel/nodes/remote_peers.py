@@ -37,7 +37,7 @@ class RemotePeer(Peer):
     """A request of a client that has reached another node."""
 
     transport = "long-polling"
-    __slots__ = ("_fields", "_is_gone", "_peers", "link", "stream", "waiting")
+    __slots__ = ("_fields", "_is_gone", "_peers", "is_half_closed", "link", "stream", "waiting")
 
     def __init__(self, link: Link, stream: int, fields: dict[str, Any], peers: dict[int, RemotePeer]) -> None:
         """`peers` are those of the link, by stream: this one is among them until it is answered."""
@@ -46,7 +46,7 @@ class RemotePeer(Peer):
         self.stream = stream
         self._fields = fields
         self._peers = peers
-        self._is_gone = False
+        self._is_gone = self.is_half_closed = False
         self.waiting: deque[list[Any]] | None = None
         """Of a socket whose last frame is not answered yet: those that have come since."""
 
@@ -216,7 +216,7 @@ class RemotePeers:
         self._by_kind_of_stream: Mapping[int, Callable[[RemotePeer, bytes], None]] = {
             Kind.FRAME: lambda peer, payload: self._take_further(peer, orjson.loads(payload)),
             Kind.GONE: lambda peer, _: self._gone(peer),
-            Kind.HALF_CLOSED: lambda peer, payload: self._outbound.half_closed(peer, int.from_bytes(payload)),
+            Kind.HALF_CLOSED: self._half_closed,
             Kind.PAUSE: lambda peer, _: self._writable(peer, is_writable=False),
             Kind.RESUME: lambda peer, _: self._writable(peer, is_writable=True),
         }
@@ -294,6 +294,12 @@ class RemotePeers:
             if self._serve(peer, waiting.popleft()):
                 return
         peer.waiting = None
+
+    def _half_closed(self, peer: RemotePeer, pause_ms: bytes) -> None:
+        longest_pause_ms = int.from_bytes(pause_ms)
+        if not longest_pause_ms:
+            peer.is_half_closed = True  # its connect may still wait for the store
+        self._outbound.half_closed(peer, longest_pause_ms)
 
     def _gone(self, peer: RemotePeer) -> None:
         peer.leave()

@@ -52,6 +52,7 @@ class FastConnection(asyncio.Protocol, Peer):
         "_transport",
         "deadline",
         "holder",
+        "is_half_closed",
     )
 
     transport = "long-polling"
@@ -64,7 +65,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._head: Head | None = None
         self._chunks: list[bytes] | None = None  # what is kept; most connections never keep anything
         self._received = self._needed = 0  # bytes; needed: without which there is no use in looking at the chunks again
-        self._is_busy = self._is_clogged = self._is_closing = False
+        self._is_busy = self._is_clogged = self._is_closing = self.is_half_closed = False
         self._rests_until = 0.0  # loop time (s) before which nothing is served; 0 if nothing keeps it
         self._request: bytes | None = b"" if lane.can_move else None  # None: the connection stays here
         self._has_upgraded = False
@@ -97,11 +98,14 @@ class FastConnection(asyncio.Protocol, Peer):
             self._aiohttp.connection_lost(exc)
 
     def eof_received(self) -> bool:
-        """The peer sends no more: an answer that it waits for still goes out, now."""
-        self._is_closing = True
+        """The peer sends no more: it still gets the answers to what it has sent, and that to a held connect now. True keeps
+        the connection open until then."""
+        self.is_half_closed = True
         if self._is_busy:
             self._lane.broker.mailboxes.outbound.half_closed(self)
-        return self._is_busy
+        elif self._is_free:
+            return False  # what is kept is half a request
+        return self._is_busy or bool(self._chunks)
 
     def pause_writing(self) -> None:
         """The peer does not read its answers: take no more requests."""
@@ -130,7 +134,8 @@ class FastConnection(asyncio.Protocol, Peer):
     def close_when_idle(self, *, is_due: bool = True) -> None:
         """Close after the pending answer, and now if there is none; if that is not due, after the next one."""
         self._is_closing = True
-        if is_due and not self._is_busy and self._transport is not None:
+        is_idle = not (self._is_busy or (self._chunks and self._rests_until))
+        if is_due and is_idle and self._transport is not None:
             self._transport.close()
 
     def too_late(self) -> None:
@@ -184,11 +189,14 @@ class FastConnection(asyncio.Protocol, Peer):
             self._keep(b"")
             self._serve(data)
             self._read_on()
+        if self.is_half_closed and self._is_free and self._transport is not None:
+            self._transport.close()  # all is answered; half a request will never be whole
 
     def _read_on(self) -> None:
         """Read more, unless much is left that cannot be served now: a flood would be read faster than it is served."""
-        limit = self._lane.settings.bayeux.max_message_bytes
-        if self._transport is not None and (self._is_free or self._received <= limit):
+        if self._transport is None or self.is_half_closed:
+            return
+        if self._is_free or self._received <= self._lane.settings.bayeux.max_message_bytes:
             self._transport.resume_reading()
 
     def _serve(self, data: bytes) -> None:
@@ -243,6 +251,8 @@ class FastConnection(asyncio.Protocol, Peer):
         if self._request is not None:
             self._request = data[:end]
         lane.receive(self, elements)
+        if self.is_half_closed and self._is_busy:
+            lane.broker.mailboxes.outbound.half_closed(self)
         return end
 
     def _read_head(self, data: bytes) -> Head | None:
@@ -290,6 +300,8 @@ class FastConnection(asyncio.Protocol, Peer):
         if self._aiohttp is not None:
             self._aiohttp.let_go()
         socket.begin(data[len(raw) :], can_move=self._request is not None)
+        if self.is_half_closed:
+            transport.close()  # a socket ends with either direction
 
     def _wait_for_body(self, data: bytes, end: int) -> None:
         self._keep(data)
@@ -321,8 +333,11 @@ class FastConnection(asyncio.Protocol, Peer):
             self._aiohttp.stay()
         self._aiohttp.keep_bytes()
         transport.set_protocol(self._aiohttp)
-        transport.resume_reading()
+        if not self.is_half_closed:
+            transport.resume_reading()
         self._aiohttp.serve(data)
+        if self.is_half_closed and not self._aiohttp.eof_received():
+            transport.close()  # what came is no whole request
 
     def wants(self, data: bytes) -> bool:
         """Whether a request that begins with these bytes is better served here."""
@@ -386,7 +401,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._is_busy = False
         transport.write(_RESPONSE % (head.lines, lane.date, len(body) + 2, body))
         self.deadline = lane.idle_deadline
-        if self._chunks:
+        if self._chunks or self.is_half_closed:
             lane.loop.call_soon(self._go_on)
 
     def supersede(self) -> None:
@@ -409,7 +424,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self.deadline = lane.idle_deadline  # also for a peer that does not read its last answer
         if is_last:
             transport.close()
-        elif self._chunks:
+        elif self._chunks or self.is_half_closed:
             lane.loop.call_soon(self._go_on)
 
     def cut_off(self) -> None:

@@ -220,8 +220,9 @@ class Connects(ABC):
         if delay:
             session.hold_delay = 0.0
         may_wait = len(exchange.elements) == 1 and self._holds and not (exchange.is_busy or peer.is_gone)
-        if exchange.has_waited and self._sessions.get(session.id) is not session:
-            may_wait = False  # all was read again meanwhile: what comes goes to another one, here or at another node
+        if exchange.has_waited and (peer.is_half_closed or self._sessions.get(session.id) is not session):
+            # Its client may have gone meanwhile; or all was read again: what comes goes to another one, here or elsewhere.
+            may_wait = False
         waits = (
             not session.mailbox.urgent
             or session.mailbox.is_paused

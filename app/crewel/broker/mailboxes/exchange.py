@@ -67,6 +67,8 @@ class Peer(ABC):
     """Whether messages may be sent at any time and not only as the answer to a request."""
     connect_only: ClassVar[bool] = False
     """Whether only connect replies may carry messages on this transport."""
+    is_half_closed: bool = False
+    """Whether the client of a request is known to send no more. It may be gone, so no connect is held for it."""
     frame: Callable[[list[bytes]], bytes]
     """Makes one frame of ready messages, where there is a writer: the same object for all peers that share frames."""
 
