@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 import pytest
 
@@ -283,3 +284,38 @@ async def test_a_connect_of_a_socket_that_was_lost_before_its_turn_is_not_held(l
     lane.broker.publish("/room", "kept")
     await asyncio.sleep(0)
     assert [b"kept" in entry.wire for entry in session.mailbox.queue] == [True]
+
+
+def keep_full(turns: FairTurns) -> None:
+    """Let something wait in each turn, of which there is room for one thing."""
+    turns.slice_s = 0.0
+    turns.later("192.0.2.9", partial(keep_full, turns), has_begun=True)
+
+
+async def test_an_upgrade_is_answered_while_a_flood_and_a_storm_keep_all_turns_full(lane: FastLane) -> None:
+    assert lane.sockets is not None
+    keep_full(lane.turns)
+    keep_full(lane.sockets.arrivals)
+    wire, connection = Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    connection.data_received(UPGRADE)
+    assert not wire.written
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert wire.written[0].startswith(b"HTTP/1.1 101 ")
+    lane.turns.later = lane.sockets.arrivals.later = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+async def test_an_upgrade_that_is_slowed_down_while_it_waits_rests_first(lane: FastLane) -> None:
+    assert lane.sockets is not None
+    keep_full(lane.sockets.arrivals)
+    wire, connection = Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    connection.data_received(UPGRADE)
+    connection.slow_down(0.01)
+    until = lane.loop.time() + 0.01
+    async with asyncio.timeout(5):
+        while not wire.written:
+            await asyncio.sleep(0)
+    assert lane.loop.time() >= until
+    lane.sockets.arrivals.later = lambda *_, **__: None  # type: ignore[method-assign]

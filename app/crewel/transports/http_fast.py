@@ -131,6 +131,15 @@ class FastConnection(asyncio.Protocol, Peer):
             self._rests_until = 0.0
             self._go_on()
 
+    def _arrived(self) -> None:
+        """The turn of an upgrade among the new clients has come. It waits for no other one: there it would wait for this one
+        again when it comes back, and so on while both are full."""
+        if self._lane.loop.time() < self._rests_until:
+            self._lane.loop.call_at(self._rests_until, self._rested)
+        else:
+            self._rests_until = 0.0
+            self._go_on()
+
     def close_when_idle(self, *, is_due: bool = True) -> None:
         """Close after the pending answer, and now if there is none; if that is not due, after the next one."""
         self._is_closing = True
@@ -285,7 +294,7 @@ class FastConnection(asyncio.Protocol, Peer):
         lane, transport = self._lane, self._transport
         assert lane.sockets is not None
         assert transport is not None
-        if lane.sockets.arrivals.put_off(self.remote, self._rested):
+        if lane.sockets.arrivals.put_off(self.remote, self._arrived):
             self._keep(data)
             self._rests_until, self.deadline = lane.loop.time(), inf
             return
