@@ -202,7 +202,7 @@ async def test_nothing_that_comes_after_a_close_is_answered(heard: Heard) -> Non
     assert heard.messages == []
 
 
-@pytest.mark.parametrize("ending", ["eof_received", "cut_off", "shut", "connection_lost"])
+@pytest.mark.parametrize("ending", ["eof_received", "cut_off", "shut", "connection_lost", "close"])
 async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(lane: FastLane, ending: str) -> None:
     kinds = (SocketClient, DeflatingClient, SocketClient, DeflatingClient)
     clients = [kind(lane, acknowledges=False) for kind in kinds]
@@ -211,11 +211,17 @@ async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(l
         client.ask({"channel": "/meta/subscribe", "subscription": "/room"})
     ended = clients[0].wire.protocol
     assert isinstance(ended, FastSocket)
-    arguments = {"shut": (1001, "over"), "connection_lost": (None,)}.get(ending, ())
-    getattr(ended, ending)(*arguments)
+    if ending == "close":
+        clients[0].receive(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
+    else:
+        arguments = {"shut": (1001, "over"), "connection_lost": (None,)}.get(ending, ())
+        getattr(ended, ending)(*arguments)
     clients[0].wire.written.clear()
     lane.endpoint.broker.publish("/room", "x" * 500)
     assert not clients[0].wire.written
+    session = lane.broker.session(clients[0].client_id)
+    assert session is not None
+    assert len(session.mailbox.queue) == 1, "it waits for the client's next connection"
     for client in clients[1:]:
         payload = client.wire.written.pop()
         if isinstance(client, DeflatingClient):
@@ -225,6 +231,33 @@ async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(l
             text = payload[4:]
         assert orjson.loads(text)[0]["data"] == "x" * 500
         assert not client.wire.written
+
+
+@pytest.mark.parametrize("ending", [frame((1000).to_bytes(2, "big"), Opcode.CLOSE), None], ids=["close", "end"])
+async def test_a_peer_that_ends_the_socket_and_reads_no_more_is_cut_off(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch, ending: bytes | None
+) -> None:
+    monkeypatch.setattr("crewel.transports.fast_sockets.CLOSE_TIMEOUT_S", 0.0, raising=False)
+    wire = heard.client.wire
+    wire.unread = 10
+    if ending is None:
+        assert not heard.socket.eof_received()
+    else:
+        heard.send(ending)
+        assert wire.is_closed
+    assert not wire.is_aborted
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert wire.is_aborted
+
+
+async def test_a_socket_that_is_being_closed_carries_no_connect(lane: FastLane) -> None:
+    client = SocketClient(lane, acknowledges=False)
+    client.ask({"channel": "/meta/connect"})
+    client.receive(client.connect())
+    assert lane.broker.mailboxes.outbound.held == 1
+    client.receive(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
+    assert lane.broker.mailboxes.outbound.held == 0
 
 
 async def test_of_a_socket_that_sends_much_before_its_first_message_not_all_is_kept(heard: Heard) -> None:

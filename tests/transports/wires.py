@@ -39,7 +39,9 @@ class Wire(asyncio.Transport):
         self.written: list[bytes] = []
         self.is_read = True
         """Whether what comes is read."""
-        self.is_closed = False
+        self.is_closed = self.is_aborted = False
+        self.unread = 0
+        """Bytes that the peer has not taken."""
 
     def write(self, data: Any) -> None:
         self.written.append(bytes(data))
@@ -51,7 +53,7 @@ class Wire(asyncio.Transport):
         return self.is_closed
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        return self.unread
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = cast("asyncio.Protocol", protocol)
@@ -66,7 +68,7 @@ class Wire(asyncio.Transport):
         return False
 
     def abort(self) -> None:
-        self.is_closed = True
+        self.is_closed = self.is_aborted = True
 
 
 class Client:

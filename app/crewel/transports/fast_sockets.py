@@ -12,6 +12,7 @@ from crewel.transports.bodies import too_large
 from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade
 from crewel.transports.upgrades import Upgrades
+from crewel.transports.websocket import CLOSE_TIMEOUT_S
 from crewel.transports.websocket_fast import FastSocket
 
 if TYPE_CHECKING:
@@ -61,7 +62,18 @@ class FastSockets:
         self.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
         return self._too_large
 
+    def closes(self, socket: FastSocket) -> None:
+        """This socket is sent nothing more, although its connection may last a while: messages stay in the queue."""
+        socket.writer = None
+        self.endpoint.broker.mailboxes.outbound.socket_closed(socket)
+
+    def abort_unread(self, transport: asyncio.Transport) -> None:
+        """A transport that is being closed waits until the peer has read all: cut off one that does not read."""
+        if transport.get_write_buffer_size():
+            self.loop.call_later(2 * CLOSE_TIMEOUT_S, transport.abort)
+
     def left(self, socket: FastSocket) -> None:
         """This socket has ended."""
         self.watch.discard(socket)
         self.endpoint.caps.left(socket)
+        self.closes(socket)

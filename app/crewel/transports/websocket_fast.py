@@ -143,14 +143,13 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
 
     def cut_off(self) -> None:
         """Break the connection."""
-        self.writer = None
+        self._sockets.closes(self)
         self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone. What came before is still carried out; what is to be sent stays in the session's queue."""
-        self.writer, self._is_lost = None, True
+        self._is_lost = True
         self._sockets.left(self)
-        self._sockets.endpoint.broker.mailboxes.outbound.socket_closed(self)
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
         self.is_writable = True  # there is no reader to wait for
@@ -164,7 +163,8 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
 
     def eof_received(self) -> bool:
         """A socket ends with either direction."""
-        self.writer = None
+        self._sockets.closes(self)
+        self._sockets.abort_unread(self._transport)
         return False
 
     def pause_writing(self) -> None:
@@ -439,9 +439,10 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
             self._end(protocol)
 
     def _end(self, protocol: FrameReader) -> None:
-        self.writer = None
+        self._sockets.closes(self)
         if protocol.close_rcvd is not None or self._transport.is_closing():
             self._transport.close()
+            self._sockets.abort_unread(self._transport)
             return
         # Closed at once, with something unread, the reason might never reach the peer.
         if self._transport.can_write_eof():
@@ -454,7 +455,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         self._is_heard = False
         if self.writer is None:
             return
-        self.writer = None
+        self._sockets.closes(self)
         said = reason.encode(errors="replace")[:LONGEST_REASON].decode(errors="ignore")
         protocol = self._reader()
         protocol.send_close(code, said)
@@ -479,8 +480,8 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the connection has ended."""
-        return self._transport.is_closing()
+        """Whether the connection has ended, or is being closed: what is sent arrives nowhere."""
+        return self.writer is None or self._transport.is_closing()
 
     @property
     def headers(self) -> Mapping[str, str]:
