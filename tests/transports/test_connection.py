@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -30,9 +31,11 @@ async def refuse(_: web.Request) -> web.Response:
     return response
 
 
-async def opened(settings: Settings, handler: Handler = refuse, *, slice_s: float = inf) -> tuple[Connection, Wire]:
+async def opened(
+    settings: Settings, handler: Handler = refuse, *, slice_s: float = inf, **options: Any
+) -> tuple[Connection, Wire]:
     app, wire = web.Application(middlewares=[mark_requests]), Wire()
-    app.router.add_post("/", handler)
+    app.router.add_route("*", "/", handler)
     runner = web.AppRunner(app)
     await runner.setup()
     assert runner.server is not None
@@ -40,7 +43,7 @@ async def opened(settings: Settings, handler: Handler = refuse, *, slice_s: floa
     arrivals = FairTurns(loop)
     arrivals.slice_s = slice_s
     caps = ConnectionCaps(settings, Metrics(), loop)
-    connection = Connection(runner.server, header_timeout=10, caps=caps, arrivals=arrivals, loop=loop)
+    connection = Connection(runner.server, header_timeout=10, caps=caps, arrivals=arrivals, loop=loop, **options)
     connection.connection_made(wire)
     return connection, wire
 
@@ -121,3 +124,65 @@ async def test_a_peer_that_goes_before_its_turn_is_forgotten(settings: Settings)
     await turns()
     assert not connection._request_count
     assert not wire.written
+
+
+class Fast:
+    """A connection of the fast lane that takes back what begins with POST."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+
+    def wants(self, data: bytes) -> bool:
+        return data.startswith(b"POST ")
+
+    def take_back(self, transport: asyncio.Transport, data: bytes) -> None:
+        self.taken.append(data)
+
+    def gone(self) -> None:
+        pass
+
+
+PAGE = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+async def answer(_: web.Request) -> web.Response:
+    return web.Response()
+
+
+async def returned(settings: Settings, *, unread: int = 0) -> tuple[Connection, Wire]:
+    """A connection that the fast lane has taken back as soon as aiohttp had written its response."""
+    connection, wire = await opened(settings, answer)
+    wire.unread = unread
+    connection.comes_from(fast := Fast())
+    connection.data_received(PAGE)
+    while not wire.written:
+        await asyncio.sleep(0)
+    connection.data_received(HEAD)
+    assert fast.taken == [HEAD]
+    await turns()
+    return connection, wire
+
+
+def be_idle(connection: Connection) -> None:
+    """Let aiohttp's timer fire."""
+    assert connection._keepalive_handle is not None
+    connection._next_keepalive_close_time = 0.0
+    connection._process_keepalive()
+
+
+async def test_a_connection_that_the_fast_lane_has_taken_back_is_not_closed_as_idle(settings: Settings) -> None:
+    connection, wire = await returned(settings)
+    be_idle(connection)
+    assert not wire.is_closed
+    connection.keep_bytes()  # handed over again
+    assert connection._keepalive_handle is None
+    connection.serve(PAGE)
+    await turns()
+    assert len(wire.written) == 2
+    be_idle(connection)
+    assert wire.is_closed
+
+
+async def test_the_fast_lane_alone_watches_whether_the_peer_reads_what_aiohttp_wrote(settings: Settings) -> None:
+    connection, _ = await returned(settings, unread=10)
+    assert connection._reader_timer is None

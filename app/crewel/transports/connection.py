@@ -63,6 +63,7 @@ class Connection(RequestHandler):
         "_first_bytes",
         "_header_timeout",
         "_header_timer",
+        "_is_away",
         "_is_busy",
         "_is_half_closed",
         "_kept",
@@ -105,6 +106,7 @@ class Connection(RequestHandler):
         self._is_half_closed = False
         self._body: StreamReader | None = None  # of the request whose headers came last
         self._fast: FastOwner | None = None
+        self._is_away = False  # the fast lane has taken it back
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
         self._socket: Socket | None = None
@@ -176,6 +178,9 @@ class Connection(RequestHandler):
 
     def keep_bytes(self) -> None:
         """The next bytes begin a request: keep them while it is not answered, if connections can move at all."""
+        if self._is_away:
+            self._is_away = False
+            self.keep_alive(True)  # stops a timer that aiohttp has started meanwhile
         if self._first_bytes is not None:
             self._first_bytes.clear()
             self._kept = 0
@@ -272,10 +277,17 @@ class Connection(RequestHandler):
         super().data_received(data)
 
     def _return(self, fast: FastOwner, data: bytes) -> None:
+        self._is_away = True  # aiohttp starts its own timer a moment after its response, which may be only now
         self._stop_timer()
+        self._stop_reader_timer()
         self.keep_alive(True)  # stops aiohttp's own timer: the fast lane watches from here on
         assert self.transport is not None
         fast.take_back(self.transport, data)
+
+    def _process_keepalive(self) -> None:
+        """aiohttp's own timer has fired."""
+        if not self._is_away:
+            super()._process_keepalive()
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """The peer sends no more. True keeps the connection open while it still has an answer to get."""
@@ -289,8 +301,7 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone."""
         self._stop_timer()
-        if self._reader_timer is not None:
-            self._reader_timer.cancel()
+        self._stop_reader_timer()
         self._wire = None
         super().connection_lost(exc)
         self._body = None
@@ -353,6 +364,11 @@ class Connection(RequestHandler):
             self._unread = self._wire.get_write_buffer_size()
             if self._unread:
                 self._reader_timer = self._loop.call_later(self.keepalive_timeout, self._check_reader)
+
+    def _stop_reader_timer(self) -> None:
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+            self._reader_timer = None
 
     def _check_reader(self) -> None:
         self._reader_timer = None
