@@ -125,3 +125,15 @@ def test_a_connect_that_waits_for_the_store_is_not_held_for_a_client_that_sends_
     peer = owner._peers[link][1] = RemotePeer(link, 1, {"browser": None}, {})
     owner.take(link, Frame(Kind.HALF_CLOSED, 1, pause))
     assert peer.is_half_closed is not bool(pause)
+
+
+def test_the_owner_sends_nothing_to_a_socket_that_was_lost_before_its_frame_was_forwarded() -> None:
+    class LostSocket(Socket):
+        is_gone = True
+
+    forwarder, link, peer = Forwarder(Mock(), Mock(), Mock()), cast("Link", way := Way()), LostSocket()
+    forwarder.opened(link)
+    forwarder.forward(link, peer, CONNECT)
+    assert [frame.kind for frame in way.frames] == [Kind.REQUEST, Kind.GONE]
+    assert peer.relay is None
+    assert not len(forwarder)

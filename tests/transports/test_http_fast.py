@@ -231,6 +231,18 @@ async def test_a_half_closed_request_that_is_slowed_down_is_answered(lane: FastL
     assert len(wire.written) == 1
 
 
+async def test_a_half_closed_request_behind_answers_that_are_not_read_is_answered(lane: FastLane) -> None:
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    connection.pause_writing()
+    connection.data_received(REQUEST)
+    assert connection.eof_received()
+    connection.resume_writing()
+    await turns()
+    assert len(wire.written) == 1
+    assert wire.is_closed
+
+
 async def test_at_the_end_of_the_server_a_request_that_waits_for_its_turn_is_answered(lane: FastLane) -> None:
     wire, connection = wires.Wire(), FastConnection(lane)
     connection.connection_made(wire)

@@ -212,7 +212,9 @@ class Forwarder:
                 return
             relay.gone()
         relay = Relay(link, self._relays[link], peer, elements)
-        if self._is_draining:
+        if peer.pushes and peer.is_gone:
+            relay.gone()  # what a lost socket had sent is carried out, and nothing is sent to it
+        elif self._is_draining:
             self._let_go(relay)
         elif peer.is_half_closed:
             relay.half_closed()
