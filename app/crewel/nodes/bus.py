@@ -185,8 +185,7 @@ class Bus:
 
     def on_nodes_changed(self) -> None:
         """Something is known of the nodes: those that are dead want nothing, and no subscribe waits for them."""
-        dead = {each.token for each in self._registry.members.nodes.values() if not self._registry.lives(each)}
-        for token in dead & self._known:
+        for token in [each for each in self._known if self._registry.has_gone(each)]:
             self.forget(token)
             self._known.discard(token)
         self._wake_waiting()

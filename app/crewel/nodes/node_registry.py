@@ -84,6 +84,14 @@ class NodeRegistry:
         """Whether it lives, and is not about to end."""
         return self.lives(node) and not (self.leaving and self.leaves(node))
 
+    def has_gone(self, token: str) -> bool:
+        """Whether a node with this token was there and is not any more. The heir of this node is known to another node only,
+        which can reach the store."""
+        if self.heir is not None and token == self.heir.token:
+            return False
+        node = self.members.nodes.get(token)
+        return node is None or not self.lives(node)
+
     def heir_of(self, token: str) -> Node | None:
         """The node that has the sessions of a node that is dead, or has been; None if that one may live, as far as is known."""
         node = self.members.nodes.get(token)

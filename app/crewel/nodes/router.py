@@ -117,12 +117,8 @@ class Router:
 
     def on_nodes_changed(self) -> None:
         """Something is known of the nodes that was not known, or sessions have come."""
-        heir = self._registry.heir
         for link in self.links.dialled():
-            if heir is not None and link.token == heir.token:
-                continue  # known to another node, which can reach the store
-            node = self._registry.members.nodes.get(link.token)
-            if node is None or not self._registry.lives(node):
+            if self._registry.has_gone(link.token):
                 link.end()  # its queued requests wait for its heir from now on
         changed, self._changed = self._changed, None
         if changed is not None and not changed.done():
