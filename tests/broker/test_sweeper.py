@@ -71,6 +71,17 @@ def test_no_session_ends_while_its_client_cannot_come_for_the_servers_fault(make
     assert not client.is_known
 
 
+def test_a_short_excuse_without_an_end_keeps_the_longer_one_that_has_an_end(make_world: Callable[..., World]) -> None:
+    """As when a node loses its link to another one, and its own lease for a moment."""
+    times, now = make_world("bayeux.max_interval_ms=1500").broker.mailboxes.times, 1000.0
+    times.excuse(now + 60)
+    times.excuse(inf)
+    assert times.are_excused(now + 1e9)
+    times.end_excuse(now + 1)
+    assert times.are_excused(now + 59.9)
+    assert not times.are_excused(now + 60)
+
+
 def test_a_sweep_of_many_sessions_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     monkeypatch.setattr("crewel.broker.sessions.silent_sessions.TURN_S", 0.0)

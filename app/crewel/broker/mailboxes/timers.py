@@ -108,19 +108,25 @@ class SessionTimes:
         self._settings = settings.bayeux
         self._usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
         self._excused_until = -inf
+        self._excuse_ends = True
 
     def excuse(self, until: float) -> None:
         """Let no session end by silence before this moment (loop time): its client may be unable to reach this server, and not
-        by its own fault."""
-        self._excused_until = max(self._excused_until, until)
+        by its own fault. Infinity: until `end_excuse`."""
+        if until == inf:
+            self._excuse_ends = False
+        else:
+            self._excused_until = max(self._excused_until, until)
 
     def end_excuse(self, now: float) -> None:
-        """Clients can reach this server again: from now on each has its usual time for it."""
-        self._excused_until = now + (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
+        """Clients can reach this server again: from now on each has its usual time for it, or longer if it was excused until a
+        moment after that."""
+        self._excuse_ends = True
+        self._excused_until = max(self._excused_until, now + self._usual_rest)
 
     def are_excused(self, now: float) -> bool:
         """Whether no session may end by silence."""
-        return now < self._excused_until
+        return not self._excuse_ends or now < self._excused_until
 
     def hold_ms(self, session: Session) -> float:
         """How long the connect being processed may be held: what it asked for, or what the session was advised."""
