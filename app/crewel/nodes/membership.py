@@ -153,8 +153,10 @@ class Membership:
     async def forget_groups(self) -> None:
         """Forget the groups that have no member at any node, with what has come for them since. Raises StoreError."""
         groups, access = self._broker.addressing.groups, self._broker.runtime.access
-        for queue in list(groups.elsewhere):
-            if not await shared_queues.has_members(access.store, queue):
+        for queue, said in list(groups.elsewhere.items()):
+            has_members = await shared_queues.has_members(access.store, queue)
+            # One that has joined since the store was asked was announced meanwhile.
+            if not has_members and groups.elsewhere.get(queue) == said:
                 groups.remove_elsewhere(queue)
                 self._broker.addressing.shared_queues.end_queue(queue)
 

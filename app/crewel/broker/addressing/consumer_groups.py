@@ -69,8 +69,8 @@ class ConsumerGroups:
         self._members: dict[str, dict[Session, None]] = {}
         self._by_pattern: dict[str, tuple[str, ...]] = {}
         self._of: dict[Session, dict[str, None]] = {}
-        self.elsewhere: set[str] = set()
-        """The queues of groups that have members at other nodes, as far as is known."""
+        self.elsewhere: dict[str, int] = {}
+        """The queues of groups that have members at other nodes, as far as is known, and how often one of these has said it."""
         for queue in self.kept:
             self._list(queue)
         services.session_removed.append(self._removed)
@@ -130,14 +130,14 @@ class ConsumerGroups:
 
     def add_elsewhere(self, queue: str) -> None:
         """The group that has this queue has a member at another node."""
-        if queue not in self.elsewhere:
-            self.elsewhere.add(queue)
-            if queue not in self._members and queue not in self.kept:
-                self._appear(queue)
+        said = self.elsewhere.get(queue, 0)
+        self.elsewhere[queue] = said + 1
+        if not said and queue not in self._members and queue not in self.kept:
+            self._appear(queue)
 
     def remove_elsewhere(self, queue: str) -> None:
         """It has none there any more."""
-        self.elsewhere.discard(queue)
+        del self.elsewhere[queue]
         if queue not in self._members and queue not in self.kept:
             self._vanish(queue)
 
