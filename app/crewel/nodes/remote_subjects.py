@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any
+from typing import Any, Final
 
 from crewel.broker.addressing.names import Names
 from crewel.broker.cluster import ANY_NUMBER
@@ -14,7 +14,7 @@ from crewel.broker.durability.access import StoreAccess
 from crewel.broker.node_tags import tag_of, tagged
 from crewel.broker.session import Session, unstored_of
 from crewel.broker.sessions.name_claims import NameClaims
-from crewel.errors import StoreUnavailable
+from crewel.errors import StoreFull, StoreUnavailable
 from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.requests import (
@@ -35,6 +35,9 @@ from crewel.nodes.requests import (
 from crewel.storage import transient_sessions
 from crewel.storage.script_step import NameTaken
 
+_AWAY: Final = (StoreUnavailable, StoreFull)
+_AGAIN_S: Final = 0.2
+
 
 class RemoteSubjects:
     """The part of one node."""
@@ -47,6 +50,7 @@ class RemoteSubjects:
         self._claims = claims
         self._registry = registry
         self._calls = calls
+        self._asked: dict[str, object] = {}  # name: the last claim or unclaim of it, until the store has answered that
         calls.serve(ALIVE, self._alive)
         calls.serve(CLEAR, self._clear)
         calls.serve(BLOCK, self._block)
@@ -61,8 +65,18 @@ class RemoteSubjects:
     def claim(self, name: str, most: int, *, takes_ptp: bool) -> asyncio.Future[Any]:
         """No other node gives this name from now on. Negative `most`: its subject may have any number of sessions. Raises
         NameTaken, TooManySessions and StoreError."""
-        access = self._access
-        return access.writing.ask(transient_sessions.claim(access.keys, access.token, name, most, takes_ptp=takes_ptp))
+        access, asked = self._access, object()
+        self._asked[name] = asked
+
+        def answered(answer: object) -> None:
+            if self._asked.get(name) is not asked:
+                return
+            del self._asked[name]
+            if isinstance(answer, _AWAY) and self._names.find(name) is None:
+                self._unclaim(name)  # the store may have it nonetheless, or from an earlier session
+
+        step = transient_sessions.claim(access.keys, access.token, name, most, takes_ptp=takes_ptp)
+        return access.writing.ask(step, then=answered)
 
     async def claim_again(self, sessions: Iterable[Session]) -> None:
         """The store knows this node under another token: claim the names of these sessions as far as they are not stored. A
@@ -76,10 +90,29 @@ class RemoteSubjects:
 
     def on_removed(self, session: Session, _timed_out: bool) -> None:
         """The session has ended: other nodes may give its name."""
-        access = self._access
-        if session.name and not session.mailbox.is_stored and not access.writing.is_closed:
-            step = transient_sessions.unclaim(access.keys, access.token, session.name)
-            access.writing.submit(step, lambda _: None, retries=True)
+        if session.name and not session.mailbox.is_stored:
+            self._unclaim(session.name)
+
+    def _unclaim(self, name: str) -> None:
+        """Ask the store until it has answered, but not again after a new login has claimed the name."""
+        access, asked = self._access, object()
+        if access.writing.is_closed:
+            return
+        self._asked[name] = asked
+
+        def answered(answer: object) -> None:
+            if self._asked.get(name) is not asked:
+                return
+            if isinstance(answer, _AWAY):
+                asyncio.get_running_loop().call_later(_AGAIN_S, again)
+            else:
+                del self._asked[name]
+
+        def again() -> None:
+            if self._asked.get(name) is asked:
+                self._unclaim(name)
+
+        access.writing.submit(transient_sessions.unclaim(access.keys, access.token, name), answered)
 
     # Sessions of a subject
 
