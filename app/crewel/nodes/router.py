@@ -198,6 +198,9 @@ class Router:
                 place = await self._settled(peer, elements, since, not_by)
         if place is Place.GONE or peer.is_gone:
             return
+        if isinstance(place, Node) and isinstance(peer, RemotePeer):
+            peer.refuse(elements)  # also where it could be forwarded: the first node then waits for the heir itself
+            return
         link = self.links.to(place.token) if isinstance(place, Node) else None
         if link is not None:
             self._runtime.metrics.forwarded += 1
@@ -206,8 +209,6 @@ class Router:
             answering = self._inbound.receive(peer, elements)
             if answering is not None:
                 await answering
-        elif isinstance(place, Node) and isinstance(peer, RemotePeer):
-            peer.refuse(elements)
         elif cuts:
             peer.cut_off()
         else:

@@ -1,0 +1,59 @@
+"""Where a node that has no lease any more lets a forwarded request go."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from crewel.broker.node_tags import tag_of, tagged
+from crewel.settings import Settings, load
+from crewel.storage.nodes import Members
+from tests.nodes.test_forwarding_cost import Ends, Peer, linked
+from tests.nodes.test_remote_peers import Socket
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Those of a node; reading them looks at files, which must not happen inside the event loop."""
+    return load(None, ["cluster.enabled=true", "storage.url=redis://127.0.0.1:1"])
+
+
+def without_lease(node: Peer, heir: Peer) -> Ends:
+    """Let the node know that its sessions are at its heir now, to which it has this link."""
+    membership, there = node.membership, heir.node()
+    node.broker.durability.lease.own = [membership.registry.own]
+    node.broker.durability.lease._ends = 0.0
+    membership.registry.know(Members({each.token: each for each in (node.node(), there)}, {node.node().tag: "second"}))
+    membership.registry.heir = there
+    ends = Ends(membership.router.dialler.made(there.token), heir.membership.listener.made())
+    membership.links.add_dialled(there.token, ends.links[0])
+    return ends
+
+
+async def test_a_node_without_a_lease_gives_back_what_another_node_has_forwarded(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it forwarded that to its heir, the first node would take the answer for given, and close the link that it comes by."""
+    async with linked(settings) as (first, second, ends):
+        third = Peer(settings, "third")
+        third.membership.links.secret = "shared"
+        behind = without_lease(second, third)
+        socket, refused = Socket(), list[tuple[str, list[Any]]]()
+        forwarder = first.membership.router.forwarder
+        monkeypatch.setattr(
+            forwarder._listener, "on_refused", lambda token, _, elements: refused.append((token, elements))
+        )
+        connect = {"channel": "/meta/connect", "id": "1", "clientId": tagged("session", tag_of("second"))}
+        first.membership.router.receive(socket, [connect])
+        for _ in range(5):
+            ends.carry()
+            await asyncio.sleep(0)
+        assert len(second.membership.router.forwarder) == 0
+        assert not socket.is_cut_off
+        assert refused == [("second", [connect])]
+        for link in behind.links:
+            link.connection_lost(None)
+        await third.broker.close()
+        await third.lane.close(0)
