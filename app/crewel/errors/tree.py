@@ -104,10 +104,14 @@ class StoreLost(CrewelError):
 
 
 class WorkersFailed(CrewelError):
-    """A worker does not start; what it said about the cause stands before this on standard error."""
+    """A worker does not start; what it said about the cause, if anything, stands before this on standard error."""
 
-    def __init__(self, number: int, status: int) -> None:
-        how = f"status {status}" if status >= 0 else f"signal {-status}"
+    def __init__(self, number: int, end: int | OSError) -> None:
+        """`end` is the status of its process, or the reason why there was none."""
+        if isinstance(end, OSError):
+            super().__init__(f"worker {number} cannot be started: {end.strerror or end}")
+            return
+        how = f"status {end}" if end >= 0 else f"signal {-end}"
         super().__init__(f"worker {number} ended with {how} before it served; its own message says why")
 
 

@@ -155,7 +155,10 @@ class Parent:
         """Start all workers; returns the URL that they serve, None if the parent is to end first."""
         count = self._settings.cluster.workers
         for number in range(1, count + 1):
-            await self._spawn(number)
+            try:
+                await self._spawn(number)
+            except OSError as error:
+                raise WorkersFailed(number, error) from error
         ready = [each.ready for each in self._running]
         if not await self._unless_stopped(asyncio.wait(ready)):
             return None
@@ -164,16 +167,14 @@ class Parent:
         return ready[0].result()
 
     async def _spawn(self, number: int) -> _Process:
+        """Raises OSError if the machine has no process, descriptor or memory for it."""
         ours, theirs = socket.socketpair()
-        with theirs:
-            listeners = [each.fileno() for each in self._sockets]
-            inherited = Inheritance(number, listeners, theirs.fileno(), str(self._directory))
-            process = await asyncio.create_subprocess_exec(
-                *self._command(inherited, self._decided(number)),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[*listeners, theirs.fileno()],
-                start_new_session=True,  # Ctrl-C at the terminal is for the parent
-            )
+        try:
+            with theirs:
+                process = await self._process(number, theirs)
+        except OSError:
+            ours.close()
+            raise
         with suppress(ValueError):
             self._left.remove(process.pid)
         made = _Process(
@@ -185,6 +186,16 @@ class Parent:
         self._own(self._wait(made))
         self._send_situation()  # it waits for that before it serves
         return made
+
+    async def _process(self, number: int, channel: socket.socket) -> asyncio.subprocess.Process:
+        listeners = [each.fileno() for each in self._sockets]
+        inherited = Inheritance(number, listeners, channel.fileno(), str(self._directory))
+        return await asyncio.create_subprocess_exec(
+            *self._command(inherited, self._decided(number)),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=[*listeners, channel.fileno()],
+            start_new_session=True,  # Ctrl-C at the terminal is for the parent
+        )
 
     def _decided(self, number: int) -> list[str]:
         """What the settings of a worker are, whatever its sources say."""
@@ -283,7 +294,11 @@ class Parent:
         """Replace the workers one after another by processes that read the settings again."""
         log.info("replacing the workers")
         for old in [each for each in self._running if each.is_serving]:
-            new = await self._spawn(old.number)
+            try:
+                new = await self._spawn(old.number)
+            except OSError as error:
+                log.error("cannot replace worker %d: it continues to run (%s)", old.number, error.strerror or error)
+                return
             await self._unless_stopped(asyncio.wait([new.ready]))
             if not new.is_serving:
                 log.error("cannot replace worker %d: it continues to run", old.number)
@@ -322,28 +337,48 @@ class Parent:
         if any(each.number == number and each.is_wanted for each in self._running):
             return  # it was to become the successor of one that serves
         lived = asyncio.get_running_loop().time() - worker.since if worker.since else 0.0
-        failed = self._failed[number] = 0 if lived >= _STEADY_S else self._failed.get(number, 0) + 1
-        serving = sum(each.is_serving for each in self._running)
-        if not worker.since and (not self._has_started or (failed >= _TRIES and not serving)):
-            self._failure = WorkersFailed(number, status)
-            self._end()
-            return
+        self._failed[number] = 0 if lived >= _STEADY_S else self._failed.get(number, 0) + 1
+        failure = None if worker.since else WorkersFailed(number, status)
+        how = f"ended with status {status}"
+        while not self._gives_up(number, failure) and await self._paused(number, how):
+            try:
+                new = await self._spawn(number)
+            except OSError as error:
+                self._failed[number] += 1
+                failure = WorkersFailed(number, error)
+                how = f"cannot be started ({error.strerror or error})"
+            else:
+                await self._until_serving(new)
+                return
+
+    def _gives_up(self, number: int, failure: WorkersFailed | None) -> bool:
+        """Whether the parent ends with this failure of a worker: there is no other one, or none has started yet."""
+        serving = any(each.is_serving for each in self._running)
+        if failure is None or (self._has_started and (self._failed[number] < _TRIES or serving)):
+            return False
+        self._failure = failure
+        self._end()
+        return True
+
+    async def _paused(self, number: int, how: str) -> bool:
+        """Wait before the worker starts again; returns whether it still is to. `how`: what keeps it from serving."""
+        failed = self._failed[number]
         pause = min(FIRST_PAUSE_S * 2.0 ** min(failed, _MOST_DOUBLED), _LONGEST_PAUSE_S) if failed else 0.0
-        log.error("worker %d ended with status %d, and starts again in %.1f s", number, status, pause)
+        log.error("worker %d %s, and starts again in %.1f s", number, how, pause)
         if failed >= _TRIES:
-            count = self._settings.cluster.workers
+            count, serving = self._settings.cluster.workers, sum(each.is_serving for each in self._running)
             log.error("worker %d has not started %d times in a row; %d of %d serve", number, failed, serving, count)
             self._send_situation()
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._stop.wait()
-        if self._stop.is_set():
-            return
-        new = await self._spawn(number)
+        return not self._stop.is_set()
+
+    async def _until_serving(self, worker: _Process) -> None:
         with suppress(WorkersFailed):
-            await asyncio.shield(new.ready)
-            if failed >= _TRIES:
-                log.warning("worker %d serves again", number)
+            await asyncio.shield(worker.ready)
+            if self._failed[worker.number] >= _TRIES:
+                log.warning("worker %d serves again", worker.number)
             self._send_situation()
 
     async def _until_ended(self, worker: _Process) -> None:
