@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -226,6 +227,13 @@ def test_a_node_that_was_stopped_for_longer_than_its_lease_begins_again(start_se
     publish(second, 3)
     publish(first, 4)
     assert values(wait_for(late, 2)) == [3, 4]
+    # The other nodes know it by that token, and do not wait for the former one.
+    other = Person(second).be()
+    other.subscribe("/b")  # it may come before the new links
+    began = monotonic()
+    other.subscribe("/c")
+    assert monotonic() - began < 1
+    assert figures(first)["crewel_bus_lost_total"] >= 0
     second.kill()
     until(lambda: inherited(first) >= 1)
     move(person, first)

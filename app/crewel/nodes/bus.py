@@ -59,7 +59,8 @@ class Bus:
         # What this node wants
         self._version = 0
         self._confirmed: dict[Link, int] = {}  # the link by which a node sends here: the version that it has confirmed
-        self._received: Counter[str] = Counter()  # token: number of the last message of that node
+        # Number of the last message of a node, by the token that this one had for it, and by that one's.
+        self._received: Counter[tuple[str, str]] = Counter()
         self._known: set[str] = set()  # tokens of nodes that have said what they want
         self._changed: asyncio.Future[None] | None = None
 
@@ -136,17 +137,18 @@ class Bus:
         elif frame.kind == Kind.DEAD_LETTERS:
             self._dead_letters.made_elsewhere(orjson.loads(frame.payload))
         else:
-            self._deliver(link.token, frame.payload)
+            self._deliver(link, frame.payload)
 
-    def _deliver(self, token: str, payload: bytes) -> None:
+    def _deliver(self, link: Link, payload: bytes) -> None:
         number, length = _MESSAGE.unpack_from(payload)
-        self._runtime.metrics.bus_lost += number - self._received[token] - 1
-        self._received[token] = number
+        way = link.own, link.token
+        self._runtime.metrics.bus_lost += number - self._received[way] - 1
+        self._received[way] = number
         begin = _MESSAGE.size + length
         name, sender, stored_qos, lazy, priority, expires = orjson.loads(payload[_MESSAGE.size : begin])
         channel = parse(name)
         assert channel is not None
-        node = self._registry.members.nodes.get(token)
+        node = self._registry.members.nodes.get(link.token)
         self._broadcaster.from_another_node(
             channel,
             payload[begin:],

@@ -151,6 +151,7 @@ class Introduction:
         self._secret = secret
         self._dials = dials
         self._expected = expected
+        self.own = token
         self._own = orjson.dumps({"version": VERSION, "oldest": OLDEST, "token": token, "nonce": nonce})
         self._theirs = b""
         self.token = ""

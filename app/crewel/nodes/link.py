@@ -65,6 +65,8 @@ class Link(asyncio.Protocol):
         self._unsent: list[bytes] = []
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self.own = introduction.own
+        """This node's token when the link was made; it changes when the node begins again."""
         self.token = ""
         """The other node's."""
         self.version = 0
@@ -255,6 +257,13 @@ class OpenLinks:
         """The open links that this node has dialled."""
         self._dialled = {token: each for token, each in self._dialled.items() if each.is_open}
         return list(self._dialled.values())
+
+    def end_former(self) -> None:
+        """Close those by which others know this node under a token that it had before."""
+        token = self._token()
+        for link in (*self.dialled(), *self.accepted()):
+            if link.own != token:
+                link.end()
 
     def end(self) -> None:
         """Close all of them."""

@@ -77,6 +77,7 @@ class Membership:
         )
         broker.runtime.services.session_removed.append(self.subjects.on_removed)
         self.registry.on_change.append(self.bus.on_nodes_changed)
+        self.registry.on_change.append(self._end_former_links)
         self.registry.on_change.append(self._dial)
         self.registry.on_change.append(self._name_again)
         self._named_as = ""
@@ -159,6 +160,12 @@ class Membership:
             if not has_members and groups.elsewhere.get(queue) == said:
                 groups.remove_elsewhere(queue)
                 self._broker.addressing.shared_queues.end_queue(queue)
+
+    def _end_former_links(self) -> None:
+        """After this node began again, a link that it has dialled before still says the former token at its other end, where
+        subscribes wait for the new one. The end of a link is reason to dial again."""
+        if not self._broker.runtime.access.is_reloading:
+            self.links.end_former()
 
     def _name_again(self) -> None:
         """After this node was taken for dead, and began again, other nodes must know the names that it has given."""
