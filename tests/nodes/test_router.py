@@ -1,13 +1,17 @@
-"""Where a node that has no lease any more lets a forwarded request go."""
+"""Where a request goes while sessions move from one node to another."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crewel.broker.node_tags import tag_of, tagged
+from crewel.delivery.records import SessionName
 from crewel.settings import Settings, load
 from crewel.storage.nodes import Members
 from tests.nodes.test_forwarding_cost import Ends, Peer, linked
@@ -57,3 +61,40 @@ async def test_a_node_without_a_lease_gives_back_what_another_node_has_forwarded
             link.connection_lost(None)
         await third.broker.close()
         await third.lane.close(0)
+
+
+async def test_a_take_over_looks_only_at_the_requests_for_the_sessions_that_have_come(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions come ten at a time: if each time woke all that wait, ten thousand sessions would cost ten million looks."""
+    count, portion = 200, 10
+    async with linked(settings) as (heir, _, _):
+        router, registry = heir.membership.router, heir.membership.registry
+        dead = replace(heir.node(), token="dead", tag=tag_of("dead"), heir=registry.own)
+        registry.know(Members({each.token: each for each in (heir.node(), dead)}, {dead.tag: "dead"}))
+        monkeypatch.setattr(registry, "hurry", lambda: None)
+        sessions = [SimpleNamespace(id=tagged(f"{number}", dead.tag), name=f"joe/{number}") for number in range(count)]
+        by_name = {each.name: each for each in sessions}
+        monkeypatch.setattr(router._names, "find", by_name.get)
+        came, placed = set[str](), Counter[str]()
+        place = router._place
+        monkeypatch.setattr(router, "_knows", came.__contains__)
+        monkeypatch.setattr(router._inbound, "receive", lambda *_: None)
+
+        def counted(elements: list[Any], since: float) -> Any:
+            placed[elements[0]["clientId"]] += 1
+            return place(elements, since)
+
+        monkeypatch.setattr(router, "_place", counted)
+        waiting = [
+            router.receive(Socket(), [{"channel": "/meta/connect", "id": "1", "clientId": each.id}])
+            for each in sessions
+        ]
+        for start in range(0, count, portion):
+            await asyncio.sleep(0)
+            arrived = sessions[start : start + portion]
+            came |= {each.id for each in arrived}
+            router.sessions_came([SessionName(each.name) for each in arrived])
+        await asyncio.wait_for(asyncio.gather(*(each for each in waiting if each is not None)), 5)
+        assert len(placed) == count
+        assert max(placed.values()) <= 3  # as it arrives, before it waits, and when its session has come

@@ -133,8 +133,8 @@ class Cluster(ABC):
         and the answer is its name, else an empty one."""
 
     @abstractmethod
-    def sessions_came(self) -> None:
-        """Sessions of a dead node are this one's."""
+    def sessions_came(self, names: Iterable[SessionName]) -> None:
+        """The sessions with these names were a dead node's, and are this one's."""
 
     @abstractmethod
     def shares(self, topic: str) -> Awaitable[Shares] | None:
@@ -221,7 +221,7 @@ class SingleNode(Cluster):
     def clear(self, subject: str, *, is_granted: bool) -> None:
         """Nothing to wait for."""
 
-    def sessions_came(self) -> None:
+    def sessions_came(self, names: Iterable[SessionName]) -> None:
         """This concerns no other node."""
 
     def shares(self, topic: str) -> None:

@@ -132,9 +132,9 @@ class Nodes(Cluster):
         """End the sessions of the subject at all other nodes, as a login asks for."""
         return self.membership.subjects.clear_elsewhere(subject, is_granted)
 
-    def sessions_came(self) -> None:
-        """Sessions of a dead node are this one's."""
-        self.membership.router.on_nodes_changed()
+    def sessions_came(self, names: Iterable[SessionName]) -> None:
+        """The sessions with these names were a dead node's, and are this one's."""
+        self.membership.router.sessions_came(names)
 
     def shares(self, topic: str) -> Awaitable[Shares]:
         """What the other nodes have of a topic."""

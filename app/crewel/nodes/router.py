@@ -7,7 +7,7 @@ node waits until its sessions have been taken over; one that another node has fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
@@ -22,13 +22,14 @@ from crewel.broker.mailboxes.exchange import Peer, encode_reply
 from crewel.broker.node_tags import tag_in
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.delivery.records import SessionName
 from crewel.errors import Refused, StoreError, coded
 from crewel.nodes.forwarding import Forwarder, Ways
 from crewel.nodes.link import Dialler
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.remote_peers import RemotePeer
 from crewel.nodes.siblings import Siblings
-from crewel.qos.names import parse_name
+from crewel.nodes.waiting_requests import WaitingRequests, asked_session, session_name
 from crewel.storage import nodes
 from crewel.storage.nodes import Node
 
@@ -70,7 +71,7 @@ class Router:
         self._lease = registry.lease
         self._registry = registry
         self._siblings = siblings
-        self._changed: asyncio.Future[None] | None = None
+        self._waiting = WaitingRequests()
         self.links = ways.links
         self.forwarder = Forwarder(self, ways.bus, ways.calls)
         self.dialler = Dialler(runtime.loop, self.forwarder, self.links)
@@ -116,13 +117,17 @@ class Router:
         return Place.GONE if has_gone else node
 
     def on_nodes_changed(self) -> None:
-        """Something is known of the nodes that was not known, or sessions have come."""
+        """Something is known of the nodes that was not known."""
         for link in self.links.dialled():
             if self._registry.has_gone(link.token):
                 link.end()  # its queued requests wait for its heir from now on
-        changed, self._changed = self._changed, None
-        if changed is not None and not changed.done():
-            changed.set_result(None)
+        self._waiting.wake_all()
+
+    def sessions_came(self, names: Iterable[SessionName]) -> None:
+        """The sessions with these names were a dead node's, and are this one's."""
+        sessions = [each for name in names if (each := self._names.find(name)) is not None]
+        self._waiting.wake(each.name for each in sessions)
+        self._waiting.wake(each.id for each in sessions)
 
     def _place(self, elements: list[Any], since: float) -> Place | Node:
         """Where this is processed, which came at that time, as far as memory knows."""
@@ -149,16 +154,13 @@ class Router:
 
     def _place_of_login(self, handshake: dict[str, Any], since: float) -> Place | Node:
         """A login goes to the node of the session that it may take over."""
-        ext = handshake.get("ext")
-        asked = ext.get("session") if type(ext) is dict else None
-        if type(asked) is not dict:
-            return Place.HERE
+        asked = asked_session(handshake)
         resume = asked.get("resume")
         if type(resume) is str and (tag := tag_in(resume)):
             place = self._place_of_tag(tag, since)
             if place is not Place.HERE:
                 return place
-        name = _session_name(asked)
+        name = session_name(asked)
         return Place.HERE if not name or self._names.find(name) is not None else Place.NAMED
 
     def _place_of_tag(self, tag: str, since: float) -> Place | Node:
@@ -216,34 +218,34 @@ class Router:
 
     async def _settled(self, peer: Peer, elements: list[Any], since: float, not_by: str) -> Place | Node:
         """The place, once it is known and can be reached."""
-        while True:
-            changed = self._change()
-            place = Place.GONE if peer.is_gone else self._place(elements, since)
-            if place is Place.NAMED:
-                place = await self._place_of_name(_session_name(elements[0]["ext"]["session"]), since)
-            if not_by and isinstance(place, Node) and place.token == not_by:
-                # It says that it does not have the session; what this node knew of it may have been old.
-                place = Place.HERE if self._registry.has_looked(since) else Place.LATER
-            if isinstance(place, Node) and not isinstance(peer, RemotePeer):
-                place = self._moved(peer, place)
-            if place in (Place.HERE, Place.GONE):
-                return place
-            if isinstance(place, Node):
-                if isinstance(peer, RemotePeer):
-                    if is_handshake(elements[0]):
-                        return Place.HERE
-                    # The other node may know more: that the owner is dead, and this one its heir.
-                    if place is self._registry.heir or self._registry.has_looked(since):
-                        return place
-                elif await self.dialler.reach(place.token, place.link) and self.links.to(place.token) is not None:
+        with self._waiting.waiting(elements) as news:
+            while True:
+                news.clear()
+                place = await self._settled_now(peer, elements, since, not_by)
+                if place is not Place.LATER:
                     return place
-            self._registry.hurry()
-            await asyncio.wait([changed])
+                self._registry.hurry()
+                await news.wait()
 
-    def _change(self) -> asyncio.Future[None]:
-        if self._changed is None:
-            self._changed = self._runtime.loop.create_future()
-        return self._changed
+    async def _settled_now(self, peer: Peer, elements: list[Any], since: float, not_by: str) -> Place | Node:
+        """The place; LATER if it is not known, or cannot be reached."""
+        place = Place.GONE if peer.is_gone else self._place(elements, since)
+        if place is Place.NAMED:
+            place = await self._place_of_name(session_name(elements[0]["ext"]["session"]), since)
+        if not_by and isinstance(place, Node) and place.token == not_by:
+            # It says that it does not have the session; what this node knew of it may have been old.
+            place = Place.HERE if self._registry.has_looked(since) else Place.LATER
+        if isinstance(place, Node) and not isinstance(peer, RemotePeer):
+            place = self._moved(peer, place)
+        if not isinstance(place, Node):
+            return place
+        if isinstance(peer, RemotePeer):
+            if is_handshake(elements[0]):
+                return Place.HERE
+            # The other node may know more: that the owner is dead, and this one its heir.
+            return place if place is self._registry.heir or self._registry.has_looked(since) else Place.LATER
+        is_reached = await self.dialler.reach(place.token, place.link) and self.links.to(place.token) is not None
+        return place if is_reached else Place.LATER
 
     # What the forwarder reports
 
@@ -284,10 +286,3 @@ class Router:
 def _speaks(socket: Peer) -> bool:
     """Whether this socket speaks for a session of this node that lives."""
     return socket.session is not None and socket.session.is_live
-
-
-def _session_name(asked: dict[str, Any]) -> str:
-    """The name of the one session that a login asks for; empty if it asks for none."""
-    name = asked.get("name")
-    parsed = parse_name(name) if type(name) is str else None
-    return parsed.relative if parsed is not None and parsed.number else ""

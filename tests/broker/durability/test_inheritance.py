@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 import pytest
@@ -124,7 +124,7 @@ def test_others_have_a_turn_between_the_portions_of_a_slice(make_stored: Callabl
     adoption = heir.durability.inheritance
     between = [publisher.message("/news", data="between", ext=STORED)]
 
-    def publish() -> None:
+    def publish(_names: Iterable[SessionName]) -> None:
         if between:
             heir.broker.inbound.receive(Request(publisher.browser), [between.pop()])
 

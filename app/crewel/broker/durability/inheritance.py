@@ -164,8 +164,9 @@ class Inheritance:
             if self._access.node is not node:
                 return False
             self._bring_in(gap, portion)
-            self._have_arrived(record.name for record in portion)
-            self._runtime.cluster.sessions_came()
+            names = [record.name for record in portion]
+            self._have_arrived(names)
+            self._runtime.cluster.sessions_came(names)
         return True
 
     def _have_arrived(self, names: Iterable[SessionName]) -> None:
