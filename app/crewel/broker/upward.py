@@ -55,10 +55,6 @@ class UpwardCalls:
         """How many topics there are."""
         return len(self._broker.topics.known)
 
-    def group_changed(self, pattern: str) -> None:
-        """A group on this pattern was made or has ended."""
-        self._broker.topics.on_group_changed(pattern)
-
     def new_member(self, queue: str) -> None:
         """The group with this queue has a new member."""
         self._broker.topics.endings.stays_in(queue)

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.topics import USUAL, State, TopicSettings
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data
 from tests.broker.world import Client, MakeWorld, World
+from tests.work import instructions
 
 
 def channel(name: str) -> Channel:
@@ -126,18 +127,26 @@ class TestConfiguration:
         assert topics.is_replayed(channel("/feed/a"))
         assert not topics.is_replayed(channel("/other"))
 
-    def test_a_group_makes_its_channels_less_than_plain(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        topics: TopicTable = world.broker.topics
+    def test_a_group_makes_its_channels_less_than_plain(self, world: World) -> None:
+        topics, groups = world.broker.topics, world.broker.addressing.groups
         assert topics.plain(channel("/a/b"))
-        groups = {"/a/b": ("group:/a/* g",)}
-        monkeypatch.setattr(world.broker.addressing.groups, "on", lambda each: groups.get(each.name, ()))
-        topics.on_group_changed("/other/*")
+        groups.add_elsewhere("group:/other/* g")
         assert topics.plain(channel("/a/b"))
-        topics.on_group_changed("/a/*")
+        groups.add_elsewhere("group:/a/* g")
         assert not topics.plain(channel("/a/b"))
-        groups.clear()
-        topics.on_group_changed("/a/*")
+        groups.remove_elsewhere("group:/a/* g")
         assert topics.plain(channel("/a/b"))
+
+    def test_a_group_costs_the_same_however_many_topics_there_are(self, make_world: MakeWorld) -> None:
+        costs = {}
+        for topics in (few := 20, many := 420):
+            world = make_world()
+            for number in range(topics):
+                world.broker.publish(f"/known/{number}", 1)
+            groups = world.broker.addressing.groups
+            costs[topics] = instructions(partial(groups.add_elsewhere, "group:/a/* g"))
+            costs[topics] += instructions(partial(groups.remove_elsewhere, "group:/a/* g"))
+        assert costs[many] - costs[few] < many - few, costs
 
     def test_a_group_with_the_name_of_the_topic_refers_to_it(
         self, world: World, monkeypatch: pytest.MonkeyPatch

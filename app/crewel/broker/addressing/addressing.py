@@ -52,10 +52,6 @@ class Addressing:
         """A member has left the group that has this queue."""
         self.shared_queues.schedule_lease(queue)
 
-    def group_changed(self, pattern: str) -> None:
-        """A group on this pattern was made or has ended."""
-        self._listener.group_changed(pattern)
-
     def first_here(self, queue: str) -> None:
         """The group gets its first member at this node."""
         self._cluster.wants(queue)

@@ -49,9 +49,6 @@ class GroupsListener(Protocol):
     def none_here(self, queue: str) -> None:
         """The group has lost the last one."""
 
-    def group_changed(self, pattern: str) -> None:
-        """A group on this pattern was made or has ended."""
-
     def joins(self, session: Session, queue: str, *, is_new: bool) -> None:
         """A session has joined the group; `is_new`: it was no member before."""
 
@@ -67,18 +64,19 @@ class ConsumerGroups:
         self._listener = listener
         self.kept = dict.fromkeys(kept)
         self._members: dict[str, dict[Session, None]] = {}
-        self._by_pattern: dict[str, tuple[str, ...]] = {}
+        self.by_pattern: dict[str, tuple[str, ...]] = {}
+        """The queues of the groups on each pattern. Each plain publish asks whether there are any, so it costs no call."""
         self._of: dict[Session, dict[str, None]] = {}
         self.elsewhere: dict[str, int] = {}
         """The queues of groups that have members at other nodes, as far as is known, and how often one of these has said it."""
         for queue in self.kept:
-            self._list(queue)
+            self._appear(queue)
         services.session_removed.append(self._removed)
 
     def on(self, channel: Channel) -> tuple[str, ...]:
         """The queues of the groups that receive this channel."""
-        known = self._by_pattern
-        if not known:
+        known = self.by_pattern
+        if known.keys().isdisjoint(channel.patterns):
             return ()
         return tuple(queue for pattern in channel.patterns for queue in known.get(pattern, ()))
 
@@ -142,21 +140,16 @@ class ConsumerGroups:
             self._vanish(queue)
 
     def _appear(self, queue: str) -> None:
-        self._list(queue)
-        self._listener.group_changed(_pattern_of(queue))
-
-    def _list(self, queue: str) -> None:
         pattern = _pattern_of(queue)
-        self._by_pattern[pattern] = (*self._by_pattern.get(pattern, ()), queue)
+        self.by_pattern[pattern] = (*self.by_pattern.get(pattern, ()), queue)
 
     def _vanish(self, queue: str) -> None:
         pattern = _pattern_of(queue)
-        rest = tuple(each for each in self._by_pattern[pattern] if each != queue)
+        rest = tuple(each for each in self.by_pattern[pattern] if each != queue)
         if rest:
-            self._by_pattern[pattern] = rest
+            self.by_pattern[pattern] = rest
         else:
-            del self._by_pattern[pattern]
-        self._listener.group_changed(pattern)
+            del self.by_pattern[pattern]
 
     # Who is what
 

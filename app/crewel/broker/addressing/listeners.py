@@ -18,8 +18,5 @@ class LettersListener(Protocol):
 class AddressingListener(LettersListener, Protocol):
     """Gets what happens to groups and their queues."""
 
-    def group_changed(self, pattern: str) -> None:
-        """A group on this pattern was made or has ended."""
-
     def new_member(self, queue: str) -> None:
         """The group with this queue has a new member."""

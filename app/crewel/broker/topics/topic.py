@@ -54,7 +54,8 @@ class Topic:
         self.history_count = 0
         """How many messages the history holds."""
         self.is_plain = True
-        """Whether a publish that asks for nothing has nothing to look up here."""
+        """Whether a publish that asks for nothing has nothing to look up here. Groups are not in it: each that begins or ends
+        would change it in very many topics."""
         self.is_fresh = True
         """Whether it was published to since it was last looked at."""
         self.is_erased = False

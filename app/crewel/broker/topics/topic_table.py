@@ -83,8 +83,10 @@ class TopicTable:
             self._admit(channel, publisher)
             topic = self.begin(channel, self.usual(channel))
         topic.is_fresh = True
-        topic.claims += topic.is_plain  # if it is not, the publish asks once more
-        return topic.is_plain
+        groups = self._groups
+        is_plain = topic.is_plain and not (groups.by_pattern and groups.on(channel))
+        topic.claims += is_plain  # if it is not, the publish asks once more
+        return is_plain
 
     def usual(self, channel: Channel) -> PublishQos:
         """What holds for a publish on this channel that does not say otherwise."""
@@ -222,13 +224,6 @@ class TopicTable:
         topic = self.find(channel.name)
         return topic is not None and topic.settings.is_readonly and topic.history_count > 0
 
-    def on_group_changed(self, pattern: str) -> None:
-        """A group on this pattern was made or has ended."""
-        for topic in self.known.values():
-            channel = channel_of(topic.name)
-            if pattern in channel.patterns:
-                topic.is_plain = self._is_plain(channel, topic.settings)
-
     # What operators do
 
     async def clear(self, name: str) -> int:
@@ -266,8 +261,7 @@ class TopicTable:
         topic.asked = encode(differing) if topic.is_stored or (differing and (is_kept or settings.history_max)) else b""
 
     def _is_plain(self, channel: Channel, settings: TopicSettings) -> bool:
-        special = self._rules.apply_to(channel.patterns) or self._groups.on(channel)
-        return not special and settings == USUAL
+        return not self._rules.apply_to(channel.patterns) and settings == USUAL
 
     def store(self, topic: Topic) -> Future[Any] | None:
         """Let the store know the settings before anything that is published from now on. The future raises StoreError; then
