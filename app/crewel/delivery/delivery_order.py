@@ -64,7 +64,11 @@ class DeliveryOrder(PendingDeliveries):
     def forget_evicted(self, log_id: LogId) -> None:
         """The message, which is pending, is evicted no more, if it was."""
         if self.is_evicted(log_id):
-            del self.evicted[bisect_left(self.evicted, self._rank(log_id))]
+            self.forget_rank(self._rank(log_id))
+
+    def forget_rank(self, rank: int) -> None:
+        """The message with this rank, which is evicted, is evicted no more, whether or not it is pending."""
+        del self.evicted[bisect_left(self.evicted, rank)]
 
     def first_evicted(self, count: int) -> list[LogId]:
         """The first evicted ids that are still pending, at most so many. They stay evicted."""

@@ -31,7 +31,7 @@ class OverflowPolicy(Explained):
     """What a full queue does, by the name that `ext.session` uses."""
 
     DEAD_MESSAGE = "deadMessage", "The arriving message becomes a dead letter."
-    DROP_OLDEST = "dropOldest", "The oldest unsent message of the lowest priority is dropped."
+    DROP_OLDEST = "dropOldest", "The oldest unsent messages of the lowest priority are dropped, as many as it takes."
     DISCONNECT = "disconnect", "The session ends."
 
 

@@ -15,6 +15,7 @@ import pytest
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
+from tests.broker.world import Client
 from tests.work import instructions
 
 AWAY_S = 15.0
@@ -155,3 +156,71 @@ def test_what_waits_for_a_commit_does_not_wait_for_withheld_letters(make_stored:
     assert 0 < letters.size < 8
     world.commit()
     assert letters.size == 0
+
+
+class TestDroppingTheOldest:
+    """One large message takes the place of as many small ones as it needs."""
+
+    MOST_BYTES = 10_000
+
+    @pytest.fixture
+    def joe(self, stored: StoredWorld) -> Receiver:
+        queue = {"maxEntries": 100, "maxBytes": self.MOST_BYTES, "onOverflow": "dropOldest"}
+        return Receiver(stored).started("/a", name="joe/1", queue=queue)
+
+    def test_transient_messages_keep_to_the_bytes_of_the_queue(self, joe: Receiver) -> None:
+        world, mailbox = joe.world, joe.session.mailbox
+        for value in [*range(50), *[str(number) * 1000 for number in range(50)]]:
+            world.broker.publish("/a", value)
+            assert mailbox.count_bytes() <= self.MOST_BYTES
+        assert data(joe.take())[-1] == "49" * 1000
+
+    def test_a_queue_full_of_small_transient_messages_keeps_to_its_bytes(self, joe: Receiver) -> None:
+        for value in [*range(100), *["large" * 200] * 100]:
+            joe.world.broker.publish("/a", value)
+            assert joe.session.mailbox.count_bytes() <= self.MOST_BYTES
+
+    def test_stored_messages_keep_to_the_bytes_of_the_queue(self, joe: Receiver) -> None:
+        durable = joe.session.mailbox.durable
+        assert durable is not None
+        store(joe.world, "/a", *range(30))
+        for _ in range(20):
+            store(joe.world, "/a", "large" * 200)
+            assert durable.size <= self.MOST_BYTES
+
+    def test_evicted_messages_do_not_end_for_transient_ones(self, joe: Receiver) -> None:
+        joe.world.sweep_after(AWAY_S)
+        mailbox = joe.session.mailbox
+        kept = store(joe.world, "/a", *range(5))
+        for _ in range(20):
+            joe.world.broker.publish("/a", "large" * 200)
+        assert mailbox.count_bytes() <= self.MOST_BYTES
+        assert mailbox.durable is not None
+        assert [*map(str, mailbox.durable.pending)] == kept
+
+    def test_a_stored_message_that_is_too_large_takes_the_place_of_all(self, joe: Receiver) -> None:
+        store(joe.world, "/a", *range(5))
+        joe.world.broker.publish("/a", 5)
+        store(joe.world, "/a", "large" * 3000)
+        assert data(joe.take()) == ["large" * 3000]
+
+    def test_a_message_of_a_lower_priority_makes_no_room(self, stored: StoredWorld, joe: Receiver) -> None:
+        client = Client(stored).joined()
+        urgent = {"publish": {"priority": "HIGH"}}
+        for _ in range(20):
+            client.publish("/a", "large" * 100, ext=urgent)
+        count = joe.session.mailbox.depth
+        stored.broker.publish("/a", "large" * 400)
+        assert joe.session.mailbox.depth == count
+
+    def test_one_that_makes_room_costs_the_same_for_each_that_it_drops(self, make_stored: MakeStored) -> None:
+        costs = {}
+        for count in (few := 50, many := 400):
+            world = make_stored("bayeux.max_queue_messages=2000")
+            queue = {"maxEntries": 2000, "maxBytes": 40_000, "onOverflow": "dropOldest"}
+            joe = Receiver(world).started("/a", name="joe/1", queue=queue)
+            for number in range(count):
+                world.broker.publish("/a", number)
+            costs[count] = instructions(partial(world.broker.publish, "/a", "large" * 8000))
+            assert joe.session.mailbox.depth == 1
+        assert costs[many] < costs[few] * 2 * many / few, costs

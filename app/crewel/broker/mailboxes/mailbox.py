@@ -479,11 +479,7 @@ class Mailbox(ABC):
 
     def transients(self) -> list[Entry]:
         """The messages that are not stored: what the client has got first, then what is queued."""
-        return [
-            entry
-            for entry in self.in_memory()
-            if not (entry.position or entry.is_oneway or entry.channel.startswith("/meta/"))
-        ]
+        return [entry for entry in self.in_memory() if is_transient(entry)]
 
     def _opened(self) -> list[Entry]:
         return [entry for entry, _ in self.dispatcher.in_flight.values()]
@@ -773,6 +769,11 @@ class Mailbox(ABC):
         """How often this server may have sent the message."""
         dispatcher = self.dispatcher
         return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.in_flight)
+
+
+def is_transient(entry: Entry) -> bool:
+    """Whether this is a message, and not stored."""
+    return not (entry.position or entry.is_oneway or entry.channel.startswith("/meta/"))
 
 
 def _as_they_came(entries: Iterable[Entry]) -> list[Entry]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple, assert_never
 
-from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
+from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra, is_transient
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, place_of, priority_of
@@ -143,16 +143,20 @@ class StoredMailbox(Mailbox):
             return False
         if bounds is None:
             return True
-        # An upper bound that costs little: what is open at the client and waits again counts twice.
-        waiting = len(self.queue) + self.retained + len(self.durable.evicted)
-        if waiting < bounds.max_entries and self.durable.fits(bounds.max_bytes):
-            if entry.position or not self.queue or self.has_bytes(len(entry.wire)):
+        if (
+            self._waiting_at_most() < bounds.max_entries
+            and self.durable.fits(bounds.max_bytes)
+            and self._has_bytes(entry)
+        ):
+            return True
+        while True:
+            code = self._exceeded(entry, bounds)
+            if entry.position and (self.durable.find(entry.position) is None or self.must_end):
+                return False  # its own life had ended; or it becomes a dead letter with the end of the session
+            if code is None:
                 return True
-            return self._apply_policy(entry, bounds.policy, SIZE)
-        code = self._exceeded(entry, bounds)
-        if entry.position and (self.durable.find(entry.position) is None or self.must_end):
-            return False  # its own life had ended; or it becomes a dead letter with the end of the session
-        return code is None or self._apply_policy(entry, bounds.policy, code)
+            if not self._apply_policy(entry, bounds, code):
+                return False
 
     def shorten(self) -> None:
         """Nothing: its bounds hold for each message that comes."""
@@ -163,8 +167,25 @@ class StoredMailbox(Mailbox):
         if self.is_due(now):
             self.expire(now, is_away=self.is_absent)
         stored = len(self.durable) - (1 if entry.position else 0)
-        waiting = stored if stored >= bounds.max_entries else stored + self._count_transients(stored)
-        return bounds.exceeded(waiting, self.durable.size)
+        code = bounds.exceeded(self._count_waiting(stored, bounds), self.durable.size)
+        return SIZE if code is None and not self._has_bytes(entry) else code
+
+    def _waiting_at_most(self) -> int:
+        """An upper bound that costs little: what is open at the client and waits again counts twice."""
+        return len(self.queue) + self.retained + len(self.durable.evicted)
+
+    def _has_bytes(self, entry: Entry) -> bool:
+        """Whether the queue has room for the bytes of a transient entry; those of a stored one count where it is stored."""
+        return bool(entry.position) or not self.queue or self.has_bytes(len(entry.wire))
+
+    def _count_waiting(self, stored: int, bounds: Bounds) -> int:
+        """How many messages wait, so many of them stored: exactly if they may be too many, and else whether any does. A large
+        message may take the place of very many small ones, and this is asked after each of them."""
+        if stored >= bounds.max_entries:
+            return stored
+        if self._waiting_at_most() < bounds.max_entries:
+            return stored or self.retained or any(map(is_transient, self.queue))
+        return stored + self._count_transients(stored)
 
     def _count_transients(self, stored: int) -> int:
         """How many messages wait that are not stored. A full queue is asked about every message that arrives, so they are
@@ -181,17 +202,18 @@ class StoredMailbox(Mailbox):
             self._counted = seen, len(self.transients())
         return self._counted[1]
 
-    def _apply_policy(self, entry: Entry, policy: OverflowPolicy, code: str) -> bool:
-        """Do as the policy says; True if the entry may be queued by that."""
-        durable, recovered = self.durable, self.recovered
+    def _apply_policy(self, entry: Entry, bounds: Bounds, code: str) -> bool:
+        """Do as the policy says; True if a message was dropped for this one."""
+        durable, recovered, policy = self.durable, self.recovered, bounds.policy
         if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in self.queue:
             policy = OverflowPolicy.DISCONNECT  # a client that knows that it misses nothing sees no gap
         self._listener.overflowed(policy, durable.name)
         self._listener.has_changed(durable)
         match policy:
             case OverflowPolicy.DROP_OLDEST:
-                if self._drop_oldest(entry):
-                    return True
+                is_in_memory = code == SIZE and not entry.position and durable.fits(bounds.max_bytes)
+                if super()._drop_oldest(entry) if is_in_memory else self._drop_oldest(entry):
+                    return True  # what is stored and not in memory would not make room there
                 self._end_place(entry.position, EndReason.DROPPED)
             case OverflowPolicy.DISCONNECT:
                 self.must_end = True
@@ -212,6 +234,7 @@ class StoredMailbox(Mailbox):
         What is evicted goes behind what is queued, but for what is being sent again at the queue's front."""
         evicted = None if self.batches.resending else self.durable.lowest_evicted()
         if evicted is not None and priority_of(evicted) <= entry.priority:
+            self.durable.forget_rank(evicted)  # one that has ended since has another by now
             self.end_evicted(place_of(evicted), EndReason.DROPPED)
             return True
         return super()._drop_oldest(entry)
