@@ -11,6 +11,7 @@ from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, f
 from tests.broker.world import Client, Recording, reply_to
 
 WORK = "/jobs/a"
+AWAY_S = 50.0
 RETURN_S = 75.0
 """More than a client may take to come back after a restart, by the default settings."""
 
@@ -317,6 +318,32 @@ class TestLife:
         later = member(world, "joe/2")
         assert come(later) == []
         assert world.broker.metrics.ended["lapsed"] == 2
+
+    def test_a_member_that_comes_before_the_last_one_has_left_the_store_gets_what_waits(
+        self, world: StoredWorld
+    ) -> None:
+        self._last_one_ends(world)
+        assert data(come(member(world, "joe/2"))) == [1, 2]
+
+    def test_members_that_come_while_the_store_is_asked_are_not_taken_for_messages(self, world: StoredWorld) -> None:
+        joe, queues, name = member(world, "joe/1"), world.broker.addressing.shared_queues, f"group:{WORK} workers"
+        queues.refresh(name)
+        for _ in range(3):
+            queues.joined(joe.session, name)
+        assert queues.waiting(name) == 0
+        world.settle()
+        publish(world, 1)
+        assert data(come(joe)) == [1]
+
+    @staticmethod
+    def _last_one_ends(world: StoredWorld) -> None:
+        """The only member ends, with two messages that wait for the group, and the store knows nothing of it yet."""
+        gone = member(world, "joe/1", timeout=600_000)
+        gone.take()
+        world.sweep_after(AWAY_S)
+        publish(world, 1, 2)
+        assert waiting(world) == 2
+        world.broker.disconnect(gone.session)
 
     def test_a_member_that_goes_leaves_the_rest_to_the_others(self, world: StoredWorld) -> None:
         first = member(world, "joe/1")

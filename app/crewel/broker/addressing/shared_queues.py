@@ -261,7 +261,13 @@ class SharedQueues:
 
     def joined(self, session: Session, name: str) -> None:
         """The session has joined the group that has this queue."""
-        self.schedule_lease(name)
+        queue = self._queue(name)
+        if queue.count:
+            self.schedule_lease(name)
+        elif queue.is_asked:
+            queue.lease_again = True
+        else:  # what waited when the last member ended is still there if the store learns of this one first
+            self._look(queue)
         self.requeue.rebalance(session)
 
     def _names_for(self, session: Session) -> tuple[str, ...]:
