@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
-from crewel.storage import dead_letters
+from crewel.storage import dead_letters, shared_queues
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue, settled
+from tests.broker.slow import Slow
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, origin, store
 from tests.broker.world import Client, data_of
 
@@ -193,6 +194,57 @@ class TestQueuesOfSubjects:
         world.commit()
         assert world.broker.addressing.destinations.waiting("joe") == 0
         assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_a_message_waits_if_the_session_ends_while_the_queue_is_read(
+        self, world: StoredWorld, clerk: Clerk, slow: Slow
+    ) -> None:
+        clerk.post("hi", queue("joe"))
+        plain = self._reading(world, slow)
+        plain.say("/meta/disconnect")
+        slow.ends.set()
+        world.commit()
+        assert world.broker.addressing.destinations.waiting("joe") == 1
+        assert ends(world) == {}
+        assert data(come(login(world, "joe/2"))) == ["hi"]
+
+    def test_one_that_comes_while_the_queue_is_read_has_what_waits(
+        self, world: StoredWorld, clerk: Clerk, slow: Slow
+    ) -> None:
+        clerk.post("hi", queue("joe"))
+        plain = self._reading(world, slow)
+        plain.say("/meta/disconnect")
+        joe = login(world, "joe/2")
+        joe.take()
+        slow.ends.set()
+        assert data(come(joe)) == ["hi"]
+
+    def test_what_is_counted_twice_while_the_queue_is_read_is_counted_again(
+        self, world: StoredWorld, clerk: Clerk, slow: Slow
+    ) -> None:
+        clerk.post("hi", queue("joe"))
+        plain = self._reading(world, slow)
+        world.broker.addressing.shared_queues.refresh("client/joe")
+        slow.ends.set()
+        world.commit()
+        assert data_of(plain.connect(advice={"timeout": 0}).received) == ["hi"]
+        assert world.broker.addressing.destinations.waiting("joe") == 0
+        clerk.post("again", queue("joe"))
+        world.commit()
+        assert data_of(plain.connect(advice={"timeout": 0}).received) == ["again"]
+
+    @pytest.fixture
+    def slow(self, monkeypatch: pytest.MonkeyPatch) -> Slow:
+        """How a queue is read."""
+        return Slow(monkeypatch, shared_queues, "peek")
+
+    @staticmethod
+    def _reading(world: StoredWorld, slow: Slow) -> Client:
+        """A session of joe that acknowledges nothing, and for which the queue is being read."""
+        plain = Client(world)
+        plain.handshake(ext={"session": {"name": "joe/1"}})
+        plain.connect(advice={"timeout": 0})
+        world.wait(slow.begun.wait())
+        return plain
 
     def test_the_bound_is_told_to_the_publisher(self, make_stored: MakeStored) -> None:
         world = make_stored("ptp.subject_queue_max_entries=2")

@@ -391,8 +391,13 @@ class SharedQueues:
     async def _hand_over(self, queue: SharedQueue) -> None:
         """Send the waiting messages to sessions that acknowledge nothing; they have ended by that."""
         try:
-            while (candidates := _receivers(self.members(queue.name))) and queue.count:
+            while queue.count and _receivers(self.members(queue.name)):
                 entries = await self.peek(queue.name, AHEAD)
+                candidates = _receivers(self.members(queue.name))  # others than before, or none any more
+                if not entries:
+                    queue.count = 0
+                if not (entries and candidates):
+                    break
                 for entry in entries:
                     receivers = [self.next_of(candidates)] if is_exclusive(queue.name) else candidates
                     self._outbound.fan_out(entry, receivers, None)
@@ -401,6 +406,8 @@ class SharedQueues:
                     queue.count = 0
         finally:
             queue.is_asked = False
+        if queue.lease_again:
+            self._look(queue)
 
     def refresh(self, name: str) -> None:
         """The store may have put something into the queue: let it say how much there is, and lease what can be leased."""
