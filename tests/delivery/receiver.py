@@ -3,12 +3,13 @@ somewhere, once, and leaves in its order."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
-from crewel.delivery.dispatcher import Dispatcher, Rules
+from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, in_order, insert, place_of, rank_of
 from crewel.delivery.records import EndReason, LogId, Transient
@@ -162,6 +163,10 @@ class Receiver(StoredMailbox):
     def end(self, entry: Entry, reason: EndReason) -> None:
         super().end(entry, reason)
         self.gone(entry)
+
+    def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[..., bool]) -> None:
+        super().carry_out(judgement, goes_elsewhere)
+        self.gone(*judgement.settled)
 
     def end_at(self, index: int, reason: EndReason) -> None:
         self.gone(self.queue[index])

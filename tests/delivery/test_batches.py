@@ -294,7 +294,7 @@ class TestTakingOut:
         batches, some = Batches(), entries(1, 2, 3)
         sent(batches, some)
         queue = entries(4)
-        assert batches.take_out(some[1], queue) is queue
+        assert batches.take_out([some[1]], queue) is queue
         assert len(batches) == 2
         assert self.outcome(batches, queue) == ([1, 3], [4])
 
@@ -302,9 +302,9 @@ class TestTakingOut:
         batches, some = Batches(), entries(1, 2)
         sent(batches, some[:1])
         sent(batches, some[1:])
-        batches.take_out(some[0], [])
+        batches.take_out([some[0]], [])
         assert numbers_of(batches.unacknowledged) == [2]
-        batches.take_out(some[1], [])
+        batches.take_out([some[1]], [])
         assert len(batches) == 0
         assert self.outcome(batches, []) == ([], [])
 
@@ -312,25 +312,25 @@ class TestTakingOut:
         batches, some = Batches(), entries(1, 2)
         sent(batches, some)
         queue = batches.acknowledge(0, entries(3))
-        queue = batches.take_out(some[0], queue)
+        queue = batches.take_out([some[0]], queue)
         assert (numbers_of(queue), batches.resending, batches.must_resend) == ([2, 3], 1, True)
-        queue = batches.take_out(some[1], queue)
+        queue = batches.take_out([some[1]], queue)
         assert (numbers_of(queue), batches.resending, batches.must_resend) == ([3], 0, False)
         assert numbers_of(batches.acknowledge(None, queue)) == [3]
 
     def test_in_no_batch_it_is_taken_from_the_queue(self) -> None:
         batches, some = Batches(), entries(1, 2, 3)
         sent(batches, some[:1])
-        assert numbers_of(batches.take_out(some[1], some[1:])) == [3]
+        assert numbers_of(batches.take_out([some[1]], some[1:])) == [3]
         assert len(batches) == 1
 
     def test_a_stored_one_that_was_read_anew_is_the_same(self) -> None:
         batches = Batches()
         queue = TestStored.queue(11, 0, 12)
         again, _, other = TestStored.queue(11, 0, 12)
-        assert [each.position for each in batches.take_out(again, queue)] == [0, 12]
+        assert [each.position for each in batches.take_out([again], queue)] == [0, 12]
         sent(batches, queue)
-        batches.take_out(other, [])
+        batches.take_out([other], [])
         assert [each.position for each in batches.unacknowledged] == [11, 0]
 
     def test_a_stored_one_of_which_memory_has_the_place_only_is_the_same(self) -> None:
@@ -338,13 +338,13 @@ class TestTakingOut:
         first, second = TestStored.queue(11, 12)
         sent(batches, [first, second])
         batches.drop_body()
-        batches.take_out(first, [])
+        batches.take_out([first], [])
         assert [each.position for each in batches.unacknowledged] == [12]
 
     def test_those_that_are_not_stored_are_all_different(self) -> None:
         batches = Batches()
         first, second = TestStored.queue(0, 0)
-        assert batches.take_out(first, [first, second]) == [second]
+        assert batches.take_out([first], [first, second]) == [second]
 
 
 class TestLifting:

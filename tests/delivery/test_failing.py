@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
@@ -38,7 +38,7 @@ def test_what_was_owed_has_ended_once_or_waits_however_receivers_fail(first: int
 
 
 class LeavesInTheBatch(Receiver):
-    def take_back(self, entry: Entry) -> None:
+    def take_back(self, entries: Collection[Entry]) -> None:
         pass
 
 
@@ -56,8 +56,9 @@ class ForgetsWhatIsQueued(Receiver):
 
 
 class SendsWhatHasEnded(Receiver):
-    def take_out(self, entry: Entry) -> None:
-        self.dispatcher.close(entry)
+    def take_out_many(self, gone: Collection[Entry]) -> None:
+        for entry in gone:
+            self.dispatcher.close(entry)
 
 
 class DropsWhatIsAtTheClient(Receiver):

@@ -179,10 +179,10 @@ def test_many_entries_leave_their_batches(resends: bool) -> None:
     queue = entries[2:]
     if resends:
         queue = batches.acknowledge(None, queue)
-    queue = batches.take_out_many({entries[0], entries[1], entries[3]}, queue)
+    queue = batches.take_out({entries[0], entries[1], entries[3]}, queue)
     assert queue == [entries[2]]
     assert batches.unacknowledged == []
     assert not batches.must_resend
     batches.retain(entries[:2])
-    assert batches.take_out_many({entries[0]}, []) == []
+    assert batches.take_out({entries[0]}, []) == []
     assert batches.unacknowledged == [entries[1]]

@@ -219,7 +219,7 @@ class Session(Desk):
 
     def _move(self, judgement: Judgement) -> None:
         for each in (*judgement.settled, *judgement.put_back):
-            self.queue = self.batches.take_out(each, self.queue)
+            self.queue = self.batches.take_out([each], self.queue)
             self.at_client.discard(each.fields["data"])
         self.settled |= set(numbers(judgement.settled))
         self.batches.unbatch()

@@ -7,7 +7,7 @@ entry belongs to the last reply that held it, and an acknowledgement counts only
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from math import inf
 from typing import Final
 
@@ -103,28 +103,24 @@ class Batches:
             self.must_resend = self.must_resend and bool(self.sent)
         return [entry for entry in queue if not entry.is_over(now)], list(dict.fromkeys(gone))
 
-    def take_out(self, entry: Entry, queue: list[Entry]) -> list[Entry]:
-        """The session's queue without this entry, which has ended before its batch was acknowledged. A stored one is known by
-        its place: it may have been read again, or memory may have no more of it."""
-        for number, entries in self.sent.items():
-            rest = _without(entry, entries)
-            if len(rest) < len(entries):
-                if rest:
-                    self.sent[number] = rest
-                else:
-                    del self.sent[number]
-                if not self.must_resend:
-                    return queue
-                self.must_resend = bool(self.sent)
+    def take_out(self, entries: Iterable[Entry], queue: list[Entry]) -> list[Entry]:
+        """The session's queue without these entries, which have ended before their batches were acknowledged, at the cost of
+        one look at what waits. A stored one is known by its place: it may have been read again, or memory may have no more of
+        it."""
+        gone: set[object] = {each.position or each for each in entries}
+        missing, was_resending = set(gone), self.must_resend
+        for number, sent in list(self.sent.items()):
+            if not missing:
                 break
-        return _without(entry, queue)
-
-    def take_out_many(self, gone: Container[Entry], queue: list[Entry]) -> list[Entry]:
-        """The session's queue without these entries, which have ended before their batches were acknowledged."""
-        left = {number: [each for each in entries if each not in gone] for number, entries in self.sent.items()}
-        self.sent = {number: entries for number, entries in left.items() if entries}
-        self.must_resend = self.must_resend and bool(self.sent)
-        return [each for each in queue if each not in gone]
+            kept = [each for each in sent if (each.position or each) not in gone]
+            if len(kept) < len(sent):
+                missing.difference_update(each.position or each for each in sent)
+                self.sent[number] = kept
+        self.sent = {number: sent for number, sent in self.sent.items() if sent}
+        self.must_resend = was_resending and bool(self.sent)
+        if not (missing or was_resending):
+            return queue  # it does not have what the client has got
+        return [each for each in queue if (each.position or each) not in gone]
 
     def unbatch(self) -> None:
         """Entries that are to be sent again belong to no batch any more: the next reply may carry some of them under a new
@@ -195,10 +191,3 @@ class Batches:
 
 NO_BATCHES: Final = Batches()
 """The batches of every session that does not acknowledge. They are shared: nothing is retained there, so they stay empty."""
-
-
-def _without(entry: Entry, entries: list[Entry]) -> list[Entry]:
-    place = entry.position
-    if place:
-        return [each for each in entries if each.position != place]
-    return [each for each in entries if each is not entry]

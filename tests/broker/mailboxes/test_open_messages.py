@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 
+from crewel.bayeux.message import Fields
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.delivery.entry import Entry
@@ -419,3 +421,27 @@ def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: Make
         costs[count] = instructions(ends[operation])
         assert world.broker.mailboxes.dispatchers.waiting(joe.session) == 0
     assert costs[400] < 4.4 * costs[100], costs
+
+
+@pytest.mark.parametrize("is_acknowledged", [False, True])
+@pytest.mark.parametrize("report", [ok, partial(failed, code="user.update.x"), partial(failed, code=HELD)])
+def test_many_statuses_cost_each_message_the_same(
+    make_stored: MakeStored, report: Callable[[Fields], Fields], is_acknowledged: bool
+) -> None:
+    costs = {}
+    for count in (100, 400):
+        world = make_stored()
+        joe = Receiver(world).started("/a", **MESSAGE, queue={"maxEntries": 2000})
+        for number in range(count):
+            world.broker.publish("/a", number)
+        opened = joe.take()
+        assert len(opened) == count
+        if is_acknowledged:
+            joe.take()
+        for number in range(count):
+            world.broker.publish("/a", number)
+        statuses = [*map(report, opened)]
+        dispatchers = world.broker.mailboxes.dispatchers
+        costs[count] = instructions(partial(dispatchers.handle_statuses, joe.session, statuses))
+        assert waiting(world, joe) == (2 * count if report(opened[0]).get("errorCode") == HELD else count)
+    assert costs[400] < 5 * costs[100], costs

@@ -367,17 +367,18 @@ class Mailbox(ABC):
         """What statuses mean for messages, or that they did not come in time, is done with them. `goes_elsewhere` is asked of
         each that failed whether another session gets it: with the code, the reason, the attempts, the code as given and the
         earlier attempts."""
+        self.take_out_many(judgement.settled)
         for entry in judgement.settled:
-            self.end(entry, EndReason.SETTLED)
-        for each in judgement.dead_letters:
-            if not goes_elsewhere(*each):
-                self.dead_letter(*each)
+            self._end_place(entry.position, EndReason.SETTLED)
+        failed = [each for each in judgement.dead_letters if not goes_elsewhere(*each)]
+        self.take_out_many([each.entry for each in failed])
+        for each in failed:
+            self.dead_letter_new(*each)
         failure = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
         put_back = [entry for entry in judgement.put_back if not goes_elsewhere(entry, *failure, 0, "", "")]
         if put_back:
             put_back += self.notices_after(put_back)
-            for entry in put_back:
-                self.take_back(entry)
+            self.take_back(put_back)
             self.recall(put_back)
         self.note_retained()
 
@@ -436,18 +437,18 @@ class Mailbox(ABC):
 
     def take_out(self, entry: Entry) -> None:
         """The entry is neither to be sent nor to be acknowledged any more."""
-        self.take_back(entry)
-        self.dispatcher.close(entry)
-
-    def take_back(self, entry: Entry) -> None:
-        """The entry belongs to no batch and waits no more; its status is still awaited."""
-        self.queue = self.batches.take_out(entry, self.queue)
+        self.take_out_many((entry,))
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
-        """None of these belongs to a batch or waits any more, at the cost of one look at the waiting messages."""
-        self.queue = self.batches.take_out_many(gone, self.queue)
+        """The same of each of these, at the cost of one look at the waiting messages."""
+        self.take_back(gone)
         for entry in gone:
             self.dispatcher.close(entry)
+
+    def take_back(self, entries: Collection[Entry]) -> None:
+        """None of these belongs to a batch or waits any more, at the same cost; their statuses are still awaited."""
+        if entries:
+            self.queue = self.batches.take_out(entries, self.queue)
 
     def take_expired(self, now: int, *, is_away: bool) -> list[Entry]:
         """Take out what has to go out of all queues by now (microseconds since 1970), and return it. `is_away`: so has what
@@ -582,6 +583,7 @@ class Mailbox(ABC):
     def end(self, entry: Entry, reason: EndReason) -> None:
         """The message has ended in this way."""
         self.take_out(entry)
+        self._end_place(entry.position, reason)
 
     def end_at(self, index: int, reason: EndReason) -> None:
         """The message at this index of the queue, which was never sent, ends in this way."""
@@ -671,6 +673,10 @@ class Mailbox(ABC):
         """Memory has the messages at these places and these entries no more, at the cost of one look at the waiting ones."""
         wanted = set(places)
         self.take_out_many(dict.fromkeys((*others, *(each for each in self.in_memory() if each.position in wanted))))
+
+    @abstractmethod
+    def _end_place(self, place: LogId, reason: EndReason) -> None:
+        """The message at this place, which memory has no more, ends in this way if it is stored: 0 is no place."""
 
     @abstractmethod
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:

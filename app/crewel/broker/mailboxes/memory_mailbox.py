@@ -170,6 +170,9 @@ class MemoryMailbox(Mailbox):
         """How often the message was sent before for certain."""
         return waiting.attempts
 
+    def _end_place(self, place: LogId, reason: EndReason) -> None:
+        pass
+
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
         pass
 

@@ -315,19 +315,9 @@ class StoredMailbox(Mailbox):
 
     # Ends
 
-    def end(self, entry: Entry, reason: EndReason) -> None:
-        """The message has ended in this way."""
-        super().end(entry, reason)
-        self._end_place(entry.position, reason)
-
-    def take_back(self, entry: Entry) -> None:
-        """The entry belongs to no batch and waits no more; its status is still awaited."""
-        super().take_back(entry)
-        self._counted = None
-
-    def take_out_many(self, gone: Collection[Entry]) -> None:
-        """None of these belongs to a batch or waits any more."""
-        super().take_out_many(gone)
+    def take_back(self, entries: Collection[Entry]) -> None:
+        """None of these belongs to a batch or waits any more; their statuses are still awaited."""
+        super().take_back(entries)
         self._counted = None
 
     def end_at(self, index: int, reason: EndReason) -> None:
@@ -382,8 +372,7 @@ class StoredMailbox(Mailbox):
         at_client = {entry.position for entry in self.at_client()}
         over = {each for each in self.durable.expired(now) if each not in at_client}
         # By their places too: what the record says of a life may differ a little from what the message says.
-        for entry in [each for each in self.queue if each.position in over]:
-            self.take_out(entry)
+        self.take_out_many([each for each in self.queue if each.position in over])
         self.durable.expire(over.union(entry.position for entry in gone if entry.position))
         self._listener.has_changed(self.durable)
         return self.note_expiry()
