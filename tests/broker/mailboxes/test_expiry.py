@@ -388,3 +388,24 @@ class TestClocksThatAreSetBack:
         sender = Receiver(stored).started()
         sender.publish("/box", 1, ext={"publish": {"persistent": True, "destination": [{"to": "joe/1"}], **MORTAL}})
         assert data(joe.take()) == [1]
+
+
+def test_others_have_their_turn_while_messages_of_many_sessions_expire(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crewel.broker.mailboxes.expiry.TURN_S", 0.0)
+    joes = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(5)]
+    life = Life(stored)
+    store(stored, 1, **MORTAL)
+    stored.broker.publish("/a", 2, qos=MORTAL)
+    left = [stored.broker.mailboxes.dispatchers.waiting(each.session) for each in joes]
+    assert left == [2] * 5
+    life.is_over()
+    dead = joes[0]
+    stored.loop.call_soon(lambda: stored.broker.disconnect(dead.session))
+    waiting = [stored.broker.mailboxes.dispatchers.waiting(each.session) for each in joes]
+    assert sorted(waiting) == [0, 2, 2, 2, 2]
+    stored.broker.sweep()
+    stored.settle()
+    assert [data(each.take()) for each in joes[1:]] == [[]] * 4
+    assert len(expired(stored)) == 5

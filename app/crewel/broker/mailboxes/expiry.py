@@ -6,14 +6,16 @@ away or on hold. What a client has got while it is there stays open, for it may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from time import perf_counter
 
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
+from crewel.event_loop import TURN_S
 
 
 @dataclass(eq=False)
@@ -49,16 +51,33 @@ class Expiry:
 
     def sweep(self) -> None:
         """Take out what has to go out by now, of all sessions."""
-        now = self.now()
-        self._watched = {session for session in self._watched if session.is_live}
+        self._in_turns(self._expired(self.now()))
+
+    def _in_turns(self, sessions: Iterator[None]) -> None:
+        """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""
+        until = perf_counter() + TURN_S
+        for _ in sessions:
+            if perf_counter() >= until:
+                self._runtime.loop.call_soon(self._in_turns, sessions)
+                return
+
+    def _expired(self, now: int) -> Iterator[None]:
+        """Take out what has to go out by now, of one session at each step."""
+        self._watched = {session for session in self._watched if session.is_live and session.mailbox.expiry}
         due = {session for session in self._watched if session.mailbox.expiry <= now}
         for durable in self._access.node.expiring(now):
             if durable.connected is None:
-                self._end_stored(durable, durable.expired(now))
+                self._end_stored(
+                    durable, durable.expired(now)
+                )  # there are few; in a later turn the node may have others
             else:
                 due.add(durable.connected)
         for session in due:
-            self.expire(session, is_away=session.mailbox.is_absent)
+            if session.is_live and session.mailbox.is_due(
+                now
+            ):  # it may have ended, or been looked at, in a turn before
+                self.expire(session, is_away=session.mailbox.is_absent)
+            yield
 
     def expire(self, session: Session, *, is_away: bool) -> None:
         """Take out what has to go out by now. `is_away`: so has what was sent and never acknowledged."""
