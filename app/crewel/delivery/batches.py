@@ -105,7 +105,7 @@ class Batches:
 
     def take_out(self, entries: Iterable[Entry], queue: list[Entry]) -> list[Entry]:
         """The session's queue without these entries, which have ended before their batches were acknowledged, at the cost of
-        one look at what waits. A stored one is known by its place: it may have been read again, or memory may have no more of
+        one look at the queue. A stored one is known by its place: it may have been read again, or memory may have no more of
         it."""
         gone: set[object] = {each.position or each for each in entries}
         missing, was_resending = set(gone), self.must_resend
