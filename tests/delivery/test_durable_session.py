@@ -401,6 +401,49 @@ class TestArriving:
         assert wanted(durable, "/a") == [2, 3, 4, 5, 6, 8, 9]
 
 
+class TestArrivingByTheLogToo:
+    """What comes by a subscription and from a group is one message: it ends once, and with it all of its bytes."""
+
+    X = LogId(4)
+
+    @pytest.fixture
+    def durable(self) -> DurableSession:
+        durable = session(4, 5, a=3)
+        assert durable.arrived(self.X, PendingMessage(0, 12, source="group:/a g"))
+        return durable
+
+    def test_the_message_ends_once(self, durable: DurableSession) -> None:
+        assert durable.end_message(self.X)
+        assert not durable.end_message(self.X)
+        self.assert_has_ended(durable)
+
+    def test_the_message_is_acknowledged_once(self, durable: DurableSession) -> None:
+        durable.settle_all([self.X])
+        self.assert_has_ended(durable)
+
+    def test_the_message_is_delivered_once(self, durable: DurableSession) -> None:
+        assert durable.in_order() == [4, 5]
+
+    def test_what_is_spilled_is_one_message_too(self, durable: DurableSession) -> None:
+        durable.spilled([self.X])
+        assert (len(durable), durable.size) == (2, 20)
+        durable.settle_all([self.X])
+        self.assert_has_ended(durable)
+
+    def test_one_that_is_adopted_ends_once(self) -> None:
+        inbox = {self.X: PendingMessage(0, 12, source="group:/a g")}
+        pending = {each: PendingMessage(0, 10) for each in (self.X, LogId(5))}
+        durable = adopted(subscriptions={"/a": LogId(3)}, pending=pending, inbox=inbox)
+        assert durable.end_message(self.X)
+        self.assert_has_ended(durable)
+
+    @staticmethod
+    def assert_has_ended(durable: DurableSession) -> None:
+        assert (list(durable.pending), list(durable.inbox), durable.size) == ([5], [], 10)
+        ended, _ = durable.take_ended()
+        assert ended == [Disposition(JOE, EndReason.SETTLED, (LogId(4),))]
+
+
 class TestAttempts:
     def test_what_was_sent_here_is_added_to_what_was_sent_before(self) -> None:
         durable = adopted(pending={LogId(4): PendingMessage(1, 10)}, inbox={LogId(5): PendingMessage(0, 10)})

@@ -43,7 +43,7 @@ class DeliveryOrder(PendingDeliveries):
 
     def in_order(self) -> list[LogId]:
         """All pending messages, in the order in which they are to be delivered."""
-        return sorted((*self.pending, *self.inbox), key=self._rank)
+        return sorted({*self.pending, *self.inbox}, key=self._rank)
 
     def is_evicted(self, log_id: LogId) -> bool:
         """Whether the message, which is pending, is evicted."""

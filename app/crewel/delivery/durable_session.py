@@ -121,7 +121,7 @@ class DurableSession(DeliveryOrder):
             rank_of(each, pending.priority) for each, pending in (*messages.items(), *self.notices.items())
         )
         self.place_notices()
-        self.applied_size = sum(pending.size for pending in messages.values())
+        self.applied_size = sum(pending.size for pending in (*record.pending.values(), *record.inbox.values()))
         self.expiry = _first_expiry(messages.values())
         self.adopted_to = max(messages, default=LogId(0))
 
@@ -227,12 +227,13 @@ class DurableSession(DeliveryOrder):
         return True
 
     def _pop(self, log_id: LogId) -> PendingMessage | None:
-        pending = self.pending.pop(log_id, None)
-        if pending is None:
-            pending = self.inbox.pop(log_id, None)
+        """What was known of the message. One that came by the log and from a group is in both."""
+        pending, leased = self.pending.pop(log_id, None), self.applied_inbox.pop(log_id, None)
         if pending is not None:
             self.applied_size -= pending.size
-        return pending
+        if leased is not None:
+            self.applied_size -= leased.size
+        return pending or leased
 
     def note(self, log_id: LogId, reason: EndReason) -> None:
         """Remember for the facts how a message ended."""
@@ -274,6 +275,8 @@ class DurableSession(DeliveryOrder):
             self._stored.pop(log_id, None)
             self._put_outside_log(log_id)
             if pending is not None:
+                if log_id in self.inbox:  # from a group, and one message from now on
+                    self.applied_size -= self.inbox[log_id].size
                 self.inbox[log_id] = pending
         self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
 

@@ -271,7 +271,10 @@ class PendingDeliveries:
         opened, inbox = self.pending, self.applied_inbox
         settled = self._ended.setdefault(EndReason.SETTLED, [])
         for log_id in ids:
-            pending = opened.pop(log_id, None) or inbox.pop(log_id, None)
+            pending = opened.pop(log_id, None)
+            if inbox and (leased := inbox.pop(log_id, None)) is not None:
+                self.applied_size -= 0 if pending is None else pending.size  # it came by the log and from a group
+                pending = leased
             if pending is not None:
                 self.applied_size -= pending.size
                 settled.append(log_id)

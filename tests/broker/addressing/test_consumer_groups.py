@@ -8,7 +8,7 @@ import pytest
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, settled
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
-from tests.broker.world import Client, Recording, reply_to
+from tests.broker.world import Client, Recording, Request, reply_to
 
 WORK = "/jobs/a"
 AWAY_S = 50.0
@@ -452,3 +452,84 @@ class TestOpenLimit:
         one = member(world, "joe/1", update=False, maxOpen=2)
         publish(world, 1, 2, 3, 4, 5)
         assert [data(come(one)) for _ in range(3)] == [[1, 2], [3, 4], [5]]
+
+
+class TestSubscribers:
+    """A member that is subscribed to the channel too has one message of each, which ends once."""
+
+    def test_a_status_ends_both(self, world: StoredWorld) -> None:
+        joe, held = self._waiting(world)
+        (message_id,) = publish(world, 1)
+        (message,) = [*joe.heard(held), *come(joe)]
+        assert settled(joe, message) == []
+        self._nothing_is_left(world, joe)
+        assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_the_acknowledgement_of_a_batch_ends_both(self, world: StoredWorld) -> None:
+        joe, held = self._waiting(world, settle="batch")
+        publish(world, 1)
+        assert data([*joe.heard(held), *come(joe)]) == [1]
+        assert joe.take() == []
+        self._nothing_is_left(world, joe)
+
+    def test_a_message_fails_once(self, world: StoredWorld) -> None:
+        joe, held = self._waiting(world)
+        (message_id,) = publish(world, 1)
+        (message,) = [*joe.heard(held), *come(joe)]
+        assert joe.take(failed(message, "user.update.error")) == []
+        self._nothing_is_left(world, joe)
+        assert letters(world) == [("client/joe/1", "user.update.error", message_id)]
+
+    def test_a_message_is_still_there_when_another_member_gets_it(self, world: StoredWorld) -> None:
+        joe, held = self._waiting(world)
+        (message_id,) = publish(world, 1)
+        (message,) = [*joe.heard(held), *come(joe)]
+        ann = member(world, "ann/1")
+        joe.tell(failed(message, "user.update.error"))
+        (again,), (other,) = come(joe), come(ann)
+        assert [origin(each)["id"] for each in (again, other)] == [message_id] * 2
+        for each, one in ((joe, again), (ann, other)):
+            settled(each, one)
+            self._nothing_is_left(world, each)
+
+    def test_a_subscription_to_the_newest_only_does_not_end_what_the_group_has(self, world: StoredWorld) -> None:
+        joe = login(world, "joe/1")
+        reply = joe.say("/meta/subscribe", subscription="/jobs/*", ext={"subscribe": {"newestOnly": True}})
+        assert reply["successful"]
+        join(joe)
+        publish(world, 1, 2)
+        messages = come(joe)
+        assert data(messages) == [1, 2]
+        settled(joe, *messages)
+        self._nothing_is_left(world, joe)
+
+    def test_a_message_is_there_once_after_a_restart(self, make_stored: MakeStored, world: StoredWorld) -> None:
+        joe, held = self._waiting(world)
+        publish(world, 1)
+        assert data(joe.heard(held)) == [1]
+        world.commit()
+        world.crash()
+        back = Receiver(make_stored(prefix=world.prefix)).taking_over(joe)
+        (message,) = come(back)
+        settled(back, message)
+        self._nothing_is_left(back.world, back)
+
+    @staticmethod
+    def _waiting(world: StoredWorld, **session: Any) -> tuple[Receiver, Request]:
+        """A member that is subscribed as well, and its held connect."""
+        joe = login(world, "joe/1", "/jobs/*", **session)
+        join(joe)
+        joe.take()
+        return joe, joe.reconnect()
+
+    @staticmethod
+    def _nothing_is_left(world: StoredWorld, receiver: Receiver) -> None:
+        world.commit()
+        durable = receiver.session.mailbox.durable
+        assert durable is not None
+        assert (world.inbox(receiver.session), len(durable), durable.size, receiver.session.mailbox.depth) == (
+            [],
+            0,
+            0,
+            0,
+        )

@@ -197,6 +197,8 @@ class BacklogLoader:
         if not durable.arrived(place, pending):
             return
         self._access.node.mark_dirty(durable)
+        if place in durable.pending:
+            return  # the session has it by its subscription too: that is one message, which ends once
         fan_outs = self._outbound.fan_outs
         if fan_outs.pending and pending.channel in fan_outs.pending:
             fan_outs.add(pending.channel, self._queue_in_turn(durable, place, pending, entry))

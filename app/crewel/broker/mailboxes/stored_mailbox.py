@@ -295,6 +295,8 @@ class StoredMailbox(Mailbox):
         attempts = self.attempts(place)
         self.forget_stored(place)
         self.durable.requeue(place)
+        if place in self.durable.pending:  # it is for the session all the same, by its subscription
+            self.durable.evict(place)
         self._listener.has_changed(self.durable)
         return attempts
 
@@ -403,7 +405,7 @@ class StoredMailbox(Mailbox):
         return [
             place
             for place, pending in self.durable.pending.items()
-            if pending.channel == channel and place != newest and place not in sent
+            if pending.channel == channel and place != newest and place not in sent and place not in self.durable.inbox
         ]
 
     # Dead letters
