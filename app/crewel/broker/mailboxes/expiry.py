@@ -67,15 +67,13 @@ class Expiry:
         due = {session for session in self._watched if session.mailbox.expiry <= now}
         for durable in self._access.node.expiring(now):
             if durable.connected is None:
-                self._end_stored(
-                    durable, durable.expired(now)
-                )  # there are few; in a later turn the node may have others
+                # There are few, and in a later turn the node may have others.
+                self._end_stored(durable, durable.expired(now))
             else:
                 due.add(durable.connected)
         for session in due:
-            if session.is_live and session.mailbox.is_due(
-                now
-            ):  # it may have ended, or been looked at, in a turn before
+            # It may have ended, or been looked at, in a turn before.
+            if session.is_live and session.mailbox.is_due(now):
                 self.expire(session, is_away=session.mailbox.is_absent)
             yield
 
