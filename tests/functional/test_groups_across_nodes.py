@@ -11,6 +11,7 @@ from tests.functional.bayeux import Client
 from tests.functional.cluster import LONG, NODE, OPERATED, PATIENT, TOKEN
 from tests.functional.test_nodes import PERSISTENT, move
 from tests.functional.wire import until
+from tests.ports import free_port
 from tests.server_process import Server
 
 _numbers = count(1)
@@ -119,3 +120,17 @@ def seen(desks: list[Desk], channel: str, members: int) -> Any:
     shown = [desk.get(f"/topics{channel}") for desk in desks]
     is_seen = shown[0]["queued"] == 6 and len(shown[0]["groups"][0]["members"]) == members
     return shown[0] if is_seen and shown[0] == shown[1] else None
+
+
+def test_a_group_at_a_node_that_no_link_reaches_gets_what_the_other_one_takes(start_server: StartServer) -> None:
+    """A node finds the groups of the others in the store as well."""
+    nowhere = f"cluster.advertise=127.0.0.1:{free_port()}"
+    first = start_server(NODE, PATIENT, nowhere, "node.name=a")
+    second = start_server(*first.store_sets, NODE, PATIENT, nowhere, "node.name=b")
+    channel = f"/group/{next(_numbers)}"
+    there = member(second, "client/apart/1", channel)
+    publish(first, channel, 1, 2, 3)
+    assert drained([there], 3) == [1, 2, 3]
+    late = start_server(*first.store_sets, NODE, PATIENT, nowhere, "node.name=c")
+    publish(late, channel, 4)
+    assert drained([there], 1) == [4]

@@ -60,6 +60,7 @@ def all_names(keys: Keys) -> dict[str, str]:
         "lease:<token>": keys.lease("abc"),
         "own:<token>": keys.own("abc"),
         "unstored:<token>": keys.unstored("abc"),
+        "groups:<token>": keys.groups("abc"),
         "job:<id>": keys.job("1-1"),
         "s:<session>": keys.session("client/joe/1"),
         "inbox:<session>": keys.inbox("client/joe/1"),

@@ -57,7 +57,8 @@ class Bus:
         self._wanted: defaultdict[str, set[str]] = defaultdict(set)  # pattern: tokens
         self._sent: Counter[str] = Counter()
         # What this node wants
-        self._version = 0
+        self.version = 0
+        """Of what this node wants: it rises with each pattern."""
         self._confirmed: dict[Link, int] = {}  # the link by which a node sends here: the version that it has confirmed
         # Number of the last message of a node, by the token that this one had for it, and by that one's.
         self._received: Counter[tuple[str, str]] = Counter()
@@ -69,7 +70,7 @@ class Bus:
     def wants(self, pattern: str) -> None:
         """There is a subscriber to this pattern, and was none."""
         if not pattern.startswith(REPLIES):  # a reply channel says itself whose it is
-            self._version += 1
+            self.version += 1
             self._announce(Kind.SUBSCRIBE, [pattern])
 
     def gives_up(self, pattern: str) -> None:
@@ -78,7 +79,7 @@ class Bus:
             self._announce(Kind.UNSUBSCRIBE, [pattern])
 
     def _announce(self, kind: Kind, patterns: Iterable[str]) -> None:
-        payload = self._version.to_bytes(8) + orjson.dumps(list(patterns))
+        payload = self.version.to_bytes(8) + orjson.dumps(list(patterns))
         for link in self._confirmed:
             link.send(kind, 0, payload)
 
@@ -87,7 +88,7 @@ class Bus:
         self._confirmed[link] = -1
         patterns = [name for name in self._channels if self._channels.count(name) and not name.startswith(REPLIES)]
         patterns += self._groups.queues()
-        link.send(Kind.ALL_PATTERNS, 0, self._version.to_bytes(8) + orjson.dumps(patterns))
+        link.send(Kind.ALL_PATTERNS, 0, self.version.to_bytes(8) + orjson.dumps(patterns))
         self._registry.hurry()  # it may be new
 
     def left(self, link: Link) -> None:
@@ -97,14 +98,15 @@ class Bus:
 
     def announced(self) -> asyncio.Task[None] | None:
         """A task that ends when all nodes that live have confirmed what this one wants now; None if they have."""
-        return None if self._is_confirmed(self._version) else self._runtime.loop.create_task(self._wait(self._version))
+        return None if self.is_confirmed(self.version) else self._runtime.loop.create_task(self._wait(self.version))
 
-    def _is_confirmed(self, version: int) -> bool:
+    def is_confirmed(self, version: int) -> bool:
+        """Whether all nodes that live have confirmed what this one wanted at this version."""
         confirmed = {link.token for link, each in self._confirmed.items() if each >= version}
         return all(node.token in confirmed for node in self._registry.others())
 
     async def _wait(self, version: int) -> None:
-        await self._until(lambda: self._is_confirmed(version))
+        await self._until(lambda: self.is_confirmed(version))
 
     async def wait_for(self, tokens: Iterable[str]) -> None:
         """Wait until these nodes have said what they want, but not for long."""
@@ -120,9 +122,13 @@ class Bus:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONFIRM_S):
                 while not holds():
-                    if self._changed is None:
-                        self._changed = self._runtime.loop.create_future()
-                    await asyncio.wait([self._changed])
+                    await asyncio.wait([self.change()])
+
+    def change(self) -> asyncio.Future[None]:
+        """Done when nodes have confirmed something, or have come or gone."""
+        if self._changed is None:
+            self._changed = self._runtime.loop.create_future()
+        return self._changed
 
     def _wake_waiting(self) -> None:
         changed, self._changed = self._changed, None

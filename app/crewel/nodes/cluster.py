@@ -15,7 +15,7 @@ from crewel.broker.node_tags import tag_of
 from crewel.broker.topics.shares import Shares
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import SessionName
-from crewel.qos.names import Name
+from crewel.qos.names import Name, group_of
 from crewel.storage import nodes
 from crewel.storage.keys import Keys
 from crewel.storage.node_leases import Membership as Registration
@@ -46,10 +46,14 @@ class Nodes(Cluster):
     def wants(self, pattern: str) -> None:
         """There is a subscriber to this pattern here, or a member of the group with this queue, and was none."""
         self.membership.bus.wants(pattern)
+        if group_of(pattern) is not None:
+            self.membership.groups.wants(pattern)
 
     def gives_up(self, pattern: str) -> None:
         """There is none any more."""
         self.membership.bus.gives_up(pattern)
+        if group_of(pattern) is not None:
+            self.membership.groups.gives_up(pattern)
 
     def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
         """The handler of subscribes, so that it replies when all nodes know what is subscribed to here."""
@@ -61,9 +65,9 @@ class Nodes(Cluster):
 
     def _announced(self, outcome: Reply | Steps[Reply]) -> Steps[Reply]:
         reply = outcome if isinstance(outcome, dict) else (yield from outcome)
-        waiting = self.membership.bus.announced()
-        if waiting is not None:
-            yield waiting
+        for announced in (self.membership.bus.announced, self.membership.groups.known_everywhere):
+            if (waiting := announced()) is not None:
+                yield waiting
         return reply
 
     @property

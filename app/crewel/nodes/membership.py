@@ -28,6 +28,7 @@ from crewel.nodes.remote_subjects import RemoteSubjects
 from crewel.nodes.remote_topics import RemoteTopics
 from crewel.nodes.router import Router
 from crewel.nodes.siblings import Siblings
+from crewel.nodes.stored_groups import StoredGroups
 from crewel.storage import nodes, shared_queues
 from crewel.storage.nodes import Node
 
@@ -45,6 +46,9 @@ class Membership:
         self.registry = NodeRegistry(access, durability, broker.metrics, self._settings.lease_ms / 1000)
         self.links = OpenLinks(lambda: access.token)
         self.bus = self._made_bus(broker)
+        self.groups = StoredGroups(
+            broker.runtime, broker.addressing.groups, self.registry, self.bus, self._settings.lease_ms / 1000
+        )
         self.calls = Calls(broker.runtime, self.links)
         broker.dead_letters.notifier.on_stored.append(self.bus.announce_dead_letters)
         self.addressed = RemoteDestinations(
@@ -120,6 +124,7 @@ class Membership:
         self._broker.addressing.names.number_from(first_number(tag_of(access.token), BEYOND_STORED))
         self.links.secret = await nodes.secret(access.store)
         await self.registry.refresh()
+        await self.groups.look()
         others = self.registry.others()
         reached = await asyncio.gather(*(self.router.dialler.reach(each.token, each.link) for each in others))
         tokens = [each.token for each, is_open in zip(others, reached, strict=True) if is_open]
@@ -128,6 +133,7 @@ class Membership:
         await self.subjects.join()
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
         self._broker.supervisor.start("search for an heir", self.search.run_forever)
+        self._broker.supervisor.start("groups of other nodes", self.groups.run_forever)
         self._broker.supervisor.start("former nodes and groups", self._forget_forever)
 
     async def _forget_forever(self) -> None:

@@ -106,6 +106,10 @@ class Keys:
         """The sessions of one run of a server."""
         return f"{self.base}own:{token}"
 
+    def groups(self, token: str) -> str:
+        """The queues of the groups that have members at one run of a server."""
+        return f"{self.base}groups:{token}"
+
     def unstored(self, token: str) -> str:
         """The names of the sessions of one run of a server that are not stored."""
         return f"{self.base}unstored:{token}"

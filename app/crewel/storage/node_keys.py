@@ -49,10 +49,11 @@ NODE_KEYS: Final = (
         "`name`; `cursor` log id up to which it has consumed the log; `low` log id up to which none of its sessions"
         " needs anything; `seq` number of its last commit; `opening`, `opened` a commit in several parts, and their"
         " number; `since` microseconds of its start; `epoch` the number of its start; for a node also `tag`, `link`"
-        " (its address for other nodes) and `process` (as in `lease:<token>`)",
+        " (its address for other nodes), `process` (as in `lease:<token>`) and `groups`, how often `groups:<token>` has"
+        " changed",
         "until all its sessions are adopted",
-        "boot, open, commit, adopt, inherit",
-        "all, to detect that this server has been superseded; trim, members",
+        "boot, open, commit, adopt, inherit, note_groups",
+        "all, to detect that this server has been superseded; trim, members; nodes",
         "One run of a server. The token is random, new at each start.",
     ),
     Key(
@@ -91,6 +92,15 @@ NODE_KEYS: Final = (
         "claim, unclaim, inherit, adopt",
         "claim, login; logins, addressed messages",
         "The named sessions of that node that are not stored.",
+    ),
+    Key(
+        "groups:<token>",
+        "set",
+        "queues of groups",
+        "as `node:<token>`",
+        "note_groups, inherit, adopt",
+        "nodes",
+        "The groups that have members at that node.",
     ),
     Key(
         "kept",

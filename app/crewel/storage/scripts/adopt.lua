@@ -14,7 +14,7 @@
 -- KEYS[1]  nodes
 -- KEYS[2]  node:<token>, the server that adopts
 -- KEYS[3]  own:<token>
--- ARGV[1]  what all keys begin with; node:, left:, own:, unstored: and s: of the others are built from it
+-- ARGV[1]  what all keys begin with; node:, left:, own:, unstored:, groups: and s: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
 -- ARGV[4]  size of a block of batch numbers
@@ -52,7 +52,7 @@ for _, other in ipairs(call('SMEMBERS', nodes)) do
     end
     if call('EXISTS', left) == 0 then
       call('DEL', former)
-      call('UNLINK', base .. 'unstored:' .. other)
+      call('UNLINK', base .. 'unstored:' .. other, base .. 'groups:' .. other)
       call('SREM', nodes, other)
     end
   end

@@ -16,7 +16,7 @@
 -- KEYS[3]  own:<token>
 -- KEYS[4]  tags
 -- KEYS[5]  last
--- ARGV[1]  what all keys begin with; node:, left:, lease:, own:, unstored: and s: of the others are built from it
+-- ARGV[1]  what all keys begin with; node:, left:, lease:, own:, unstored:, groups: and s: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
 -- ARGV[4]  size of a block of batch numbers
@@ -45,7 +45,7 @@ for _, other in ipairs(others) do
   if other ~= token and call('EXISTS', record) == 1 and (dead[other] or call('EXISTS', lease) == 0) then
     call('RENAME', record, base .. 'left:' .. other)
     call('DEL', lease)
-    call('UNLINK', base .. 'unstored:' .. other)
+    call('UNLINK', base .. 'unstored:' .. other, base .. 'groups:' .. other)
   end
 end
 

@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- Notes which groups of consumers have members at a node, or have none there any more. Other nodes look at the number of the
+-- change again and again, and read the groups when it differs. A repeated call does no harm.
+--
+-- Returns the number; or 'fenced' if the node has been superseded.
+--
+-- KEYS[1]     node:<token>
+-- KEYS[2]     groups:<token>
+-- ARGV[1]     SADD for groups that have a member now, SREM for those that have none
+-- ARGV[2...]  their queues
+local node, groups = KEYS[1], KEYS[2]
+
+if redis.call('EXISTS', node) == 0 then
+  return 'fenced'
+end
+redis.call(ARGV[1], groups, unpack(ARGV, 2))
+return redis.call('HINCRBY', node, 'groups', 1)
