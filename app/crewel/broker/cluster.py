@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, ParamSpec
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.replies import Reply
@@ -22,7 +22,13 @@ from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 from crewel.supervision import Body, Supervisor
 
-P = ParamSpec("P")
+if TYPE_CHECKING:
+    from crewel.bayeux.message import Message
+    from crewel.broker.mailboxes.exchange import Exchange
+    from crewel.broker.session import Session
+
+SubscribeStep = Callable[["Exchange", "Session", "Message"], "Reply | Steps[Reply]"]
+"""The handler of a subscribe."""
 
 ANY_NUMBER: Final = -1
 """Of sessions of a subject, for the store."""
@@ -52,7 +58,7 @@ class Cluster(ABC):
         """There is none any more."""
 
     @abstractmethod
-    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+    def announcing(self, subscribe: SubscribeStep) -> SubscribeStep:
         """The handler of subscribes, so that it replies when all nodes know what is subscribed to here."""
 
     # Destinations and shared queues
@@ -166,7 +172,7 @@ class SingleNode(Cluster):
     def gives_up(self, pattern: str) -> None:
         """This concerns no other node."""
 
-    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+    def announcing(self, subscribe: SubscribeStep) -> SubscribeStep:
         """The handler as it is."""
         return subscribe
 

@@ -412,6 +412,7 @@ class Session:
     def remember(self, former: Session) -> None:
         """It was this one before the store was read again, which does not say when its client came last, and how it failed."""
         self.added_at, self.last_seen = former.added_at, former.last_seen
+        self.mailbox.recovered = former.mailbox.recovered
         failure = former.mailbox.dispatcher.last_failure
         if failure is not None:
             self.mailbox.dispatcher.last_failure = failure

@@ -116,14 +116,15 @@ class Session:
             messages.append({"channel": DISCONNECT})
         if not messages:
             return
-        answered = 0
+        unanswered = messages.copy()
         with suppress(ClientError, TimeoutError):
             async with asyncio.timeout(timeout):
                 await self.connection.reopen()  # it may be down at this moment, and statuses are worth an attempt
                 for message in messages:  # together they may be larger than the server takes
-                    update.report_refused(await self.connection.exchange([message], timeout))
-                    answered += 1
-        update.report_unanswered(messages[answered:])
+                    with suppress(MessageTooLargeError):
+                        update.report_refused(await self.connection.exchange([message], timeout))
+                        unanswered.remove(message)
+        update.report_unanswered(unanswered)
 
     async def _release(self) -> None:
         for task in self._tasks:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.replies import Reply
-from crewel.broker.cluster import Cluster, P
+from crewel.broker.cluster import Cluster, SubscribeStep
 from crewel.broker.handler_steps import Steps
 from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.node_tags import tag_of
@@ -26,6 +26,9 @@ from crewel.storage.store import Store
 from crewel.supervision import Body, Supervisor
 
 if TYPE_CHECKING:
+    from crewel.bayeux.message import Message
+    from crewel.broker.mailboxes.exchange import Exchange
+    from crewel.broker.session import Session
     from crewel.nodes.membership import Membership
 
 
@@ -55,19 +58,20 @@ class Nodes(Cluster):
         if group_of(pattern) is not None:
             self.membership.groups.gives_up(pattern)
 
-    def announcing(self, subscribe: Callable[P, Reply | Steps[Reply]]) -> Callable[P, Reply | Steps[Reply]]:
+    def announcing(self, subscribe: SubscribeStep) -> SubscribeStep:
         """The handler of subscribes, so that it replies when all nodes know what is subscribed to here."""
 
-        def announced(*args: P.args, **kwargs: P.kwargs) -> Steps[Reply]:
-            return self._announced(subscribe(*args, **kwargs))
+        def announced(exchange: Exchange, session: Session, message: Message) -> Steps[Reply]:
+            return self._announced(session, subscribe(exchange, session, message))
 
         return announced
 
-    def _announced(self, outcome: Reply | Steps[Reply]) -> Steps[Reply]:
+    def _announced(self, session: Session, outcome: Reply | Steps[Reply]) -> Steps[Reply]:
         reply = outcome if isinstance(outcome, dict) else (yield from outcome)
-        for announced in (self.membership.bus.announced, self.membership.groups.known_everywhere):
-            if (waiting := announced()) is not None:
-                yield waiting
+        if (waiting := self.membership.bus.announced()) is not None:
+            yield waiting
+        if (waiting := self.membership.groups.known_everywhere(session)) is not None:
+            yield waiting
         return reply
 
     @property

@@ -131,6 +131,7 @@ class Membership:
         await self.bus.wait_for(tokens)
         await self.bus.linked(tokens)
         await self.subjects.join()
+        await self.groups.look()  # once more: to reach the others may have taken longer than a subscribe there waits
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
         self._broker.supervisor.start("search for an heir", self.search.run_forever)
         self._broker.supervisor.start("groups of other nodes", self.groups.run_forever)

@@ -85,8 +85,8 @@ class NodeRegistry:
         return self.lives(node) and not (self.leaving and self.leaves(node))
 
     def has_gone(self, token: str) -> bool:
-        """Whether a node with this token was there and is not any more. The heir of this node is known to another node only,
-        which can reach the store."""
+        """Whether no node with this token is known to live. The heir of this node is known to another node only, which can
+        reach the store."""
         if self.heir is not None and token == self.heir.token:
             return False
         node = self.members.nodes.get(token)

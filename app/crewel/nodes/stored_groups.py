@@ -2,8 +2,8 @@
 
 A persistent message goes into the queues of the groups that its publisher's node knows. Nodes report their groups to each other
 by their links; but a link may be broken while both nodes reach the store, and then a message would pass a group by. So each
-node notes its groups in the store, and looks at those of the others several times in a lease: a node that has not looked has
-lost its lease. A subscribe to a group that no link has confirmed is answered when all have looked.
+node notes its groups in the store, and looks at those of the others several times in a lease. A subscribe to a group that the
+links have not confirmed is answered when a node that has not looked should have lost its lease.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Final
 
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.runtime import Runtime
+from crewel.broker.session import Session
 from crewel.errors import StoreError
+from crewel.event_loop import in_turns
 from crewel.nodes.bus import Bus
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.storage import node_groups
@@ -22,8 +24,11 @@ from crewel.storage.node_groups import MOST_NOTED
 
 _LOOKS: Final = 3  # in the time that a lease lasts
 _LONGEST_PAUSE_S: Final = 1.0
-_MOST_S: Final = 5.0
-"""How long a subscribe waits for the looks of nodes with a longer lease: they look every second as well."""
+_LEAST_S, _MOST_S = 2 * _LONGEST_PAUSE_S, 5.0
+"""How long a subscribe waits for the looks of other nodes: at least twice the longest pause, whatever their lease is, and not
+very long where the lease is: they look every second as well."""
+
+_NOTHING: Final = 0, frozenset[str]()
 
 
 class StoredGroups:
@@ -36,12 +41,14 @@ class StoredGroups:
         self._groups = groups
         self._registry = registry
         self._bus = bus
-        self._pause_s, self._looked_s = min(lease_s / _LOOKS, _LONGEST_PAUSE_S), min(lease_s, _MOST_S)
+        self._pause_s, self._looked_s = min(lease_s / _LOOKS, _LONGEST_PAUSE_S), max(min(lease_s, _MOST_S), _LEAST_S)
         self._changed: dict[str, bool] = {}  # queue: whether it has a member here; what the store does not know yet
         self._writing: asyncio.Task[None] | None = None
         self._known_at = 0.0  # loop time (s) at which all nodes that live know what the store knows
         self._version = 0  # of the bus, which has the last group
-        self._seen: dict[str, int] = {}  # token: changes of that node's groups that this one has read
+        self._seen: dict[
+            str, tuple[int, frozenset[str]]
+        ] = {}  # token: the number of that node's groups, and what was read
 
     # Those of this node
 
@@ -79,11 +86,13 @@ class StoredGroups:
             for step, queues in steps:
                 if queues:
                     await self._access.writing.ask(step(keys, token, queues), retries=True)
-        self._known_at = self._loop.time() + self._looked_s
+        if wanted:
+            self._known_at = self._loop.time() + self._looked_s
 
-    def known_everywhere(self) -> asyncio.Task[None] | None:
-        """A task that ends when all nodes that live know the groups of this one; None if they do."""
-        if self._is_known:
+    def known_everywhere(self, session: Session) -> asyncio.Task[None] | None:
+        """A task that ends when all nodes that live know the groups of this one; None if they do, or the session is a member
+        of none."""
+        if self._is_known or not self._groups.queues_of(session):
             return None
         return self._loop.create_task(self._wait())
 
@@ -112,13 +121,18 @@ class StoredGroups:
     async def look(self) -> None:
         """Read the groups of the nodes where they have changed. Raises StoreError."""
         tokens = [each.token for each in self._registry.others()]
-        self._seen = {token: self._seen.get(token, 0) for token in tokens}
+        self._seen = {token: self._seen.get(token, _NOTHING) for token in tokens}
         if not tokens:
             return
         found = await node_groups.changes(self._access.store, tokens)
         for token, number in zip(tokens, found, strict=True):
-            if number == self._seen.get(token):
+            before, known = self._seen[token]
+            if number == before:
                 continue
-            for queue in await node_groups.of(self._access.store, token):
+            queues = frozenset(await node_groups.of(self._access.store, token))
+            # Most came by a link long before; and one that this node has forgotten is here again.
+            async for queue in in_turns(
+                each for each in queues if each not in known or each not in self._groups.elsewhere
+            ):
                 self._groups.add_elsewhere(queue)
-            self._seen[token] = number
+            self._seen[token] = number, queues

@@ -276,7 +276,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
             return [], b""
         rest = data[end:]
         frames = protocol.read(data[:end] if rest else data)
-        self._flush(protocol)
+        self._flush(protocol, has_frames=len(frames) > (protocol.close_rcvd is not None))
         if protocol.is_done and not rest:
             self._protocol = None
         self._sockets.turns.unseen -= len(frames)  # each takes as long as a short request
@@ -428,18 +428,23 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
     def supersede(self) -> None:
         """A connect that a newer one replaced gets no reply on a socket."""
 
-    def _flush(self, protocol: FrameReader) -> None:
-        """Send what the protocol has to say, and end the connection where it demands it."""
+    def _flush(self, protocol: FrameReader, *, has_frames: bool = False) -> None:
+        """Send what the protocol has to say, and end the connection where it demands it. `has_frames`: frames that came before
+        are carried out next."""
         parts = protocol.data_to_send()
         if not parts:
             return
         if not self._transport.is_closing():
             self._transport.write(b"".join(parts))  # many pongs, at once
         if not parts[-1]:
-            self._end(protocol)
+            self._end(protocol, has_frames=has_frames)
 
-    def _end(self, protocol: FrameReader) -> None:
-        self._sockets.closes(self)
+    def _end(self, protocol: FrameReader, *, has_frames: bool) -> None:
+        if has_frames:  # they are the session's, which may be at another node
+            self.writer = None
+            self._sockets.loop.call_soon(self._sockets.closes, self)
+        else:
+            self._sockets.closes(self)
         if protocol.close_rcvd is not None or self._transport.is_closing():
             self._transport.close()
             self._sockets.abort_unread(self._transport)

@@ -169,17 +169,19 @@ class Parent:
     async def _spawn(self, number: int) -> _Process:
         """Raises OSError if the machine has no process, descriptor or memory for it."""
         ours, theirs = socket.socketpair()
+        process = None
         try:
             with theirs:
                 process = await self._process(number, theirs)
+            streams = await control_channel.streams(ours)
         except OSError:
             ours.close()
+            if process is not None:
+                process.kill()
             raise
         with suppress(ValueError):
             self._left.remove(process.pid)
-        made = _Process(
-            number, process, await control_channel.streams(ours), asyncio.get_running_loop().create_future()
-        )
+        made = _Process(number, process, streams, asyncio.get_running_loop().create_future())
         made.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._running.append(made)
         self._own(self._listen(made))

@@ -106,8 +106,13 @@ class TestAnOutageThatIsLonger:
     """By its end the store has forgotten what it has done, and to ask again is to ask for the first time."""
 
     def end(self, world: StoredWorld, line: Line) -> None:
+        """It is two outages, with a moment in between in which the store answers nothing."""
         world.durability._store_is_gone()
-        world.advance(REMEMBERED_MS / 1000)
+        world.advance(REMEMBERED_MS / 2000)
+        world.durability._store_is_back()
+        world.advance(0.1)
+        world.durability._store_is_gone()
+        world.advance(REMEMBERED_MS / 2000)
         keys = world.store.reader.keys(world.store.keys.once("*"))
         world.wait(world.store.reader.delete(*world.wait(keys)))
         line.left = 0

@@ -14,7 +14,7 @@ import pytest
 
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_records import DeadLetterFilter
-from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, store
 from tests.broker.world import Client
 from tests.work import instructions
 
@@ -203,6 +203,14 @@ class TestDroppingTheOldest:
         joe.world.broker.publish("/a", 5)
         store(joe.world, "/a", "large" * 3000)
         assert data(joe.take()) == ["large" * 3000]
+
+    def test_one_that_has_no_room_beside_what_the_client_has_takes_no_others_place(self, joe: Receiver) -> None:
+        world = joe.world
+        store(world, "/a", "large" * 1400)
+        (sent,) = joe.take()
+        store(world, "/a", *range(5))
+        store(world, "/a", "large" * 1000)
+        assert data([*joe.take(ok(sent)), *joe.take()]) == [1, 2, 3, 4]
 
     def test_a_message_of_a_lower_priority_makes_no_room(self, stored: StoredWorld, joe: Receiver) -> None:
         client = Client(stored).joined()

@@ -63,6 +63,7 @@ _MOST_SHARED: Final = 200_000
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _ANSWERS_S: Final = 10.0  # that the store has for what is under way when the server ends
 _RELOAD_PAUSE: Final = 0.5
+_STEADY_S: Final = 2.0  # that the store must be there, so that all steps that are retried have been asked again
 
 
 class _Former(NamedTuple):
@@ -91,7 +92,8 @@ class Durability:
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
     _slow: SlowStore = field(default_factory=SlowStore, init=False)
     _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
-    _gone_at: float = field(default=math.inf, init=False)  # when the store went away last
+    _gone_at: float = field(default=math.inf, init=False)  # since when the store was not there, or not for long
+    _back_at: float = field(default=-math.inf, init=False)  # when it came back last
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
     def __post_init__(self) -> None:
@@ -496,23 +498,28 @@ class Durability:
             self._runtime.metrics.ended[each.reason] += len(each.ids)
 
     def _store_is_gone(self) -> None:
-        self._gone_at = self._runtime.loop.time()
+        now = self._runtime.loop.time()
+        if now > self._back_at + _STEADY_S:  # else what has to be asked again was not asked in between
+            self._gone_at = now
 
     def _store_is_back(self) -> None:
-        self._asked_at = now = self._runtime.loop.time()
+        self._asked_at = self._back_at = now = self._runtime.loop.time()
         if self._access.store.generation == self._generation or self._access.store.keeps_everything:
             self._access.writing.probe()
             if now > self._gone_at + REPEATABLE_S:
-                self._runtime.spawn(self._read_again())
+                self._runtime.spawn(self._read_again(self._access.node))
         else:
             self._losses.store_changed()
             self._suspect(Behind("the store has restarted, or another one is in its place"))
 
-    async def _read_again(self) -> None:
+    async def _read_again(self, node: LogConsumer) -> None:
         """The store may have forgotten what it has done of steps that it did not answer. What it has done shows in it, once it
         knows all that memory knows."""
-        await self.committed()
-        await self._lost(Behind("the store was unavailable for longer than it remembers steps"))
+        while self._access.node is node and not (self._closing.is_set() or self._access.is_superseded):
+            await self.committed()
+            if self._access.node is node:
+                await self._lost(Behind("the store was unavailable for longer than it remembers steps"))
+            await asyncio.sleep(_RELOAD_PAUSE)
 
     def _suspect(self, error: StoreError) -> None:
         self._runtime.spawn(self._lost(error))

@@ -149,26 +149,37 @@ class StoredMailbox(Mailbox):
             and self._has_bytes(entry)
         ):
             return True
+        now = self._listener.now()
+        if self.is_due(now):
+            self.expire(now, is_away=self.is_absent)
+        dropped = 0
         while True:
             code = self._exceeded(entry, bounds)
             if entry.position and (self.durable.find(entry.position) is None or self.must_end):
                 return False  # its own life had ended; or it becomes a dead letter with the end of the session
             if code is None:
                 return True
+            if dropped == 1 and code == SIZE and not self._fits_beside_client(entry, bounds):
+                self._end_place(entry.position, EndReason.DROPPED)
+                return False
             if not self._apply_policy(entry, bounds, code):
                 return False
+            dropped += 1
 
     def shorten(self) -> None:
         """Nothing: its bounds hold for each message that comes."""
 
     def _exceeded(self, entry: Entry, bounds: Bounds) -> str | None:
         """The code of the bound that the entry goes beyond."""
-        now = self._listener.now()
-        if self.is_due(now):
-            self.expire(now, is_away=self.is_absent)
         stored = len(self.durable) - (1 if entry.position else 0)
         code = bounds.exceeded(self._count_waiting(stored, bounds), self.durable.size)
         return SIZE if code is None and not self._has_bytes(entry) else code
+
+    def _fits_beside_client(self, entry: Entry, bounds: Bounds) -> bool:
+        """Whether the entry can have room at all, beside the stored messages that the client has: these cannot be dropped. It
+        is asked only when to drop one message was not enough."""
+        kept = sum(len(each.wire) for each in self.at_client() if each.position)
+        return not kept or kept + (len(entry.wire) if entry.position else 0) <= bounds.max_bytes
 
     def _waiting_at_most(self) -> int:
         """An upper bound that costs little: what is open at the client and waits again counts twice."""
@@ -320,7 +331,8 @@ class StoredMailbox(Mailbox):
     def take_back(self, entries: Collection[Entry]) -> None:
         """None of these belongs to a batch or waits any more; their statuses are still awaited."""
         super().take_back(entries)
-        self._counted = None
+        if entries:
+            self._counted = None
 
     def end_at(self, index: int, reason: EndReason) -> None:
         """The message at this index of the queue, which was never sent, ends in this way."""

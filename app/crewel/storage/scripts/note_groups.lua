@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Notes which groups of consumers have members at a node, or have none there any more. Other nodes look at the number of the
--- change again and again, and read the groups when it differs. A repeated call does no harm.
+-- Notes which groups of consumers have members at a node, or have none there any more. Other nodes look at a number again and
+-- again, which rises when there is a member, and read the groups when it differs. A repeated call does no harm.
 --
 -- Returns the number; or 'fenced' if the node has been superseded.
 --
@@ -14,4 +14,4 @@ if redis.call('EXISTS', node) == 0 then
   return 'fenced'
 end
 redis.call(ARGV[1], groups, unpack(ARGV, 2))
-return redis.call('HINCRBY', node, 'groups', 1)
+return redis.call('HINCRBY', node, 'groups', ARGV[1] == 'SADD' and 1 or 0)
