@@ -43,6 +43,7 @@ class Store:
     def _access(self) -> Any:
         return SimpleNamespace(
             is_reloading=False,
+            is_adopting=False,
             node=self.node,
             keys=Keys("test:"),
             token="token",
