@@ -94,14 +94,14 @@ class StoredGroups:
         of none."""
         if self._is_known or not self._groups.queues_of(session):
             return None
-        return self._loop.create_task(self._wait())
+        return self._loop.create_task(self._until_known())
 
     @property
     def _is_known(self) -> bool:
         is_noted = self._writing is None and self._loop.time() >= self._known_at
         return is_noted or self._bus.is_confirmed(self._version)
 
-    async def _wait(self) -> None:
+    async def _until_known(self) -> None:
         end = self._loop.time() + 2 * self._looked_s  # without its store, it is answered whatever is known
         while not self._is_known and self._loop.time() < end:
             until, waited = min(self._known_at, end), [self._bus.change()]
