@@ -98,7 +98,7 @@ function progress(job) {
         ` ${count(job.done)} of ${count(job.total)}${left}`);
 }
 
-export function job({words: [id], query, go, me, again}) {
+export function job({words: [id], query, go, again}) {
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
     const output = h("p", {class: "outcome"});
@@ -121,7 +121,7 @@ export function job({words: [id], query, go, me, again}) {
             return;
         }
         const role = told.what === "discard" ? "destroy" : "operate";
-        const possible = STEERINGS.filter(([verb, , states]) => states.includes(told.state) && may(me.role, verb === "resume" ? role : "operate"));
+        const possible = STEERINGS.filter(([verb, , states]) => states.includes(told.state) && may(told.may, verb === "resume" ? role : "operate"));
         if (known !== possible.map(([verb]) => verb).join()) {
             known = possible.map(([verb]) => verb).join();
             swap(actions, ...possible.map(button));

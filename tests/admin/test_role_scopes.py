@@ -227,6 +227,29 @@ def test_what_a_body_names_has_to_be_covered(shop: Shop, path: str, body: Any, s
     assert response.status == status, response
 
 
+@pytest.mark.parametrize(
+    ("roles", "verb"),
+    [
+        (["view", "operate:/orders/**"], "stop"),
+        (["view", "operate:/orders/**"], "pause"),
+        (["operate", "destroy:/orders/**"], "resume"),
+    ],
+)
+def test_jobs_of_others_need_a_role_on_all_channels(shop: Shop, roles: list[str], verb: str) -> None:
+    admin, operator = Desk(shop.server), Desk(shop.server, signed(sub="ann", operator=roles))
+    job = f"/jobs/{shop.outside['job']}"
+    if verb == "resume":
+        job = f"/jobs/{admin.post('/jobs', {'what': 'discard', 'all': True, 'contains': 'not there'})['id']}"
+    shown = operator.ask("GET", job)
+    assert (shown.status, shown.json()["may"]) == (200, roles[0])
+    response = operator.ask("POST", f"{job}/{verb}")
+    assert (response.status, response.json()["errorCode"]) == FORBIDDEN
+    own = f"/jobs/{shop.inside['job']}"
+    until(lambda: operator.get(own)["ended"] is not None)
+    assert operator.get(own)["may"] == roles[1].partition(":")[0]
+    assert operator.ask("POST", f"{own}/stop").json()["errorCode"] == "user.illegalArgument"  # it has ended
+
+
 def test_all_that_match_are_those_of_the_channels(shop: Shop) -> None:
     assert shop.operator.post("/dead-letters/redrive", {"all": True, "dryRun": True})["count"] == 2
     assert (

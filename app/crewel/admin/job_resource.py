@@ -165,7 +165,14 @@ async def _found(ask: Ask) -> Job:
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
-    return job_view(await _found(ask))
+    job = await _found(ask)
+    return job_view(job) | {"may": ask.may(lambda role: _may_steer(ask, job, role))}
+
+
+def _may_steer(ask: Ask, job: Job, needed: Role) -> bool:
+    """Whether the operator has this role for the job: for their own, which kept to their channels when it began, on some
+    channels; for those of others, which may be about all of them, on all channels."""
+    return ask.role >= needed if job.who == ask.who else ask.scope.allows(needed)
 
 
 async def _letters_of(ask: Ask) -> dict[str, Any]:
@@ -211,8 +218,10 @@ def _rows_of(fact: Fact) -> Iterable[dict[str, Any]]:
 def _steering(verb: str) -> Callable[[Ask], Awaitable[dict[str, Any]]]:
     async def handle(ask: Ask) -> dict[str, Any]:
         job = await _found(ask)
-        if verb == "resume":
-            demand(ask.role, Work(job.what).role)
+        needed = Work(job.what).role if verb == "resume" else Role.OPERATE
+        demand(ask.role, needed)
+        if not _may_steer(ask, job, needed):
+            raise refused(needed, About.MANY)
         with ask.action(f"{verb} job", about=job.id, reason=ask.fields.get("reason", "")):
             if not await ask.admin.jobs.steer(job.id, verb, ask.who):
                 allowed = " or ".join(each.value for each in STEERINGS[verb].allowed)
@@ -298,7 +307,15 @@ JOB_ROUTES: Final = (
         refusals=_UNKNOWN,
         about=About.MANY,
     ),
-    Route("GET", "/jobs/{job}", "Show one job.", _show, f"{_JOB}. {_MORE}", refusals=_UNKNOWN, about=About.MANY),
+    Route(
+        "GET",
+        "/jobs/{job}",
+        "Show one job.",
+        _show,
+        f"{_JOB}. Also `may`: the role that the operator has for the job. {_MORE}",
+        refusals=_UNKNOWN,
+        about=About.MANY,
+    ),
     *(
         Route(
             "POST",
