@@ -118,6 +118,16 @@ def test_every_resource_is_answered_by_all_nodes(busy: tuple[list[Desk], dict[st
         assert first == second
 
 
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_trace_is_shown_at_the_node_of_the_session_only(busy: tuple[list[Desk], dict[str, str]], at: int) -> None:
+    desks, _ = busy
+    path = f"/sessions/busy/{at + 1}/trace?seconds=1"
+    assert desks[at].ask("GET", path).status == 200
+    response = desks[1 - at].ask("GET", path)
+    assert response.status == 400
+    assert f"is at the node {'ab'[at]}: ask that one" in response.json()["message"]
+
+
 MOMENTS = {"age", "oldestMs", "diesIn", "expires", "loggedIn", "ends", "remainingLife"}
 
 

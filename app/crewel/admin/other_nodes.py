@@ -26,7 +26,7 @@ from crewel.admin.operation import Level
 from crewel.admin.overview_resource import overview, shown
 from crewel.admin.paging import Place, cursor, place_in_order, place_of
 from crewel.admin.prefix_resource import PREFIXES, joined_prefixes, prefixes_page
-from crewel.admin.route import Ask, NotThere, Route, answered, read
+from crewel.admin.route import Ask, NotThere, Route, admit, answered, read
 from crewel.admin.server_timeline import together
 from crewel.admin.timeline_resource import TIMELINE
 from crewel.bayeux.codec import encode
@@ -96,6 +96,10 @@ class OtherNodes:
         owner = await self._owner(self._session(route, ask))
         if owner not in tokens:
             return await answered(route, ask)
+        if route.is_stream:
+            admit(route, ask)
+            name = next(each.name for each in others if each.token == owner)
+            raise IllegalArgument("session", f"is at the node {name}: ask that one")
         return await self._hand_over(owner, route, ask, sent)
 
     # Of one session
@@ -348,10 +352,10 @@ def _question(route: tuple[str, str], who: str, scope: Scope) -> OperatorQuestio
 
 
 def _may_be_handed(route: Route) -> bool:
-    """Whether a node does this for another one: what is about sessions and subjects."""
+    """Whether a node does this for another one: what is about sessions and subjects, and has a bound."""
     levels = (Level.SESSION.resource, Level.SUBJECT.resource)
     one_of = ("/commands", _OVERVIEW, TIMELINE, PREFIXES, *_MERGED, *_LISTS)
-    return route.path.startswith(levels) or route.path in one_of
+    return not route.is_stream and (route.path.startswith(levels) or route.path in one_of)
 
 
 Row = dict[str, Any]

@@ -151,6 +151,11 @@ class Route:
     """What the audit calls it, `hold session`; empty: it changes nothing, or has several names."""
 
     @property
+    def is_stream(self) -> bool:
+        """Whether its answer has no bound: it is written while it is read."""
+        return self.media_type != "application/json"
+
+    @property
     def audited_as(self) -> str:
         """What the audit calls a refusal of it."""
         return self.action or f"{self.method} {self.path}"
@@ -165,11 +170,16 @@ class Route:
 
 async def answered(route: Route, ask: Ask) -> Any:
     """What the handler of the route answers. Raises Refused if the operator's roles do not cover what it is about."""
+    admit(route, ask)
+    return await route.handler(ask)
+
+
+def admit(route: Route, ask: Ask) -> None:
+    """Raise Refused, and note it in the audit, if the operator's roles do not cover what the route is about."""
     if not _covers(route, ask):
         error = refused(route.needs, route.about)
         ask.admin.audit.refused(ask.who, ask.role, route.audited_as, error.code, **ask.path)
         raise error
-    return await route.handler(ask)
 
 
 def _covers(route: Route, ask: Ask) -> bool:
