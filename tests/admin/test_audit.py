@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -72,6 +73,26 @@ def test_commands_settings_and_work_on_dead_letters_are_entered(
     assert desk.ask("PATCH", "/settings", {"limits.subscribes_burst": 90001}).status == 200
     [changed] = entries(desk, "about=limits.subscribes_burst")
     assert (changed["what"], changed["details"]["after"]) == ("change setting", 90001)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "verb"),
+    [("field", "order=1", "discard"), ("deadReason", "the oven is cold", "discard"), ("returns", 0, "redrive")],
+)
+def test_the_filters_of_work_on_dead_letters_are_entered(desk: Desk, name: str, value: Any, verb: str) -> None:
+    reason = f"by {name}"
+    body = {"all": True, name: value, "channel": "/nothing/here", "reason": reason, "since": "2026-01-01"}
+    desk.post(f"/dead-letters/{verb}", body)
+    [entry] = entries(desk, f"what={verb}&contains={quote(reason)}")
+    assert (entry["details"][name], entry["details"]["channel"], entry["reason"]) == (value, "/nothing/here", reason)
+    assert entry["details"]["since"] > 1_700_000_000_000
+
+
+def test_the_channels_that_work_on_dead_letters_kept_to_are_entered(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(*SETS, "security.policy=jwt", f"security.jwt_keys={secret_file(tmp_path)}")
+    Desk(server, signed(operator=["destroy:/orders/**"])).post("/dead-letters/discard", {"all": True})
+    [entry] = entries(Desk(server), "what=discard")
+    assert entry["details"]["within"] == ["/orders/**"]
 
 
 def test_the_audit_is_exported_as_lines_the_oldest_first(desk: Desk, receiver: Receiver, subject: str) -> None:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from crewel.admin.audit import Action
 from crewel.admin.fields import MAX_PAGE, PAGE, Field, flag_field, flag_text, number_text, pattern, text_field
+from crewel.admin.jobs import choice_of, filters_of
 from crewel.admin.operation import About
 from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route, send_lines
@@ -334,19 +335,11 @@ async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
 
 def _action(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContextManager[Action]:
     """The audit's entry of a piece of work."""
-    wanted = chosen.wanted
-    which: dict[str, Any] = {"code": wanted.code, "receiver": wanted.receiver, "channel": wanted.channel}
-    which |= {
-        "since": wanted.since_ms,
-        "until": wanted.until,
-        "contains": wanted.contains,
-        "like": wanted.like,
-        "after": chosen.after,
-    }
     if chosen.ids is not None:
-        which = {"ids": list(chosen.ids[:20]), "asked": len(chosen.ids)}
-    given = {name: value for name, value in which.items() if value}
-    return ask.action(what, reason=ask.fields.get("reason", ""), **given, **more)
+        which: dict[str, Any] = {"ids": list(chosen.ids[:20]), "asked": len(chosen.ids)}
+    else:
+        which = filters_of(choice_of(chosen)) | ({"after": chosen.after} if chosen.after else {})
+    return ask.action(what, reason=ask.fields.get("reason", ""), **which, **more)
 
 
 def _count_action(action: Action, report: Report) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, FOR_GOOD, REDRIVE_FIELDS, chosen_of
 from crewel.admin.fields import MAX_PAGE, PAGE, Field, number_text, page_fields, place, text_field
-from crewel.admin.jobs import Work, choice_of
+from crewel.admin.jobs import Work, choice_of, filters_of
 from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import About
 from crewel.admin.role_scopes import covers_sessions, refused
@@ -59,8 +59,7 @@ def _choice_view(choice: dict[str, Any]) -> dict[str, Any]:
         return {"ids": len(choice["ids"])}
     if "sessions" in choice:
         return {"sessions": len(choice["sessions"]), "first": choice["sessions"][0]}
-    names = {"since_ms": "since", "reason": "deadReason"}
-    return {names.get(name, name): value for name, value in choice["wanted"].items()}
+    return filters_of(choice)
 
 
 def _session(value: object) -> str:

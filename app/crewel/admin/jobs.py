@@ -279,6 +279,12 @@ def choice_of(chosen: Chosen) -> dict[str, Any]:
     return {"wanted": given, "after": chosen.after}
 
 
+def filters_of(choice: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters of what `choice_of` has made, by the names of the fields of a request."""
+    names = {"since_ms": "since", "reason": "deadReason"}
+    return {names.get(name, name): value for name, value in choice["wanted"].items()}
+
+
 def chosen(job: Job, after: str) -> Chosen:
     """The dead letters behind this place that the job works on."""
     ids = job.choice.get("ids")
