@@ -75,8 +75,22 @@ export class ReceiverWorks {
         }
     }
 
+    /** For a skip, the message of each that the question is about. */
+    async #messages(verb, receivers) {
+        const found = new Map();
+        if (verb === "skip") {
+            await pooled(receivers, async (each) => {
+                const path = pathOfSession(each);
+                const {holdback} = each.held ? await get(path) : {holdback: null};
+                found.set(each.name, await messageToSkip(path, holdback));
+            });
+        }
+        return found;
+    }
+
     #button([verb, text, needed, fits, effect, done], again) {
         let fitting = [];
+        let messagesOf = new Map();
         return action({
             name: text,
             question: async () => {
@@ -86,18 +100,41 @@ export class ReceiverWorks {
                     this.#output.textContent = verb === "activate" ? "None of them is on hold." : "None of them has messages.";
                     return null;
                 }
+                messagesOf = await this.#messages(verb, fitting);
                 const messages = fitting.reduce((sum, each) => sum + each.waiting, 0);
                 const others = chosen.length - fitting.length;
                 const left = others ? ` ${things(others, "other")} selected ${others === 1 ? "is" : "are"} left as ${others === 1 ? "it is" : "they are"}.` : "";
                 return {title: text, effect: effect(named(fitting), `${things(messages, "message")} wait${messages === 1 ? "s" : ""}.`) + left,
                     button: `${text}: ${count(fitting.length)}`, isFinal: needed === "destroy"};
             },
-            work: (reason) => each(fitting, (receiver) => post(`/sessions/${pathOf(receiver.name.replace(/^client\//, ""))}/${verb}`, reason ? {reason} : undefined), done),
+            work: (reason) => each(fitting, async (receiver) => {
+                const message = messagesOf.get(receiver.name);
+                const told = await post(`${pathOfSession(receiver)}/${verb}`, {...reason ? {reason} : {}, ...message ? {message} : {}});
+                if (message && told.letters === 0) {
+                    throw new Error("that message is no longer in the queue");
+                }
+            }, done),
             output: this.#output,
             again,
             kind: needed === "destroy" ? "danger" : "",
         });
     }
+}
+
+function pathOfSession({name}) {
+    return `/sessions/${pathOf(name.replace(/^client\//, ""))}`;
+}
+
+/**
+ * The id of the message that a skip is about: the one that is held if it waits, else the first of the queue. A request that names
+ * it takes no other one when another operator was faster.
+ */
+export async function messageToSkip(path, holdback) {
+    if (holdback?.waits) {
+        return holdback.id;
+    }
+    const {messages: [first]} = await get(`${path}/messages`, {count: 1});
+    return first?.ext?.update?.id ?? "";
 }
 
 /** "5 receivers: client/a/1, client/b/1, client/c/1 and 2 more" */
@@ -109,14 +146,19 @@ function named(receivers) {
 
 /** Does it to each, a few at a time, and says to how many it was done, and why not to others. */
 async function each(receivers, ask, done) {
-    const left = [...receivers];
     const failed = [];
-    const work = async () => {
-        for (let next = left.shift(); next !== undefined; next = left.shift()) {
-            await ask(next).catch((error) => failed.push(`${next.name}: ${error.message}`));
-        }
-    };
-    await Promise.all(Array.from({length: AT_ONCE}, work));
+    await pooled(receivers, (next) => ask(next).catch((error) => failed.push(`${next.name}: ${error.message}`)));
     const ok = receivers.length - failed.length;
     return `${things(ok, "receiver")} ${done}.${failed.length ? ` ${things(failed.length, "receiver")} failed; ${failed[0]}` : ""}`;
+}
+
+/** Does the work for each, a few at a time. */
+async function pooled(items, work) {
+    const left = [...items];
+    const worker = async () => {
+        for (let next = left.shift(); next !== undefined; next = left.shift()) {
+            await work(next);
+        }
+    };
+    await Promise.all(Array.from({length: AT_ONCE}, worker));
 }

@@ -3,13 +3,13 @@
  * and what happened to it.
  */
 
-import {call, get} from "./api.js";
+import {get, post} from "./api.js";
 import {CAUSES, WORDS as CONDITIONS, causesInList, causesOf, standing} from "./conditions.js";
 import {action, may} from "./dialogs.js";
 import {data, facts, filtered, filters, h, missing, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
 import {hrefOfGroup} from "./groups.js";
-import {ReceiverWorks} from "./receiver_works.js";
+import {ReceiverWorks, messageToSkip} from "./receiver_works.js";
 import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const PAGE = 100;
@@ -222,11 +222,19 @@ function session({words: [name], query, go, me, again}) {
     }
 
     function button([verb, text, role, , effect]) {
+        let message = "";
         return action({
             name: text,
-            question: async () => ({title: `${text}: ${name}`, effect: effect(await get(path)), button: text, isFinal: role === "destroy"}),
+            question: async () => {
+                const told = await get(path);
+                message = verb === "skip" ? await messageToSkip(path, told.holdback) : "";
+                return {title: `${text}: ${name}`, effect: effect(told), button: text, isFinal: role === "destroy"};
+            },
             work: async (reason) => {
-                const told = await call("POST", `${path}/${verb}`, {body: reason ? {reason} : undefined});
+                const told = await post(`${path}/${verb}`, {...reason ? {reason} : {}, ...message ? {message} : {}});
+                if (message && told.letters === 0) {
+                    return "That message is no longer in the queue: nothing was skipped.";
+                }
                 const [key] = Object.keys(RESULTS).filter((each) => each in told && !(each === "pingMs" && verb !== "ping"));
                 const skipped = verb === "skip" && !told.active ? " The receiver is still on hold." : "";
                 return key === undefined ? DONE[verb] : RESULTS[key](told[key]) + skipped;

@@ -256,6 +256,20 @@ def test_a_session_is_held_skipped_drained_and_activated(
     assert [letter["data"] for letter in letters] == [0, 1, 2, 3]
 
 
+def test_a_skip_takes_no_other_message_than_the_one_it_names(
+    desk: Desk, server: Server, receiver: Receiver, subject: str, channel: str
+) -> None:
+    path = f"/sessions/{subject}/1"
+    desk.post(f"{path}/hold")
+    publish(server, channel, 3)
+    first, *others = [each["ext"]["update"]["id"] for each in desk.get(f"{path}/messages")["messages"]]
+    assert [desk.post(f"{path}/skip", {"message": first})["letters"] for _ in range(2)] == [1, 0]
+    assert [each["ext"]["update"]["id"] for each in desk.get(f"{path}/messages")["messages"]] == others
+    assert desk.post(f"{path}/skip", {"message": others[1]})["letters"] == 1
+    assert desk.post(f"{path}/activate")["active"] is True
+    assert [message["data"] for message in receiver.take()] == [1]
+
+
 def test_a_session_is_pinged_and_killed(desk: Desk, receiver: Receiver, subject: str) -> None:
     receiver.say()
     before = held(receiver.server)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from logging import getLogger
+from logging import getLogger, makeLogRecord
 from time import time
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ _QUIET_S: Final = 60.0
 """Seconds between two entries of the same refusal."""
 _MOST_REFUSED: Final = 1000
 """Distinct refusals that are remembered."""
+_TAKEN: Final = frozenset(vars(makeLogRecord({}))) | {"message", "asctime"}
+"""The names that a record of the log has for itself."""
 
 
 class Outcome(StrEnum):
@@ -133,8 +135,11 @@ class Audit:
 
 
 def _in_one_line(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, with texts escaped that would break the line or steer a terminal."""
+    """The fields, with texts escaped that would break the line or steer a terminal. Logging refuses names that its records have
+    for themselves: they get an underscore."""
     return {
-        name: ascii(value) if isinstance(value, str) and not value.isprintable() else value
+        f"{name}_" if name in _TAKEN else name: ascii(value)
+        if isinstance(value, str) and not value.isprintable()
+        else value
         for name, value in fields.items()
     }

@@ -160,17 +160,20 @@ class Command(NamedTuple):
 
 
 def operation_commands(level: Level) -> tuple[Command, ...]:
-    """The commands of the operations of this level. A command that takes a value takes a flag, the operation's first field."""
+    """The commands of the operations of this level. A command that takes a value takes a flag, the operation's first field;
+    other fields are only for requests."""
     return tuple(_of_operation(each) for each in OPERATIONS if each.level is level and each.command)
 
 
 def _of_operation(operation: Operation) -> Command:
+    has_flag = bool(operation.fields) and operation.fields[0].schema["type"] == "boolean"
+
     def answer(call: Call) -> Any:
-        given = {operation.fields[0].name: call.value} if operation.fields else {}
+        given = {operation.fields[0].name: call.value} if has_flag else {}
         return operation.effect(replace(call, fields=given))
 
     returned = f" Returns {operation.result}." if operation.result else ""
-    takes = FLAG._replace(default=False) if operation.fields else None
+    takes = FLAG._replace(default=False) if has_flag else None
     join = sum if operation.level is Level.SUBJECT and operation.key else None
     meaning = operation.meaning + returned
     return Command(

@@ -94,7 +94,7 @@ class Operation:
     command: str = ""
     """The property of `__cmd` that does the same, by its name in xmlBlaster; empty if there is none."""
     fields: tuple[Field, ...] = ()
-    """Of the body, or of the query if the method is DELETE. The first is the value of `__cmd`."""
+    """Of the body, or of the query if the method is DELETE. The first is the value of `__cmd` if it is a flag."""
     method: str = "POST"
     path: str = ""
     refusals: Mapping[int, str] = field(default_factory=dict)
@@ -155,11 +155,14 @@ OPERATIONS: Final = (
         Level.SESSION,
         "skip",
         "Turn the held message, or the first in the queue, into a dead letter. The session stays as it is.",
-        lambda call: _taken_out(call, "skipped", call.admin.dispatchers.skip(call.session)),
+        lambda call: _taken_out(
+            call, "skipped", call.admin.dispatchers.skip(call.session, call.fields.get("message", ""))
+        ),
         lambda answer: f"{answer['letters']} became dead letters, {_waiting(answer)}",
         "letters",
         "how many became dead letters, 0 or 1",
         command="skipCallbackMessage",
+        fields=(text_field("message", "Only the message with this id; nothing, if it is no longer in the queue."),),
         role=Role.OPERATE,
     ),
     Operation(

@@ -289,6 +289,17 @@ class TestLetters:
         assert stored.wait(dispatchers.skip(joe.session)) == 0
         assert [each.attempts for each in stored.letters()] == [1, 0]
 
+    def test_a_skip_by_id_leaves_the_other_messages(self, stored: StoredWorld, joe: Receiver) -> None:
+        for number in (1, 2, 3):
+            stored.broker.publish("/a", number)
+        first, second, _ = joe.take()
+        joe.take(failed(first, HELD))
+        dispatchers = stored.broker.mailboxes.dispatchers
+        named = [origin(second)["id"], origin(second)["id"], "no-id"]
+        assert [stored.wait(dispatchers.skip(joe.session, each)) for each in named] == [1, 0, 0]
+        assert [each.id for each in stored.letters()] == [origin(second)["id"]]
+        assert dispatchers.waiting(joe.session) == 2
+
 
 class TestTelling:
     def test_the_pattern_by_which_it_is_heard_is_told_if_it_is_not_the_channel(self, stored: StoredWorld) -> None:

@@ -390,10 +390,12 @@ class DispatcherRunner:
         if stored is not None:
             await stored
 
-    async def skip(self, session: Session) -> int:
-        """Make a dead letter of the message that is on hold, or else of the first that waits; returns how many."""
+    async def skip(self, session: Session, message_id: str = "") -> int:
+        """Make a dead letter of the message of this id; without an id, of the one that is on hold, or else of the first that
+        waits. Returns how many."""
         code, reason, held = self._cause(session)
-        count = int(session.mailbox.dead_letter_one(held, code, reason))
+        done = session.mailbox.dead_letter_one(message_id or held, code, reason, or_first=not message_id)
+        count = int(done)
         self._note_ended(session)
         return count
 

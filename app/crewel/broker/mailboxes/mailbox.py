@@ -723,16 +723,21 @@ class Mailbox(ABC):
             self.dead_letter_new(entry, code, reason, attempts, given, tries)
         self.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
-    def dead_letter_one(self, message_id: str, code: str, reason: str) -> bool:
-        """Make a dead letter of the message of this id, or else of the first; False if nothing waits."""
+    def dead_letter_one(self, message_id: str, code: str, reason: str, *, or_first: bool = True) -> bool:
+        """Make a dead letter of the message of this id, or else of the first if that is wanted; False if neither waits."""
         transients = self.transients()
         for entry in transients:
             if message_id and entry.origin is not None and entry.origin.id == message_id:
                 self._dead_letter_open(entry, code, reason)
                 return True
-        if places := self.stored():
-            held = next((place for place in places if str(place) == message_id), places[0])
-            return self.dead_letter_stored(held, code, reason)
+        places = self.stored()
+        named = next((place for place in places if str(place) == message_id), None)
+        if named is not None:
+            return self.dead_letter_stored(named, code, reason)
+        if not or_first:
+            return False
+        if places:
+            return self.dead_letter_stored(places[0], code, reason)
         if transients:
             self._dead_letter_open(transients[0], code, reason)
         return bool(transients)
