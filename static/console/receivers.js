@@ -193,6 +193,7 @@ function session({words: [name], query, go, me, again}) {
             swap(head, h("p", {class: "hint"}, "There is no such session, or it has ended. ",
                 h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(name)}`}, "Its dead letters")));
             actions.replaceChildren();
+            known = ""; // it may come back
             queue.replaceChildren();
             return;
         }

@@ -142,9 +142,11 @@ export function topic({words: [name], query, go, me, again}) {
             swap(head, h("p", {class: "hint"}, "There is no such topic: nothing was published to this channel, or it has ended."), await erased());
             subscribers.hidden = true;
             actions.replaceChildren();
+            known = null; // it may come back
             messages.replaceChildren();
             return;
         }
+        subscribers.hidden = false;
         const possible = may(told.may, "destroy") ? ACTIONS.filter(([, , , fits]) => fits(told)) : [];
         const offered = possible.map(([text]) => text).join();
         if (known !== offered) {
