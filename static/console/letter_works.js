@@ -16,12 +16,17 @@ export function name(letter) {
     return letter.receiver.replace(/^\/node\/[^/]+\//, "");
 }
 
-/** Buttons that redrive or discard what `which` says, ids or a filter; `counted` tells how many those are, and for which receivers. */
+/**
+ * Buttons that redrive or discard what `which` says, ids or a filter; `counted` tells for the verb how many those are, for which
+ * receivers, and up to which id a filter was counted: what arrives after the question is not part of the answer.
+ */
 export function works(role, which, counted, output, again) {
+    let until = "";
     const make = (verb, text, needed, effect, more = {}, kind = "") => may(role, needed) && action({
         name: text,
         question: async () => {
-            const {number, receivers} = await counted();
+            const {number, receivers, ...asked} = await counted(verb);
+            until = asked.until ?? "";
             if (number === 0) {
                 output.textContent = "No dead letter matches.";
                 return null;
@@ -30,7 +35,7 @@ export function works(role, which, counted, output, again) {
                 thing: verb === "redrive" && !which().ids ? "dead letters" : ""};
         },
         work: (reason, rate) => {
-            const body = {...which(), ...more, ...(reason ? {reason} : {}), ...(rate ? {rate} : {})};
+            const body = {...which(), ...until ? {until} : {}, ...more, ...(reason ? {reason} : {}), ...(rate ? {rate} : {})};
             return body.ids ? few(verb, body, output, again) : many(verb, body, output, again);
         },
         output,

@@ -3,7 +3,7 @@
  * the bin, which has those that were discarded.
  */
 
-import {get} from "./api.js";
+import {get, post} from "./api.js";
 import {data, filtered, filters, h, pager, parts, swap, table} from "./elements.js";
 import {count, span, things, time} from "./format.js";
 import {name, restoring, works} from "./letter_works.js";
@@ -77,13 +77,13 @@ export function deadLetters({query, go, me, again, changed}) {
         }
     }
 
-    async function counted() {
+    async function counted(verb) {
         if (!selection.isAll) {
             return chosenOf(selection.rows);
         }
-        const [{count: number}, {groups: found, values, partial}] = await Promise.all([get("/dead-letters/count", wanted), get("/dead-letters/groups", {by: "receiver", ...wanted})]);
+        const [{count: number, until}, {groups: found, values, partial}] = await Promise.all([post(`/dead-letters/${verb}`, {...which(), dryRun: true}), get("/dead-letters/groups", {by: "receiver", ...wanted})]);
         const isOne = Boolean(wanted.receiver); // the groups of many dead letters are counted in part
-        return {number, receivers: phrase(found.map((each) => [each.value, each.count]), values, partial && !isOne)};
+        return {number, until, receivers: phrase(found.map((each) => [each.value, each.count]), values, partial && !isOne)};
     }
 
     /** Each part is shown as soon as it is there: groups may take the server longer than the list. */

@@ -43,6 +43,20 @@ def test_a_redrive_is_a_job_with_all_that_was_asked_for(
     ]
 
 
+def test_a_job_works_on_what_a_dry_run_has_counted(
+    desk: Desk, server: Server, dead: list[str], receiver: Receiver, subject: str, channel: str
+) -> None:
+    asked = {"all": True, "receiver": f"client/{subject}/1"}
+    counted = desk.post("/dead-letters/discard", {**asked, "dryRun": True})
+    assert (counted["count"], counted["until"]) == (5, dead[-1])
+    publish(server, channel, 1, first=5)
+    receiver.reject(receiver.take())
+    until(lambda: len(desk.letters(f"receiver={subject}")) == 6)
+    job = ended(desk, desk.post("/jobs", {"what": "discard", **asked, "until": counted["until"]}))
+    assert (job["total"], job["done"]) == (5, 5)
+    assert [letter["data"] for letter in desk.letters(f"receiver={subject}")] == [5]
+
+
 def test_a_job_names_what_became_of_each_dead_letter(
     desk: Desk, server: Server, dead: list[str], receiver: Receiver, subject: str, tmp_path: Path
 ) -> None:
