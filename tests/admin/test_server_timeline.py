@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from crewel.admin import server_timeline
 from crewel.admin.server_timeline import together
 from tests.admin.desk import SETS, Desk, Receiver
 from tests.functional.wire import until
 from tests.server_process import Server
+
+REFUSED = {"code": "x", "reason": "r", "count": 3, "name": "n", "address": "10.0.0.1"}
 
 
 def event(what: str, node: str, at: int, until: int | None = None, **details: Any) -> dict[str, Any]:
@@ -59,6 +62,27 @@ def test_what_the_store_has_lost_is_counted_together() -> None:
     losses = [event("store lost data", node, at, at, count=at) for node, at in (("a", 1), ("b", 2))]
     (one,) = together(losses)
     assert (one["count"], one["nodes"]) == (3, ["a", "b"])
+
+
+def test_starts_of_two_nodes_are_paired_though_each_started_twice() -> None:
+    starts = [event("started", node, at, at) for at, node in enumerate("aabb", 1)]
+    assert [(each["at"], each["nodes"]) for each in together(starts)] == [(2, ["a", "b"]), (1, ["a", "b"])]
+
+
+def test_the_work_grows_with_the_number_of_events_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def counted(one: Any, other: Any) -> bool:
+        nonlocal compared
+        compared += 1
+        return real(one, other)
+
+    real = server_timeline._is_same
+    monkeypatch.setattr(server_timeline, "_is_same", counted)
+    kinds = [("started", {}), ("store outage", {"why": []}), ("logins refused", REFUSED)]
+    events = [event(what, "a", at, at, **more) for at in range(10**6, 10**9 + 1, 10**6) for what, more in kinds]
+    assert len(together(events)) == len(events) == 3000
+    assert compared <= len(events)
 
 
 def timeline(desk: Desk, what: str = "") -> list[dict[str, Any]]:

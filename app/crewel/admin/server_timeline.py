@@ -217,27 +217,35 @@ def together(events: Iterable[Event]) -> list[Event]:
     for event in events:
         known[event["node"], event["what"], event.get("code", ""), event["at"]] = event
     found: list[Event] = []
+    near: dict[tuple[str, str | None], list[Event]] = {}
     for event in sorted(known.values(), key=lambda each: each["at"]):
-        same = next((each for each in reversed(found) if _is_same(each, event)), None)
+        kind = event["what"], event.get("code")
+        near[kind] = [each for each in near.get(kind, ()) if _is_near(each, event)]
+        same = next((each for each in reversed(near[kind]) if _is_same(each, event)), None)
         if same is None:
-            found.append({**event, "nodes": [event["node"]]})
+            same = {**event, "nodes": [event["node"]]}
+            found.append(same)
+            near[kind].append(same)
         else:
             _join(same, event)
     return sorted(found, key=lambda each: each["at"], reverse=True)
 
 
-def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two events, of which the first began earlier, are one for an operator: several nodes note one thing at about the
-    same time, and a store that fails again and again has one cause."""
-    if one["what"] != other["what"] or one.get("code") != other.get("code"):
-        return False
+def _is_near(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the times of two events of one kind, of which the first began earlier, let them be one for an operator. If not,
+    they never do for an event that begins later than the second."""
     end = one["until"] or other["at"]  # if it lasts
     if one["what"] == "logins refused":
         return bool(other["at"] - end <= 2 * _REFUSALS_MS)
     if "why" in other:
         return bool(other["at"] - end <= _TOGETHER_MS)
-    is_of_all = other["node"] not in one["nodes"] and one["what"] != "took over"
-    return bool(is_of_all and other["at"] - one["at"] <= _TOGETHER_MS)
+    return bool(one["what"] != "took over" and other["at"] - one["at"] <= _TOGETHER_MS)
+
+
+def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two events of one kind that are near are one for an operator: several nodes note one thing at about the same
+    time, and a store that fails again and again has one cause."""
+    return other["what"] == "logins refused" or "why" in other or other["node"] not in one["nodes"]
 
 
 def _join(same: Event, event: Event) -> None:
