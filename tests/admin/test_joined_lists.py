@@ -15,18 +15,22 @@ def group(state: str, **fields: Any) -> dict[str, Any]:
     return usual | {"state": state, "oldest": None} | fields
 
 
-def test_a_group_stands_as_its_members_at_all_nodes_do() -> None:
-    (row,) = joined_shared([group("EMPTY", members=0, waiting=4), group("ALIVE", members=2)])
+async def joined_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row async for row in joined_shared(rows)]
+
+
+async def test_a_group_stands_as_its_members_at_all_nodes_do() -> None:
+    (row,) = await joined_rows([group("EMPTY", members=0, waiting=4), group("ALIVE", members=2)])
     assert (row["state"], row["members"], row["waiting"]) == ("ALIVE", 2, 4)
     assert (row["conditions"], row["causes"], row["trouble"]) == (["connected"], [], 4)
-    (row,) = joined_shared([group("EMPTY", members=0), group("POLLING")])
+    (row,) = await joined_rows([group("EMPTY", members=0), group("POLLING")])
     assert (row["conditions"], row["cause"]) == (["away"], "all its members are away or on hold")
-    (row,) = joined_shared([group("EMPTY", members=0, waiting=10)] * 2)
+    (row,) = await joined_rows([group("EMPTY", members=0, waiting=10)] * 2)
     assert row["conditions"] == ["full", "without a member"]
 
 
-def test_a_group_is_chosen_by_what_all_nodes_have() -> None:
-    (row,) = joined_shared([group("ALIVE"), group("EMPTY", members=0)])
+async def test_a_group_is_chosen_by_what_all_nodes_have() -> None:
+    (row,) = await joined_rows([group("ALIVE"), group("EMPTY", members=0)])
     assert is_wanted(row, {}, None, "trouble")
     assert is_wanted(row, {"state": "ALIVE", "condition": "connected"}, (-4, "a"), "trouble")
     assert not is_wanted(row, {"state": "EMPTY"}, None, "name")

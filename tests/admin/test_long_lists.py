@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from crewel.admin import overview_resource
 from crewel.admin.administration import Administration
 from crewel.admin.commands import run
+from crewel.admin.joined_receivers import joined_shared
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.route import Ask
 from crewel.admin.session_resource import SESSION_ROUTES
@@ -18,6 +20,7 @@ from crewel.bayeux.codec import encode
 from crewel.event_loop import encoded_in_turns, sorted_in_turns
 from crewel.security.grants import Role, Scope
 from crewel.transports.origins import Client
+from tests.admin.test_joined_lists import group
 from tests.broker.stored_world import Receiver, StoredWorld, store
 
 pytestmark = pytest.mark.store
@@ -101,6 +104,27 @@ def test_others_have_turns_while_subjects_are_listed(stored: StoredWorld, admin:
     answer, turns = turns_of(stored, SUBJECT_ROUTES[0].handler(asked(admin)))
     assert [each["subject"] for each in answer["subjects"]] == [f"joe{number:02}" for number in range(MANY)]
     assert turns >= MANY
+
+
+def test_others_have_turns_while_groups_are_looked_at(stored: StoredWorld, admin: Administration) -> None:
+    worker = Receiver(stored).started(name="worker/1")
+    for number in range(MANY):
+        worker.say("/meta/subscribe", subscription=f"/jobs/{number:02}", ext={"subscribe": {"group": "workers"}})
+    (empty, working), turns = turns_of(stored, overview_resource._groups(admin))
+    assert (empty, working) == ([], [(f"/jobs/{number:02}", "workers") for number in range(MANY)])
+    assert turns >= MANY
+
+
+def test_others_have_turns_while_groups_of_several_nodes_are_joined(stored: StoredWorld, admin: Administration) -> None:
+    assert admin
+
+    async def joined() -> list[str]:
+        rows = [group("ALIVE", name=f"/jobs/{number} workers") for number in range(MANY)]
+        return [row["name"] async for row in joined_shared(rows * 2)]
+
+    names, turns = turns_of(stored, joined())
+    assert names == [f"/jobs/{number} workers" for number in range(MANY)]
+    assert turns >= 3 * MANY  # those of two nodes are joined, and then judged
 
 
 def test_others_have_turns_while_sessions_are_ended(stored: StoredWorld, admin: Administration) -> None:

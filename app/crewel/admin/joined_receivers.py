@@ -1,4 +1,4 @@
-"""Subjects and consumer groups of several nodes, in the list of receivers. Pure: the rows of all nodes in, one row of each out.
+"""Subjects and consumer groups of several nodes, in the list of receivers: the rows of all nodes in, one row of each out.
 
 Each node knows its own members of a group, and how much waits for it in the store that all share. So how a group stands, and
 where it belongs in a sorted list, follows from the rows of all nodes.
@@ -6,7 +6,7 @@ where it belongs in a sorted list, follows from the rows of all nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from time import time
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from crewel.admin.receiver_condition import Facts, causes_of
 from crewel.admin.receiver_facts import standing
 from crewel.admin.receiver_resource import MEMBERS
 from crewel.delivery.states import DispatcherState
+from crewel.event_loop import in_turns
 
 Row = dict[str, Any]
 
@@ -30,14 +31,15 @@ def shared_kinds(fields: Mapping[str, Any]) -> list[str]:
     return [kind for kind in _KINDS if fields.get("kind") in (None, kind)]
 
 
-def joined_shared(rows: Iterable[Row]) -> list[Row]:
-    """One row for each subject and each group, with how it stands by the members of all nodes."""
+async def joined_shared(rows: Iterable[Row]) -> AsyncIterator[Row]:
+    """One row for each subject and each group, with how it stands by the members of all nodes, in turns of the event loop."""
     found: dict[tuple[str, str], Row] = {}
-    for row in rows:
+    async for row in in_turns(rows):
         key = row["kind"], row["name"]
         known = found.get(key)
         found[key] = row if known is None else _both(known, row)
-    return [{**row, **_standing(row)} for row in found.values()]
+    async for row in in_turns(found.values()):
+        yield {**row, **_standing(row)}
 
 
 def _both(one: Row, other: Row) -> Row:

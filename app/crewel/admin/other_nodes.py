@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
@@ -24,7 +24,7 @@ from crewel.admin.joined_overview import is_readable, joined
 from crewel.admin.joined_receivers import is_wanted, joined_shared, shared_kinds
 from crewel.admin.operation import Level
 from crewel.admin.overview_resource import overview, shown
-from crewel.admin.paging import Place, cursor, place_in_order, place_of
+from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.prefix_resource import PREFIXES, joined_prefixes, prefixes_page
 from crewel.admin.route import Ask, NotThere, Route, admit, answered, read
 from crewel.admin.server_timeline import together
@@ -266,13 +266,10 @@ class OtherNodes:
         sort, count = fields.get("sort", "name"), fields.get("count", PAGE)
         after = place_of(fields.get("after"), sort)
         rows = joined_shared(chain.from_iterable(found for found, _ in shared))
-        wanted = [each for each in rows if is_wanted(each, fields, after, sort)]
-        page = nsmallest(count + 1, [*told["receivers"], *wanted], key=lambda row: _place_in_order(row, sort))
-        has_more = len(page) > count or bool(told["next"])
-        page = page[:count]
+        page, has_more = await first(_placed(told["receivers"], rows, fields, after, sort), count)
         missing = {name: max(told[name], *(each[name] for _, each in shared), 0) for name in ("unreached", "failed")}
-        following = cursor(_place_in_order(page[-1], sort), sort) if has_more and page else ""
-        return {"receivers": page, "next": following, **missing}
+        following = cursor(page[-1][0], sort) if (has_more or told["next"]) and page else ""
+        return {"receivers": [row for _, row in page], "next": following, **missing}
 
     async def _prefixes(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
         """A page of prefixes with the topics of all nodes that answer, each counted once."""
@@ -451,6 +448,17 @@ def _topic_as_one(views: list[Row]) -> Row:
 
 def _place_in_order(row: Row, sort: str) -> Place:
     return place_in_order(sort, row[sort], row["name"])
+
+
+async def _placed(
+    sessions: Iterable[Row], shared: AsyncIterator[Row], fields: Mapping[str, Any], after: Place | None, sort: str
+) -> AsyncIterator[tuple[Place, Row]]:
+    """The rows of a page of sessions, and those of the others that are wanted, with their places."""
+    for row in sessions:
+        yield _place_in_order(row, sort), row
+    async for row in shared:
+        if is_wanted(row, fields, after, sort):
+            yield _place_in_order(row, sort), row
 
 
 _LISTS: Final[

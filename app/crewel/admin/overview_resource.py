@@ -17,7 +17,8 @@ from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import as_view
 from crewel.broker.session import Session
 from crewel.errors import StoreError
-from crewel.qos.names import group_of, group_queue
+from crewel.event_loop import in_turns
+from crewel.qos.names import group_of
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_groups import groups
 from crewel.storage.dead_letter_records import DeadLetterFilter
@@ -44,7 +45,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     counted = await admin.session_counter.take()
     store = await _store(admin)
     disk = await _disk(admin)
-    empty_groups, working = _groups(admin)
+    empty_groups, working = await _groups(admin)
     figures = Figures(
         counted=counted,
         concerns=_concerns(admin),
@@ -87,16 +88,20 @@ async def _disk(admin: Administration) -> Disk | None:
     return None if home is None else await asyncio.to_thread(look_at_disk, home)
 
 
-def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, str]]]:
+async def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, str]]]:
     """The consumer groups with messages that no member here takes; and those with a member here that takes messages."""
     queues, groups = admin.broker.addressing.shared_queues, admin.broker.addressing.groups
     found = []
-    for queue in queues.names():
+    async for queue in in_turns(queues.names()):
         group, members = group_of(queue), groups.members(queue)
         if group is not None and not any(map(admin.takes, members)):
             found.append(EmptyGroup(*group, queues.waiting(queue), len(members), *_last_stop(admin, members)))
-    states = [(each.pattern, each.name) for each in groups.states()]
-    return found, [each for each in states if any(map(admin.takes, groups.members(group_queue(*each))))]
+    working = []
+    async for queue in in_turns(groups.with_members()):
+        group = group_of(queue)
+        if group is not None and any(map(admin.takes, groups.members(queue))):
+            working.append(group)
+    return found, sorted(working)
 
 
 def _last_stop(admin: Administration, members: Collection[Session]) -> tuple[int | None, str]:

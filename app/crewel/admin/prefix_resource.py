@@ -32,12 +32,15 @@ async def prefixes_page(ask: Ask, *, with_shared: bool, names_topics: bool) -> d
     fields = ask.fields
     below = fields.get("below", "/").rstrip("/") + "/"
     after, count = fields.get("after", ""), fields.get("count", PAGE)
-    found: dict[str, list[Topic]] = {}
+    found: dict[str, list[int]] = {}
+    topics: dict[str, list[Topic]] = {}
     async for view in in_turns(await ask.admin.broker.topics.views.all(with_shared=with_shared)):
         if view.name.startswith(below) and ask.covers(view.name):
             prefix = below + view.name[len(below) :].partition("/")[0]
             topic = [crc32(view.name.encode()), int(view.name != prefix), view.history, view.queued]
-            found.setdefault(prefix, []).append(topic)
+            _count(found.setdefault(prefix, [0] * 4), topic)
+            if names_topics:
+                topics.setdefault(prefix, []).append(topic)
     rest = await sorted_in_turns(prefix for prefix in found if prefix > after)
     page = rest[:count]
     told: dict[str, Any] = {
@@ -45,14 +48,28 @@ async def prefixes_page(ask: Ask, *, with_shared: bool, names_topics: bool) -> d
         "prefixes": [_row(prefix, found[prefix]) for prefix in page],
         "next": page[-1] if len(rest) > count else "",
     }
-    if names_topics and sum(len(found[prefix]) for prefix in page) <= _MOST_NAMED:
-        told["topics"] = {prefix: found[prefix] for prefix in page}
+    if names_topics and sum(found[prefix][0] for prefix in page) <= _MOST_NAMED:
+        told["topics"] = {prefix: topics[prefix] for prefix in page}
     return told
 
 
-def _row(prefix: str, topics: Sequence[Topic]) -> Row:
-    deeper, history, queued = (sum(each[place] for each in topics) for place in (1, 2, 3))
-    return {"prefix": prefix, "topics": len(topics), "deeper": deeper, "history": history, "queued": queued}
+def _count(counts: list[int], topic: Topic) -> None:
+    """Add a topic to the counts of its prefix: topics, those that are deeper, their histories, and their queued messages."""
+    counts[0] += 1
+    for place in (1, 2, 3):
+        counts[place] += topic[place]
+
+
+def _row(prefix: str, counts: Sequence[int]) -> Row:
+    topics, deeper, history, queued = counts
+    return {"prefix": prefix, "topics": topics, "deeper": deeper, "history": history, "queued": queued}
+
+
+def _row_of(prefix: str, topics: Iterable[Topic]) -> Row:
+    counts = [0] * 4
+    for topic in topics:
+        _count(counts, topic)
+    return _row(prefix, counts)
 
 
 def joined_prefixes(pages: Sequence[dict[str, Any]], count: int) -> dict[str, Any]:
@@ -73,7 +90,7 @@ def joined_prefixes(pages: Sequence[dict[str, Any]], count: int) -> dict[str, An
     has_more = len(names) > count or bool(last)
     return {
         "below": pages[0]["below"],
-        "prefixes": [_row(name, [*topics[name].values()]) if are_named else _largest(rows[name]) for name in shown],
+        "prefixes": [_row_of(name, topics[name].values()) if are_named else _largest(rows[name]) for name in shown],
         "next": shown[-1] if has_more and shown else "",
     }
 

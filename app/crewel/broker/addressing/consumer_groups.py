@@ -161,6 +161,10 @@ class ConsumerGroups:
         """The members of the group that has this queue."""
         return list(self._members.get(queue, ()))
 
+    def with_members(self) -> list[str]:
+        """The queues of the groups that have a member here."""
+        return list(self._members)
+
     def of(self, session: Session) -> list[tuple[str, str]]:
         """The groups that the session is in: pattern and name."""
         return [found for queue in self.queues_of(session) if (found := group_of(queue)) is not None]
