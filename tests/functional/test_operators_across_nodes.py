@@ -77,6 +77,25 @@ def test_an_operation_reaches_the_node_of_the_session(pair: list[Server], desks:
     assert here.take() == []
 
 
+@pytest.mark.parametrize("by", ["sessions", "subject"])
+def test_a_job_drains_the_sessions_of_all_nodes(pair: list[Server], desks: list[Desk], by: str) -> None:
+    subject, (here, there, _) = people(pair)
+    names = [f"client/{subject}/{number}" for number in (1, 2)]
+    for number, each in enumerate((here, there), 1):
+        each.subscribe(f"/{subject}")
+        desks[0].post(f"/sessions/{subject}/{number}/hold")
+    publish(pair[0], 7, channel=f"/{subject}")
+    for number in (1, 2):
+        until_waiting(desks[0], f"/sessions/{subject}/{number}", 1)
+    asked = {"sessions": [*names, f"client/{subject}/9"]} if by == "sessions" else {"subject": subject}
+    job = desks[0].post("/jobs", {"what": "drain", **asked})
+    ended = until(lambda: told if (told := desks[0].get(f"/jobs/{job['id']}"))["ended"] is not None else None)
+    assert (ended["state"], ended["total"], ended["done"]) == ("done", 2, 2)
+    assert [each["id"] for each in ended["errors"]] == ([f"client/{subject}/9"] if by == "sessions" else [])
+    for number in (1, 2):
+        assert desks[0].get(f"/sessions/{subject}/{number}")["waiting"] == 0
+
+
 def until_waiting(desk: Desk, path: str, wanted: int) -> None:
     until(lambda: desk.get(path)["waiting"] == wanted)
 

@@ -11,11 +11,12 @@ from functools import partial
 from heapq import merge
 from itertools import islice
 from time import perf_counter, time
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from crewel.admin.audit import Audit
 from crewel.admin.cached_result import CachedResult
+from crewel.admin.everywhere import Everywhere
 from crewel.admin.jobs import Jobs
 from crewel.admin.metrics_history import MetricsHistory
 from crewel.admin.new_dead_letters import NewDeadLetters
@@ -32,7 +33,6 @@ from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
-from crewel.security.grants import Scope
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
 from crewel.storage.dead_letter_groups import REASON, RETURNS, alike
@@ -41,16 +41,6 @@ from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
 from crewel.storage.store import Store
 
 _KEPT_S: Final = 5.0
-
-
-class Everywhere(Protocol):
-    """The operators' work at all nodes."""
-
-    async def command(self, text: object, who: str, scope: Scope) -> dict[str, Any]:
-        """Carry out a command at the nodes that it concerns."""
-
-    async def overview(self, after_ms: float) -> dict[str, Any]:
-        """The overview of all nodes."""
 
 
 class Administration:

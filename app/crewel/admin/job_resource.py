@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, FOR_GOOD, REDRIVE_FIELDS, chosen_of
+from crewel.admin.everywhere import sessions_of, waiting_elsewhere
 from crewel.admin.fields import MAX_PAGE, PAGE, Field, number_text, page_fields, place, text_field
 from crewel.admin.jobs import Work, choice_of, filters_of
 from crewel.admin.message_history import outcome_word
@@ -117,7 +118,8 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         if each.name in fields and each.name != "reason":
             raise IllegalArgument(each.name, "is only for redrives and discards of dead letters")
     if "subject" in fields:
-        names = sorted(session.name for session in admin.broker.addressing.names.of_subject(fields["subject"]))
+        own = {session.name for session in admin.broker.addressing.names.of_subject(fields["subject"])}
+        names = sorted(own.union(await sessions_of(admin.everywhere, fields["subject"], ask.who)))
     else:
         names = list(dict.fromkeys(fields["sessions"]))
     if not names:
@@ -125,7 +127,10 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
     found = list(filter(None, map(admin.find, names)))
     if not ask.scope.allows(Work.DRAIN.role) and (len(found) < len(names) or not _covers(ask, found)):
         raise refused(Work.DRAIN.role, About.MANY)
-    return {"sessions": names}, sum(map(admin.dispatchers.waiting, found))
+    total = sum(map(admin.dispatchers.waiting, found))
+    for name in {*names} - {session.name for session in found}:
+        total += await waiting_elsewhere(admin.everywhere, name, ask.who)
+    return {"sessions": names}, total
 
 
 def _covers(ask: Ask, sessions: Iterable[Session]) -> bool:

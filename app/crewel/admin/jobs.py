@@ -16,6 +16,7 @@ from enum import StrEnum
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
+from crewel.admin.everywhere import drain_elsewhere
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import Fenced, StoreError
 from crewel.event_loop import woken
@@ -255,14 +256,22 @@ class Jobs:
         names = job.choice["sessions"]
         number = int(place.after or 0)
         if number < len(names):
-            session = self._admin.find(names[number])
-            if session is None:
+            drained = await self._drained(names[number], job.who)
+            if drained is None:
                 place.failed(names[number], "user.illegalArgument", f"there is no session {names[number]} here")
             else:
-                place.done = await self._admin.dispatchers.drain(session)
-                await self._broker.durability.committed()  # else a crash would leave them waiting, and the job done
+                place.done = drained
             place.after = str(number + 1)
         place.is_last = number + 1 >= len(names)
+
+    async def _drained(self, name: str, who: str) -> int | None:
+        """Drain the session, wherever it is; how many became dead letters, None if there is no such session."""
+        session = self._admin.find(name)
+        if session is None:
+            return await drain_elsewhere(self._admin.everywhere, name, who)
+        number = await self._admin.dispatchers.drain(session)
+        await self._broker.durability.committed()  # else a crash would leave them waiting, and the job done
+        return number
 
     def _is_ending(self) -> bool:
         return self._broker.runtime.life.is_draining

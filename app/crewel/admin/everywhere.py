@@ -1,0 +1,50 @@
+"""The operators' work at all nodes, as the rest of the administration knows it; and what jobs do with sessions of other nodes:
+commands reach the node of each. Without other nodes there is none."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from crewel.errors import IllegalArgument, Refused
+from crewel.security.grants import Role, Scope
+
+_ILLEGAL: Final = "user.illegalArgument"
+
+
+class Everywhere(Protocol):
+    """The operators' work at all nodes."""
+
+    async def command(self, text: object, who: str, scope: Scope) -> dict[str, Any]:
+        """Carry out a command at the nodes that it concerns."""
+
+    async def overview(self, after_ms: float) -> dict[str, Any]:
+        """The overview of all nodes."""
+
+
+async def sessions_of(everywhere: Everywhere | None, subject: str, who: str) -> list[str]:
+    """The names of the sessions of the subject at all nodes. Raises StoreError if a node does not answer."""
+    return await _told(everywhere, f"__cmd:client/{subject}/?sessionList", who, Role.VIEW) or []
+
+
+async def waiting_elsewhere(everywhere: Everywhere | None, name: str, who: str) -> int:
+    """How many messages wait for the session, which this node does not have; 0 if none has it. Raises StoreError."""
+    return await _told(everywhere, f"__cmd:{name}/?cbQueueNumMsgs", who, Role.VIEW) or 0
+
+
+async def drain_elsewhere(everywhere: Everywhere | None, name: str, who: str) -> int | None:
+    """Drain the session, which this node does not have; how many became dead letters, None if no node has it. Raises
+    StoreError."""
+    number: int | None = await _told(everywhere, f"__cmd:{name}/?drainCallbackQueue", who, Role.OPERATE)
+    return number
+
+
+async def _told(everywhere: Everywhere | None, command: str, who: str, role: Role) -> Any:
+    """The result of the command; None if no node has what it is about."""
+    if everywhere is None:
+        return None
+    try:
+        return (await everywhere.command(command, who, Scope(role)))["result"]
+    except (IllegalArgument, Refused) as error:
+        if error.code != _ILLEGAL:
+            raise
+        return None
