@@ -70,6 +70,17 @@ async def test_letters_take_their_messages_along(store: Store) -> None:
     assert {(each["code"], each["reason"]) for each in found} == {("communication.noConnection.dead", "it has ended")}
 
 
+async def test_session_with_more_ends_than_lua_unpacks_ends(store: Store) -> None:
+    owner = await owner_of_joe(store)
+    (first,) = await owner.publish("/a")
+    await owner.commit(first, change(opened=[first]), low=0)
+    await owner.close()
+    await owner.end([Disposition(JOE, EndReason.LAPSED, (first,))] * 8100)
+    assert await traces(owner, JOE) == []
+    (fact,) = await owner.facts("ended")
+    assert len(fact["ended"]) == 8100
+
+
 async def test_facts_tell_what_became_of_its_messages(store: Store) -> None:
     owner = await owner_of_joe(store)
     ids = await owner.publish("/a", "/a", "/a")

@@ -108,6 +108,17 @@ async def test_all_receivers_get_it_under_one_id(store: Store) -> None:
     assert fact == {"id": sent.id, "channel": "/a/b", "sessions": [JOE, JOE_2, JOE], "queues": ["client/ann"]}
 
 
+async def test_send_to_more_receivers_than_lua_unpacks_answers_for_each(store: Store) -> None:
+    """An error at the end of a script takes back nothing: the publisher would be refused what all receivers have."""
+    owner = await owner_of(store)
+    subjects = [f"client/j{number}" for number in range(8100)]
+    deliveries = [Delivery(subject, queue=subject) for subject in subjects]
+    sent = await send(owner, *deliveries, key="k")
+    assert (sent.is_repeated, sent.outcomes) == (False, [OK] * len(subjects))
+    again = await send(owner, *deliveries, key="k")
+    assert (again.id, again.is_repeated, again.outcomes) == (sent.id, True, sent.outcomes)
+
+
 async def test_send_skips_missing_and_full_receivers_only(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     await owner.close(ANN)

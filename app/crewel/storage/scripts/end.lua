@@ -66,7 +66,10 @@ elseif owner ~= token then
   return 'fenced'
 end
 
-local letters, ended = {}, {unpack(ARGV, 9, returning_at - 1)}
+local letters, ended = {}, {}
+for at = 9, returning_at - 1 do  -- unpack fails with more than about 8,000
+  ended[#ended + 1] = ARGV[at]
+end
 local decided, queued, returned, lapsed, unknown = {}, {}, {}, {}, {}
 
 local function note(ids, reason)

@@ -128,4 +128,9 @@ if #sessions + #queues > 0 then
   fact = format(fact, text, channel, table.concat(sessions, ','), table.concat(queues, ','), key)
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'addressed', 'd', fact)
 end
-return {prev, id, 0, unpack(outcomes)}
+-- One by one: unpack fails with more than about 8,000, and all that is above stays done.
+local answer = {prev, id, 0}
+for _, outcome in ipairs(outcomes) do
+  answer[#answer + 1] = outcome
+end
+return answer
