@@ -88,10 +88,11 @@ class BackupError(StoreError):
 
 
 async def write(source: Redis, keys: Keys, file: BinaryIO, done: Progress) -> Contents:
-    """Write all keys under the prefix to `file` and return what that was; leases, which die with their servers, are left out.
-    Raises BackupError if no server has kept anything under the prefix."""
+    """Write all keys under the prefix to `file` and return what that was; leases, which die with their servers, are left out,
+    and what expires meanwhile. Raises BackupError if no server has kept anything under the prefix."""
     leases = keys.lease("").encode()
-    found = [name async for name in source.scan_iter(match=f"{keys.base}*", count=1000)]
+    # A scan may yield a name twice. A stream that is written twice could not be restored.
+    found = {name async for name in source.scan_iter(match=f"{keys.base}*", count=1000)}
     names = sorted(name for name in found if not name.startswith(leases))
     if not names:
         raise BackupError("no server has stored anything there: is that the right place?")
@@ -108,13 +109,19 @@ async def write(source: Redis, keys: Keys, file: BinaryIO, done: Progress) -> Co
 
 
 async def _lines(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
+    """Yield the commands of one key; none for one that has expired. The copy that is read expires keys as any store does."""
+    # Asked first: a key that goes while it is read must not be saved as one that stays.
+    expiry = await _ask(source, "PEXPIRETIME", name)
     kind = str((await _ask(source, "TYPE", name)).decode())
+    if kind == "none":
+        return
     if kind not in _WRITERS:
         raise BackupError(f"the key {short.decode('utf-8', 'replace')} is a {kind}, which Crewel does not use")
+    is_there = False
     async for line in _WRITERS[kind](source, name, short):
+        is_there = True
         yield line
-    expiry = await _ask(source, "PEXPIRETIME", name)
-    if expiry >= 0:
+    if is_there and expiry >= 0:
         yield (b"PEXPIREAT", short, expiry)
 
 
@@ -124,7 +131,9 @@ async def _ask(source: Redis, *command: Any) -> Any:
 
 
 async def _string(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
-    yield (b"SET", short, await source.get(name))
+    value = await source.get(name)
+    if value is not None:
+        yield (b"SET", short, value)
 
 
 async def _set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:

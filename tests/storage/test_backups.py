@@ -1,0 +1,102 @@
+"""Backups of keys that change while they are read, and restores that are interrupted. The commands: tests/cli/test_backup.py."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewel.storage import backups
+from crewel.storage.connection import Reader, pool_of
+from crewel.storage.keys import FORMAT, Keys
+from tests.store_process import StoreProcess, own_prefix
+
+FAR = 4_000_000_000_000  # milliseconds; the year 2096
+
+
+class Disturbed(Reader):
+    """A reader of a store in which something happens while it is read."""
+
+    expires_before = ""
+    """The command before which the key expires that it asks for."""
+    expires_after = ""
+    expiring = b""
+    """This key."""
+    yields_twice = False
+    """Whether a scan yields each name twice, as it may."""
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        command, is_of_it = args[0], args[1:2] == (self.expiring,)
+        if is_of_it and command == self.expires_before:
+            await super().execute_command("DEL", self.expiring)
+        answer = await super().execute_command(*args, **options)
+        if is_of_it and command == self.expires_after:
+            await super().execute_command("DEL", self.expiring)
+        return answer
+
+    async def scan_iter(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+        async for name in super().scan_iter(*args, **options):
+            yield name
+            if self.yields_twice:
+                yield name
+
+
+@pytest.fixture
+def keys() -> Keys:
+    """The keys under a prefix that no other test uses."""
+    return Keys(own_prefix())
+
+
+@pytest.fixture
+async def reader(server: StoreProcess, keys: Keys) -> AsyncIterator[Disturbed]:
+    """A reader of the shared store, which has a format, a key that expires, and a log with one entry."""
+    pool = pool_of(server.url, "test")
+    async with Disturbed(connection_pool=pool) as reader:
+        reader.expiring = f"{keys.base}k:x".encode()
+        await reader.set(keys.format, FORMAT)
+        await reader.set(reader.expiring, "7", pxat=FAR)
+        await reader.xadd(keys.log, {"c": "/a"}, id="1-0")
+        yield reader
+    await pool.aclose()
+
+
+async def written(reader: Reader, keys: Keys, file: Path) -> bytes:
+    """Write a backup to the file, and return its text."""
+    packed = io.BytesIO()
+    await backups.write(reader, keys, packed, lambda _: None)
+    file.write_bytes(packed.getvalue())
+    return gzip.decompress(packed.getvalue())
+
+
+@pytest.mark.parametrize("command", ["PEXPIRETIME", "TYPE", "GET"])
+async def test_key_that_expires_before_it_is_read_is_left_out(
+    reader: Disturbed, keys: Keys, tmp_path: Path, command: str
+) -> None:
+    reader.expires_before = command
+    text = await written(reader, keys, tmp_path / "a.backup")
+    assert b"k:x" not in text
+    assert b"format" in text
+    assert backups.check(tmp_path / "a.backup", lambda _: None).keys == 2
+
+
+async def test_key_that_expires_after_it_was_read_keeps_its_expiry(
+    reader: Disturbed, keys: Keys, tmp_path: Path
+) -> None:
+    """Without one, a publish with that key would count as a repeated one until someone deletes the key."""
+    reader.expires_after = "GET"
+    text = await written(reader, keys, tmp_path / "a.backup")
+    assert b"PEXPIREAT\r\n$3\r\nk:x\r\n$13\r\n%d" % FAR in text
+
+
+async def test_name_that_a_scan_yields_twice_is_saved_once(
+    reader: Disturbed, keys: Keys, server: StoreProcess, tmp_path: Path
+) -> None:
+    reader.yields_twice = True
+    await written(reader, keys, tmp_path / "a.backup")
+    again = Keys(own_prefix())
+    await backups.apply(tmp_path / "a.backup", reader, again, lambda _: None)
+    assert await reader.xlen(again.log) == 1
