@@ -1,4 +1,4 @@
-"""Backups of keys that change while they are read, and restores that are interrupted. The commands: tests/cli/test_backup.py."""
+"""Backups of keys that change meanwhile, and restores that are interrupted. The commands: tests/cli/test_backup.py."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from crewel.errors import StoreUnavailable
+from crewel.settings.storage import Storage
 from crewel.storage import backups
+from crewel.storage.admin_connection import AdminConnection, admin_connection
 from crewel.storage.connection import Reader, pool_of
 from crewel.storage.keys import FORMAT, Keys
+from tests.store_group import WatchedStore
 from tests.store_process import StoreProcess, own_prefix
 
 FAR = 4_000_000_000_000  # milliseconds; the year 2096
@@ -100,3 +104,32 @@ async def test_name_that_a_scan_yields_twice_is_saved_once(
     again = Keys(own_prefix())
     await backups.apply(tmp_path / "a.backup", reader, again, lambda _: None)
     assert await reader.xlen(again.log) == 1
+
+
+# Several servers
+
+
+async def test_copy_is_taken_from_the_primary_that_sentinels_name(tmp_path: Path) -> None:
+    watched = WatchedStore(tmp_path)
+    try:
+        with watched.primary.client() as client:
+            client.set("crewel:{crewel}:format", FORMAT)
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        async with (
+            admin_connection(Storage(url=watched.url, replicas=1)) as source,
+            backups.snapshot(source, copy, lambda _: None) as reader,
+        ):
+            assert await reader.get(source.keys.format) == b"%d" % FORMAT
+    finally:
+        watched.close()
+
+
+async def test_primary_that_is_not_found_gives_no_copy(tmp_path: Path) -> None:
+    url = "redis+sentinel://127.0.0.1:1/main"
+    pool = pool_of(url, "test")
+    source = AdminConnection(Storage(url=url, replicas=1), Keys("crewel:"), pool, Reader(connection_pool=pool))
+    with pytest.raises(StoreUnavailable, match=r"primary of the store cannot be found.*'main'"):
+        async with backups.snapshot(source, tmp_path, lambda _: None):
+            pass
+    await pool.aclose()

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 import hiredis
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import RedisError
 
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings.storage import Storage
@@ -30,6 +31,7 @@ from crewel.storage.admin_connection import AdminConnection, reached
 from crewel.storage.connection import Reader, pack
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT, Keys
+from crewel.storage.primary import PrimaryConnection
 
 Progress = Callable[[int], None]
 """Called with the number of keys, commands or bytes that are done."""
@@ -302,13 +304,18 @@ async def _copy(pool: ConnectionPool, file: BinaryIO, received: Progress) -> Non
             writer.close()
     except OSError as error:
         raise StoreUnavailable(f"the store did not send a complete copy of itself: {error or 'nothing came'}") from None
+    except RedisError as error:
+        raise StoreUnavailable(f"the primary of the store cannot be found: {error}") from None
 
 
 async def _dial(options: AbstractConnection) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect past the client library, which cannot read a stream of this kind."""
+    """Connect past the client library, which cannot read a stream of this kind. Raises OSError, or RedisError if the primary
+    of several servers is not found."""
     if isinstance(options, UnixDomainSocketConnection):
         return await asyncio.open_unix_connection(options.path)
     assert isinstance(options, Connection)
+    if isinstance(options, PrimaryConnection):
+        await options.locate()
     tls = options.ssl_context.get() if isinstance(options, SSLConnection) else None
     return await asyncio.open_connection(options.host, options.port, ssl=tls)
 

@@ -167,10 +167,14 @@ class PrimaryConnection(Connection):
         self._locate = locate
         super().__init__(**options)
 
+    async def locate(self) -> None:
+        """Find the primary: `host` and `port` are where it is from now on. Raises RedisError."""
+        self.host, self.port = await self._locate()
+
     async def connect(self) -> None:
         """Find the primary and reach it, unless that was done. Raises RedisError."""
         if not self.is_connected:
-            self.host, self.port = await self._locate()
+            await self.locate()
         await super().connect()  # type: ignore[no-untyped-call]
 
 
