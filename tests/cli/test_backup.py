@@ -264,6 +264,22 @@ def test_an_interrupted_restore_is_noticed_by_the_next_server(client: redis.Redi
     assert_refused(ended, "interrupted restore")
 
 
+def test_an_interrupted_restore_leaves_a_mark_until_it_is_repeated(
+    client: redis.Redis, prefix: str, tmp_path: Path
+) -> None:
+    fill(client, prefix)
+    file = tmp_path / "a.backup"
+    run("backup", file, prefix)
+    client.acl_setuser("ann", enabled=True, passwords=["+secret"], commands=["+@all", "-xadd"], keys=["*"])
+    url = shared_store().url.replace("unix://", "unix://ann:secret@")
+    assert_refused(run("restore", file, f"again-{prefix}", url=url), "xadd")
+    assert contents(client, f"again-{prefix}")[b"format"] == (b"restoring", -1)
+    assert_refused(run("backup", tmp_path / "b.backup", f"again-{prefix}"), "a restore has begun there")
+    assert_refused(run("restore", file, f"again-{prefix}"), "--force")
+    assert_done(run("restore", file, f"again-{prefix}", "--force"))
+    assert contents(client, f"again-{prefix}") == contents(client, prefix)
+
+
 def test_a_key_that_crewel_does_not_make_is_not_lost_silently(client: redis.Redis, prefix: str, tmp_path: Path) -> None:
     client.rpush(prefix + "{crewel}:list", 1)
     file = tmp_path / "a.backup"

@@ -10,16 +10,22 @@ from typing import Any
 
 import pytest
 
-from crewel.errors import StoreUnavailable
+from crewel.errors import SettingsError, StoreError, StoreUnavailable
+from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import backups
 from crewel.storage.admin_connection import AdminConnection, admin_connection
 from crewel.storage.connection import Reader, pool_of
 from crewel.storage.keys import FORMAT, Keys
+from crewel.storage.store import Store
 from tests.store_group import WatchedStore
 from tests.store_process import StoreProcess, own_prefix
 
 FAR = 4_000_000_000_000  # milliseconds; the year 2096
+
+
+class Killed(Exception):
+    """What ends a restore as SIGKILL would."""
 
 
 class Disturbed(Reader):
@@ -33,8 +39,15 @@ class Disturbed(Reader):
     yields_twice = False
     """Whether a scan yields each name twice, as it may."""
 
+    fails_at_second = ""
+    """The command that fails when it comes for the second time."""
+    _come = 0
+
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         command, is_of_it = args[0], args[1:2] == (self.expiring,)
+        self._come += command == self.fails_at_second
+        if self._come > 1:
+            raise Killed
         if is_of_it and command == self.expires_before:
             await super().execute_command("DEL", self.expiring)
         answer = await super().execute_command(*args, **options)
@@ -104,6 +117,89 @@ async def test_name_that_a_scan_yields_twice_is_saved_once(
     again = Keys(own_prefix())
     await backups.apply(tmp_path / "a.backup", reader, again, lambda _: None)
     assert await reader.xlen(again.log) == 1
+
+
+# Restores that are interrupted
+
+
+def admin_of(reader: Reader, keys: Keys, server: StoreProcess) -> AdminConnection:
+    """The connection of a command to what is under the prefix."""
+    storage = Storage(url=server.url, prefix=keys.base.removesuffix("{crewel}:"))
+    return AdminConnection(storage, keys, reader.connection_pool, reader)
+
+
+async def assert_no_server_starts(server: StoreProcess, keys: Keys) -> None:
+    """Assert that a server refuses what is under the prefix, and that no backup is made of it."""
+    pool = pool_of(server.url, "test")
+    reader = Reader(connection_pool=pool)
+    store = Store(Settings(storage=admin_of(reader, keys, server).storage))
+    with pytest.raises(SettingsError, match="restore again with --force"):
+        await store.open()
+    with pytest.raises(backups.BackupError, match="not complete"):
+        await backups.write(reader, keys, io.BytesIO(), lambda _: None)
+    await pool.aclose()
+
+
+async def test_no_server_starts_on_the_first_part_of_a_restore(
+    reader: Disturbed, keys: Keys, server: StoreProcess, tmp_path: Path
+) -> None:
+    """By then there is none of the keys by which a store without a format is noticed."""
+    await reader.set(keys.last, 7)
+    await reader.sadd(keys.audit, "a")
+    for number in range(300):
+        await reader.sadd(f"{keys.base}a{number}", "a")
+    await written(reader, keys, tmp_path / "a.backup")
+    target = Keys(own_prefix())
+
+    def stop(_: int) -> None:
+        raise Killed
+
+    await backups.begin_restore(admin_of(reader, target, server), is_empty=True)
+    with pytest.raises(Killed):
+        await backups.apply(tmp_path / "a.backup", reader, target, stop)
+    assert not await reader.exists(target.last)
+    await assert_no_server_starts(server, target)
+    await backups.clear(reader, target)
+    await backups.apply(tmp_path / "a.backup", reader, target, lambda _: None)
+    assert await reader.get(target.format) == b"%d" % FORMAT
+
+
+async def test_no_server_starts_on_what_is_half_removed(reader: Disturbed, keys: Keys, server: StoreProcess) -> None:
+    for number in range(300):
+        await reader.sadd(f"{keys.base}a{number}", "a")
+    await backups.begin_restore(admin_of(reader, keys, server), is_empty=False)
+    reader.fails_at_second = "UNLINK"
+    with pytest.raises(Killed):
+        await backups.clear(reader, keys)
+    await assert_no_server_starts(server, keys)
+
+
+async def test_format_stays_away_if_a_command_beside_it_is_refused(
+    reader: Disturbed, keys: Keys, server: StoreProcess, tmp_path: Path
+) -> None:
+    await written(reader, keys, tmp_path / "a.backup")
+    target = Keys(own_prefix())
+    await backups.begin_restore(admin_of(reader, target, server), is_empty=True)
+    await reader.set(target.log, "not a stream")
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        await backups.apply(tmp_path / "a.backup", reader, target, lambda _: None)
+    await assert_no_server_starts(server, target)
+
+
+@pytest.mark.parametrize("before", [b"1", None])
+async def test_server_that_starts_beside_a_restore_keeps_the_format(
+    reader: Disturbed, keys: Keys, server: StoreProcess, monkeypatch: pytest.MonkeyPatch, before: bytes | None
+) -> None:
+    await (reader.delete(keys.format) if before is None else reader.set(keys.format, before))
+    target = admin_of(reader, keys, server)
+
+    async def is_in_use(_: AdminConnection) -> bool:
+        return True
+
+    monkeypatch.setattr(AdminConnection, "is_in_use", is_in_use)
+    with pytest.raises(backups.BackupError, match="a server is using this store"):
+        await backups.begin_restore(target, is_empty=False)
+    assert await reader.get(keys.format) == before
 
 
 # Several servers

@@ -78,6 +78,7 @@ def test_the_format_of_each_release_becomes_that_of_today() -> None:
         (b"0", "no version of Crewel"),
         (b"one", "no version of Crewel"),
         (None, "restore again with --force"),
+        (b"restoring", "restore again with --force"),
     ],
 )
 def test_another_format_is_refused(found: bytes | None, words: str) -> None:

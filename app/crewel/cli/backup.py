@@ -170,14 +170,15 @@ async def _apply(storage: "Storage", file: Path, commands: int, force: bool) -> 
 
     async with admin_connection(storage) as connection:
         await connection.require_fit()
-        if await connection.is_in_use():
-            raise CrewelError("a server is using this store: stop it first")
-        if await connection.has_keys():
-            if not force:
-                raise CrewelError(
-                    f"the store has keys under {storage.prefix!r} already: --force removes them, another"
-                    " storage.prefix leaves them"
-                )
+        await backups.require_unused(connection)
+        has_keys = await connection.has_keys()
+        if has_keys and not force:
+            raise CrewelError(
+                f"the store has keys under {storage.prefix!r} already: --force removes them, another"
+                " storage.prefix leaves them"
+            )
+        await backups.begin_restore(connection, is_empty=not has_keys)
+        if has_keys:
             await backups.clear(connection.reader, connection.keys)
         with progress("restoring", "commands", commands) as show:
             await backups.apply(file, connection.reader, connection.keys, show)

@@ -30,7 +30,7 @@ from crewel.settings.storage import Storage
 from crewel.storage.admin_connection import AdminConnection, reached
 from crewel.storage.connection import Reader, pack
 from crewel.storage.embedded import Embedded
-from crewel.storage.keys import FORMAT, OLDEST_FORMAT, Keys
+from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING, Keys
 from crewel.storage.primary import PrimaryConnection
 
 Progress = Callable[[int], None]
@@ -91,7 +91,10 @@ class BackupError(StoreError):
 
 async def write(source: Redis, keys: Keys, file: BinaryIO, done: Progress) -> Contents:
     """Write all keys under the prefix to `file` and return what that was; leases, which die with their servers, are left out,
-    and what expires meanwhile. Raises BackupError if no server has kept anything under the prefix."""
+    and what expires meanwhile. Raises BackupError if no server has kept anything under the prefix, or a restore was
+    interrupted there."""
+    if await source.get(keys.format) == RESTORING.encode():
+        raise BackupError("a restore has begun there and is not complete: there is only a part of its data")
     leases = keys.lease("").encode()
     # A scan may yield a name twice. A stream that is written twice could not be restored.
     found = {name async for name in source.scan_iter(match=f"{keys.base}*", count=1000)}
@@ -195,10 +198,33 @@ def check(file: Path, done: Progress) -> Contents:
     return contents
 
 
+async def begin_restore(target: AdminConnection, *, is_empty: bool) -> None:
+    """Put a mark in the place of the format, so that no server uses what is there until all is restored. Raises BackupError,
+    and leaves the format as it was, if a server uses the store."""
+    reader, key = target.reader, target.keys.format
+    if is_empty:
+        await reader.set(key, FORMAT, nx=True)  # as a server does that starts in this moment
+    before: Any = await reader.set(key, RESTORING, get=True)
+    try:
+        await require_unused(target)  # one that came before the mark is seen now, one that comes later is refused
+    except StoreError:
+        await (reader.delete(key) if before is None else reader.set(key, before))
+        raise
+
+
+async def require_unused(target: AdminConnection) -> None:
+    """Raise BackupError if a server uses the store."""
+    if await target.is_in_use():
+        raise BackupError("a server is using this store: stop it first")
+
+
 async def clear(target: Redis, keys: Keys) -> None:
-    """Remove all keys of the prefix."""
+    """Remove all keys of the prefix but the format, which says that this is a restore."""
+    kept = keys.format.encode()
     names: list[bytes] = []
     async for name in target.scan_iter(match=f"{keys.base}*", count=1000):
+        if name == kept:
+            continue
         names.append(name)
         if len(names) >= _TOGETHER:
             await target.unlink(*names)
@@ -208,7 +234,8 @@ async def clear(target: Redis, keys: Keys) -> None:
 
 
 async def apply(file: Path, target: Redis, keys: Keys, done: Progress) -> None:
-    """Do the commands of a backup that has been checked. The format comes last: without it no server uses the rest."""
+    """Do the commands of a backup that has been checked. The format comes last: until then the mark of `begin_restore` is in
+    its place, and no server uses the rest."""
     base = keys.base.encode()
     last: list[_Command] = []
     pipeline = target.pipeline()
@@ -223,6 +250,7 @@ async def apply(file: Path, target: Redis, keys: Keys, done: Progress) -> None:
         if len(pipeline) >= _TOGETHER:
             await pipeline.execute()
             done(number)
+    await pipeline.execute()  # which raises what was refused, before the format says that all is there
     for line in last:
         pipeline.execute_command(*line)
     await pipeline.execute()

@@ -21,7 +21,7 @@ from redis.exceptions import (
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.keys import FORMAT, OLDEST_FORMAT
+from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING
 from crewel.storage.primary import ServiceUnknown
 
 _OLDEST: Final = {"valkey": (7, 2), "redis": (7, 0)}
@@ -163,6 +163,10 @@ def check_format(found: bytes | None, *, is_empty: bool) -> int:
             return FORMAT
         raise SettingsError(
             "the store has keys of Crewel but no format, as after an interrupted restore: restore again with --force"
+        )
+    if found == RESTORING.encode():
+        raise SettingsError(
+            "a restore has begun and is not complete: if it was interrupted, restore again with --force"
         )
     if found.isdigit() and OLDEST_FORMAT <= int(found) <= FORMAT:
         return FORMAT

@@ -13,6 +13,8 @@ FORMAT = 2
 is, and from then on it is of this version."""
 OLDEST_FORMAT = 2
 """The layout of 1.0.0, the first release: each later version reads it (docs/reference/stability.md)."""
+RESTORING = "restoring"
+"""What stands under `format` while a restore has begun and is not complete. All versions refuse it."""
 
 _TAG = "{crewel}:"
 
@@ -193,9 +195,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "format",
         "string",
-        "a whole number",
+        "a whole number; `restoring` while a restore is not complete",
         _EVER,
-        "the server, at its first start on an empty store or an older layout",
+        "the server, at its first start on an empty store or an older layout; `crewel restore`",
         "each start",
         "Version of this layout. The server refuses a newer one and upgrades an older one.",
     ),
