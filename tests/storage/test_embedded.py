@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import stat
@@ -14,7 +15,7 @@ import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.embedded import server_binary, unusable
+from crewel.storage.embedded import Embedded, server_binary, unusable
 from crewel.storage.store import Store
 from tests.storage.conftest import opened, settings_for, until
 
@@ -227,6 +228,24 @@ async def test_a_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Pat
     with pytest.raises(SettingsError, match=r"storage\.data_dir .*file/data: Not a directory"):
         async with opened(tmp_path / "file" / "data"):
             pass
+
+
+async def test_directory_with_an_empty_format_is_used(tmp_path: Path) -> None:
+    """A first start that was killed, or found the disk full, could leave one."""
+    (tmp_path / "format").touch()
+    async with opened(tmp_path) as store:
+        assert store.is_up
+    assert (tmp_path / "format").read_text() == "1\n"
+
+
+async def test_first_start_on_a_full_disk_leaves_no_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(SettingsError, match="No space left"):
+        await Embedded(Storage(data_dir=str(tmp_path)), lambda: None).ensure()
+    assert not (tmp_path / "format").exists()
 
 
 async def test_a_directory_of_another_format_is_refused(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ async def _backup(settings: "Settings", file: Path) -> "Contents":
     from crewel.storage import backups
     from crewel.storage.admin_connection import admin_connection
     from crewel.storage.backups import snapshot
+    from crewel.storage.store_files import sync_directory
 
     storage = settings.storage
     _check_source(storage)
@@ -71,7 +72,7 @@ async def _backup(settings: "Settings", file: Path) -> "Contents":
                         contents = await _write(reader, storage, made, show_keys)
         _check_target(file)
         (directory / "whole").replace(file)
-        _sync_directory(file.parent)
+        sync_directory(file.parent)
     except backups.BackupError as error:
         raise CrewelError(f"{_place(settings)}: {error}") from None
     else:
@@ -128,14 +129,6 @@ def _check_target(file: Path) -> None:
         raise CrewelError(f"{file} is a link: give the file itself, {file.resolve()}")
     if not stat.S_ISREG(mode):
         raise CrewelError(f"{file} is not a regular file, and stays unchanged")
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _place(settings: "Settings") -> str:

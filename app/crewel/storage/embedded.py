@@ -27,7 +27,7 @@ from urllib.parse import quote
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.store_files import Damaged, StoreFiles, is_damage
+from crewel.storage.store_files import Damaged, StoreFiles, is_damage, write_whole
 
 log = logging.getLogger(__name__)
 
@@ -260,12 +260,16 @@ class Embedded:
                 return True
 
     def _check_format(self) -> None:
+        """Raise SettingsError if this version does not know the files there. An empty format was left by a start of 1.0 that
+        was killed or had no space: it says as little as none."""
         file = self._directory / _FORMAT_FILE
-        if not file.exists():
+        found = file.read_text().strip() if file.exists() else ""
+        if not found:
             if self._was_here:
                 raise SettingsError(f"storage.data_dir {self._directory} has vanished or was replaced")
-            file.write_text(f"{_FORMAT}\n")
-        elif (found := file.read_text().strip()) != str(_FORMAT):
+            with suppress(FileNotFoundError):  # another process that starts here at the same time has put it there
+                write_whole(file, b"%d\n" % _FORMAT)
+        elif found != str(_FORMAT):
             raise SettingsError(
                 f"storage.data_dir {self._directory} has format {found!r}; this version of Crewel knows {_FORMAT} only"
             )

@@ -111,13 +111,7 @@ class StoreFiles:
     def note(self, prefix: str, newest: int) -> None:
         """Write into the marker that the store holds messages up to this log id."""
         self.last[prefix] = newest
-        new = self.directory / f"{_MARKER}.new"
-        with new.open("wb") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(orjson.dumps({"last": self.last}) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.directory / _MARKER)
+        write_whole(self.directory / _MARKER, orjson.dumps({"last": self.last}) + b"\n")
 
     def read_marker(self) -> bool:
         """Read what was noted; whether there was a marker."""
@@ -129,6 +123,28 @@ class StoreFiles:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self.last = {}  # that something was here is known all the same
         return True
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that only its owner reads. After a crash at any moment, it is as it was before, or has all of this.
+    Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Write down which files are there, under which names."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def is_damage(last_words: str) -> bool:
