@@ -117,6 +117,30 @@ def test_a_round_trip_brings_everything_back_under_another_prefix_too(
     assert contents(client, f"again-{prefix}") == before
 
 
+@pytest.mark.parametrize("permitted", ["+config", "-config"])
+def test_a_backup_is_of_the_database_of_the_address(
+    client: redis.Redis, prefix: str, tmp_path: Path, permitted: str
+) -> None:
+    """Others may use the other databases: a copy of the store has these as well."""
+    fill(client, prefix)
+    before = contents(client, prefix)
+    client.acl_setuser("eve", enabled=True, passwords=["+secret"], commands=["+@all", permitted], keys=["*"])
+    url = shared_store().url.replace("unix://", "unix://eve:secret@")
+    third = f"{url}?db=3"
+    file = tmp_path / "a.backup"
+    try:
+        assert_done(run("backup", file, prefix), "9 keys")
+        assert_done(run("restore", file, prefix, url=third), "9 keys")
+        client.delete(*client.keys(f"{prefix}*"))
+        assert_done(run("backup", file, prefix, url=third), "9 keys")
+        assert_refused(run("backup", file, prefix, url=url), "no server has stored anything there")
+        assert_done(run("restore", file, prefix))
+        assert contents(client, prefix) == before
+    finally:
+        with redis.Redis(unix_socket_path=str(shared_store().socket), db=3) as other:
+            other.flushdb()
+
+
 def test_a_server_with_its_own_store_starts_from_what_was_restored(
     client: redis.Redis, prefix: str, start_server: StartServer, tmp_path: Path
 ) -> None:

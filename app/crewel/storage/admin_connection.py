@@ -83,11 +83,13 @@ async def admin_connection(storage: Storage) -> AsyncIterator[AdminConnection]:
 
 
 @asynccontextmanager
-async def reached(storage: Storage, embedded: Embedded | None) -> AsyncIterator[tuple[ConnectionPool, Reader]]:
-    """Connect to the store of `storage`, or to the one of our own, as soon as it has read its file."""
+async def reached(
+    storage: Storage, embedded: Embedded | None, database: int = 0
+) -> AsyncIterator[tuple[ConnectionPool, Reader]]:
+    """Connect to the store of `storage`, or to this database of the one of our own, as soon as it has read its file."""
     if embedded is not None:
         await embedded.ensure()
-    url = embedded.url if embedded is not None else storage.url
+    url = f"{embedded.url}?db={database}" if embedded is not None else storage.url
     assert url is not None
     pool = pool_of(url, _NAME)
     try:

