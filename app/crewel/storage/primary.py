@@ -20,7 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NoConnection
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 from redis.utils import str_if_bytes
 
 from crewel.settings.store_location import Place, StoreKind, StoreLocation, parse_store_address
@@ -111,11 +111,19 @@ async def _node_of(location: StoreLocation, key: str, options: dict[str, Any]) -
     try:
         await cluster.initialize()
         node = cluster.get_node_from_key(key)
+    except RedisClusterException as error:
+        raise _no_cluster(error) from error.__cause__
     finally:
         await cluster.aclose()
     if node is None:
         raise NoConnection("no node of the cluster has the slot of the keys")
     return str(node.host), int(node.port)
+
+
+def _no_cluster(error: RedisClusterException) -> NoConnection:
+    """Return as a RedisError what is none in the library: no node answers, or none has the slot. Its cause is kept, such as a
+    wrong password."""
+    return NoConnection(str(error))
 
 
 def _asking() -> dict[str, Any]:
@@ -149,11 +157,13 @@ def client_at(url: str, key: str, options: dict[str, Any]) -> redis.Redis:
         return client
     nodes = [redis.cluster.ClusterNode(host, port) for host, port in location.hosts]  # type: ignore[no-untyped-call]
     asked = {name: value for name, value in given.items() if name != "db"}
-    cluster = redis.RedisCluster(startup_nodes=nodes, ssl=location.is_secure, require_full_coverage=False, **asked)
     try:
-        node = cluster.get_node_from_key(key)  # type: ignore[no-untyped-call]
-    finally:
-        cluster.close()
+        with redis.RedisCluster(
+            startup_nodes=nodes, ssl=location.is_secure, require_full_coverage=False, **asked
+        ) as cluster:
+            node = cluster.get_node_from_key(key)
+    except RedisClusterException as error:
+        raise _no_cluster(error) from error.__cause__
     if node is None:
         raise NoConnection("no node of the cluster has the slot of the keys")
     return redis.Redis(host=node.host, port=node.port, **together)
