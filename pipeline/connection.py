@@ -19,7 +19,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from crewel.errors import SettingsError, StoreUnavailable
+from crewel.errors import SettingsError, StoreFull, StoreUnavailable
+from crewel.storage.connection import store_error
 from crewel.storage.keys import Keys
 from crewel.storage.primary import client_at
 
@@ -33,7 +34,7 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between attempts; the las
 _READ_BYTES: Final = 1024 * 1024
 _SOCKET: Final = "store.sock"
 _LONGEST_SOCKET_PATH: Final = 100  # Linux takes 107 bytes, macOS 103
-_AWAY: Final = (redis.ConnectionError, redis.TimeoutError, redis.ReadOnlyError, OSError)
+_AWAY: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
 
 _T = TypeVar("_T")
 
@@ -91,8 +92,15 @@ class Address:
         return f"{parts.scheme}:{place}"
 
 
+def is_away(error: Exception) -> bool:
+    """Whether the store may take the same later: it cannot be reached, has no space, or is not the primary, say."""
+    if isinstance(error, redis.ResponseError):
+        return isinstance(store_error(error), StoreUnavailable | StoreFull)
+    return isinstance(error, _AWAY)
+
+
 def patiently(step: Callable[[], _T], patience_s: float = PATIENCE_S) -> _T:
-    """Return what `step` returns; while the store is unavailable or busy with its start, try again.
+    """Return what `step` returns; while the store `is_away`, try again.
 
     The step has to be one that may be done twice. Raises StoreUnavailable after `patience_s` seconds.
     """
@@ -103,7 +111,9 @@ def patiently(step: Callable[[], _T], patience_s: float = PATIENCE_S) -> _T:
             return step()
         except redis.AuthenticationError as error:
             raise StoreUnavailable(f"the store refuses this user and password: {error}") from error
-        except _AWAY as error:
+        except (redis.RedisError, OSError) as error:
+            if not is_away(error):
+                raise
             pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
             attempt += 1
             if time.monotonic() + pause > deadline:

@@ -13,7 +13,7 @@ from typing import Final
 import redis
 
 from crewel.errors import StoreError
-from crewel.pipeline.connection import PATIENCE_S, Address, patiently
+from crewel.pipeline.connection import PATIENCE_S, Address, is_away, patiently
 from crewel.pipeline.steps import run
 
 Command = tuple[str | bytes | int, ...]
@@ -51,6 +51,8 @@ class Sink:
                 try:
                     return bool(run(client, "apply", keys, [self._job, batch, *words]))
                 except redis.ResponseError as error:
+                    if is_away(error):
+                        raise
                     raise StoreError(f"the store refuses batch {batch} of {self._job}: {error}") from error
 
         return patiently(step, self._patience_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import redis
@@ -25,7 +25,7 @@ class Extents:
     def look(self, streams: Sequence[str]) -> dict[str, Extent]:
         """Return how far streams go, all at one instant. Raises StoreUnavailable."""
         keys = [self._key(stream) for stream in streams]
-        told = patiently(lambda: run(self._connected(), "look", keys), self._patience_s)
+        told = self._ask(lambda client: run(client, "look", keys))
         return {
             stream: Extent(EntryId.parse(newest), added, length, EntryId.parse(oldest), EntryId.parse(deleted))
             for stream, (newest, added, length, oldest, deleted) in zip(streams, told, strict=True)
@@ -56,14 +56,25 @@ class Extents:
     def note(self, key: str, fields: Mapping[str, bytes]) -> None:
         """Write fields of a hash. Raises StoreUnavailable."""
         words = [word for field in fields.items() for word in field]
-        client: Any = self._connected()
-        patiently(lambda: client.execute_command("HSET", key, *words), self._patience_s)
+        self._ask(lambda client: client.execute_command("HSET", key, *words))
 
     def close(self) -> None:
         """Let go of the connection."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+    def _ask(self, step: Callable[[Any], Any]) -> Any:
+        """Return what the step returns. One that fails leaves the client: the next one looks for the primary again."""
+
+        def attempt() -> Any:
+            try:
+                return step(self._connected())
+            except redis.RedisError:
+                self.close()
+                raise
+
+        return patiently(attempt, self._patience_s)
 
     def _key(self, stream: str) -> str:
         return f"{self._address.keys.base}{stream}"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import redis
 
-from crewel.pipeline.connection import PATIENCE_S, Address, patiently
+from crewel.pipeline.connection import PATIENCE_S, Address, is_away, patiently
 from crewel.pipeline.source.losses import Gap
 from crewel.pipeline.source.positions import EntryId, Extent
 
@@ -125,7 +125,9 @@ class _Reading:
             self._size = max(min(_PAGE_BYTES // mean, _LARGEST_PAGE, self._size * 8), 2)
         try:
             self._send()
-        except (redis.ConnectionError, redis.TimeoutError, OSError):
+        except (redis.RedisError, OSError) as error:
+            if not is_away(error):
+                raise
             self.close()  # the answer is waited for on another one
 
     def answer(self) -> list[Entry]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 import trustme
+from redis.connection import DefaultParser
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.pipeline.connection import Address, patiently
@@ -128,6 +129,27 @@ def failing(times: int, error: Exception) -> Callable[[], int]:
 )
 def test_what_a_store_that_is_away_says_is_tried_again(error: Exception) -> None:
     assert patiently(failing(2, error)) == 3
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "NOREPLICAS Not enough good replicas to write.",
+        "MISCONF Errors writing to the AOF file: No space left on device",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "READONLY You can't write against a read only replica.",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "MOVED 3999 127.0.0.1:6381",
+        "CLUSTERDOWN The cluster is down",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "BUSY Valkey is busy running a script.",
+    ],
+)
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_a_store_says_that_takes_it_later_is_tried_again(said: str, is_known: bool) -> None:
+    """The client library makes errors of its own of some codes, and takes the code out of the text."""
+    error = DefaultParser.parse_error(said) if is_known else redis.ResponseError(said)
+    assert patiently(failing(1, error)) == 2
 
 
 def test_patience_ends_and_other_errors_are_passed_on() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
+
 import pytest
 
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUnavailable
 from crewel.pipeline.connection import Address
 from crewel.pipeline.sink import MOST_COMMANDS, Sink
 from tests.pipeline.conftest import Streams
+from tests.store_process import StoreProcess
 
 
 def test_a_batch_that_is_repeated_changes_nothing(streams: Streams) -> None:
@@ -57,6 +61,22 @@ def test_too_much_is_refused(address: Address) -> None:
     command = ("SET", f"{address.keys.base}pipeline:x", "1")
     with pytest.raises(ValueError, match="at most"):
         Sink(address, "live.1").write(0, [command] * (MOST_COMMANDS + 1))
+
+
+def test_batch_that_the_store_takes_later_waits_for_it(tmp_path: Path) -> None:
+    """As during a fail-over. A job that follows the store would end with any other error."""
+    store = StoreProcess(tmp_path, min_replicas_to_write="1")
+    try:
+        address = Address(store.url)
+        commands = [("INCRBY", f"{address.keys.base}pipeline:x", 1)]
+        with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
+            Sink(address, "live.1", patience_s=0).write(0, commands)
+        writer = threading.Timer(0.2, store.configure, ("min-replicas-to-write", 0))
+        writer.start()
+        assert Sink(address, "live.1").write(0, commands)
+        writer.join(10)
+    finally:
+        store.close()
 
 
 def test_what_the_store_refuses_is_said(streams: Streams) -> None:
