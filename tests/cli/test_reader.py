@@ -35,7 +35,8 @@ async def test_a_reader_of_two_channels_prints_as_many_messages_as_asked_for() -
     reader = Reader(client, ["/a", "/b"], {}, lambda message: printed.append(message.data), 1)  # type: ignore[arg-type]
     await reader.prepare(with_addressed=False)
     reading = asyncio.create_task(reader.read())
-    await asyncio.sleep(0.01)  # both wait for a message
+    for _ in range(10):
+        await asyncio.sleep(0)  # until both wait for a message
     for subscription in client.subscriptions:
         subscription.offer(Message(subscription.channel, 1, {}))
     async with asyncio.timeout(5):
