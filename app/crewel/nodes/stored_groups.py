@@ -46,9 +46,8 @@ class StoredGroups:
         self._writing: asyncio.Task[None] | None = None
         self._known_at = 0.0  # loop time (s) at which all nodes that live know what the store knows
         self._version = 0  # of the bus, which has the last group
-        self._seen: dict[
-            str, tuple[int, frozenset[str]]
-        ] = {}  # token: the number of that node's groups, and what was read
+        # By token, the number of that node's groups, and what was read.
+        self._seen: dict[str, tuple[int, frozenset[str]]] = {}
 
     # Those of this node
 

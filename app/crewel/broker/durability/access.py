@@ -356,8 +356,8 @@ class WriteQueue(Generic[T]):
     ) -> None:
         """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, at
         most for `for_s` seconds, for a step that may be repeated; before that only a refusal comes back as an error. `size`:
-        what it counts of `MOST_BYTES`.
-        `unordered`: neither the step nor its answer depends on what is taken from the log meanwhile."""
+        what it counts of `MOST_BYTES`. `unordered`: neither the step nor its answer depends on what is taken from the log
+        meanwhile."""
         until = self._loop.time() + for_s if retries else 0.0
         self._queue.append(_Request(step, done, retries_until=until, size=size, unordered=unordered))
         self._wake()
