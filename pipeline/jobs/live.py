@@ -143,6 +143,8 @@ class _Job:
         self._kept_up = time.monotonic()
         self._vacuumed: float | None = None
         self._is_changed = False
+        self._known_until: int | None = None
+        """Up to which millisecond bronze may have entries that the query has not read; None if there are none."""
 
     def prepare(self) -> None:
         """Complete what a job that was killed has left behind."""
@@ -151,6 +153,7 @@ class _Job:
         except (DeltaError, OSError) as error:  # a reader of such a table gets the error; messages need not wait for it
             self._progress(f"a table could not be made: {in_one_line(error)}")
         batches.complete(self._tables, self._progress)
+        self._known_until = self._newest()
 
     def follow(self, is_over: Callable[[float], bool]) -> None:
         """Run the queries until a stop is asked for, or one of them ends. Raises what has ended it."""
@@ -236,11 +239,18 @@ class _Job:
         Spark asks again when the first batch is repeated."""
         begin = self._tables.begin_of("live", VERSION)
         if begin is None:
-            days = self._tables.days(RAW)
-            newest = self._tables.read(RAW, since=days[-1]).agg(f.max("ms")).collect()[0][0] if days else None
+            newest = self._newest()
             begin = self._tables.start or "earliest" if newest is None else str(newest)
             self._tables.note_begin("live", VERSION, begin)
         return begin
+
+    def _newest(self) -> int | None:
+        """Return the last millisecond that bronze has anything of; None if it is empty."""
+        days = self._tables.days(RAW)
+        if not days:
+            return None
+        newest: int | None = self._tables.read(RAW, since=days[-1]).agg(f.max("ms")).collect()[0][0]
+        return newest
 
     def _take(self, frame: DataFrame, number: int) -> None:
         """Write one batch. Spark may ask for the same one again."""
@@ -276,13 +286,20 @@ class _Job:
 
     def _new(self, raw: DataFrame, batch: Batch) -> DataFrame:
         """Return what a batch adds. What bronze has of it already it had from the same entries, of which some may be trimmed by
-        now; and a new checkpoint begins a little before the end of bronze."""
+        now. A backfill may have taken entries since the checkpoint, and a new checkpoint begins before the end of bronze."""
         if self._tables.has(RAW, batch):
             return self._tables.part(RAW, batch)
-        days = self._tables.days(RAW)
-        if batch.number or not days:
+        if self._known_until is None:
             return raw
-        return bronze.missing(raw, self._tables.read(RAW, since=days[-1]))
+        least = raw.agg(f.min("ms")).collect()[0][0]
+        if least is None:
+            return raw
+        if least > self._known_until:
+            # A batch takes all streams up to the same place: so those after it have only newer entries, too.
+            self._known_until = None
+            return raw
+        since = datetime.fromtimestamp(least / 1000, UTC).date()
+        return bronze.missing(raw, self._tables.read(RAW, since=since))
 
     def _figures(self, written: batches.Written) -> Iterator[Command]:
         """Yield what the store gets: how often each thing has happened by now in the minutes of a batch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -246,6 +247,38 @@ def test_a_backfill_takes_what_is_not_there_yet(spark: SparkSession, streams: St
     read_all(spark, streams, tmp_path)  # the live job goes on after it
     assert logs(tables.read(TABLES["fact_published"])) == [*range(1, 31)]
     assert tables.read(RAW).count() == 60
+
+
+def test_entries_that_a_backfill_took_between_two_runs_of_the_live_job_are_there_once(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    publish(streams, 20)
+    read_all(spark, streams, tmp_path)
+    publish(streams, 10, first=21)
+    options = backfill.Options(address=streams.address, directory=tmp_path, partitions=2, gold=False)
+    assert backfill.run(spark, options).entries == 20
+    publish(streams, 5, first=31)
+    assert read_all(spark, streams, tmp_path, rows=15).entries == 10
+    tables = Tables(spark, tmp_path)
+    assert logs(tables.read(TABLES["fact_published"])) == logs(tables.read(TABLES["fact_ended"])) == [*range(1, 36)]
+    assert tables.read(RAW).count() == tables.read(RAW).select("key", "id").distinct().count() == 70
+    assert counts(tables) == {"published": 35, "ended:settled": 35}
+
+
+def test_a_live_job_whose_checkpoint_was_removed_takes_no_entry_again(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    """The file that says where it began stays, and is that of the first run."""
+    day_ms = 24 * 3600 * 1000
+    publish(streams, 5)
+    publish(streams, 5, first=6, at_ms=AT + day_ms)
+    read_all(spark, streams, tmp_path)
+    rmtree(tmp_path / "checkpoints" / "live" / "v1")
+    publish(streams, 5, first=11, at_ms=AT + day_ms)
+    assert read_all(spark, streams, tmp_path, rows=6).entries == 10
+    tables = Tables(spark, tmp_path)
+    assert logs(tables.read(TABLES["fact_published"])) == [*range(1, 16)]
+    assert tables.read(RAW).count() == 30
 
 
 def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
