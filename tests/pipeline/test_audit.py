@@ -240,6 +240,13 @@ def test_a_dead_letter_that_is_gone_without_a_fact_is_found(spark: SparkSession)
     ]
 
 
+def test_a_dead_letter_of_one_session_of_a_subject_is_found_by_the_name_of_the_subject(spark: SparkSession) -> None:
+    tables = silver(spark, fact_ended=[_ended(each, f"one:{QUEUE}", each // 1000, "dead") for each in (20_000, 30_000)])
+    there = of_rows(spark, [(10, "10000", JOE), (20, "20000", QUEUE)], "ms BIGINT, message_id STRING, receiver STRING")
+    found = without_letter(tables, there, UPTO)
+    assert told(found, "log_id", "receiver") == [(30_000, QUEUE)]
+
+
 def test_a_dead_letter_that_was_restored_must_be_there(spark: SparkSession) -> None:
     """Of three that were discarded and restored, one is there, one was discarded again, and one is gone without a fact."""
     dead = [_ended(each, ms=each // 1000, reason="dead") for each in (20_000, 30_000, 40_000)]
