@@ -98,7 +98,7 @@ def _audited(spark: SparkSession, options: Options, tables: Tables, progress: Pr
         def found_in(facts: Mapping[str, DataFrame]) -> DataFrame:
             found = audit.audit(facts, records, before.newest, unread_ms, set_back, since)
             if letters is not None:
-                found = found.unionByName(audit.without_letter(facts, letters, before.newest))
+                found = found.unionByName(audit.without_letter(facts, letters, before.newest, set_back))
             return _within(found, options)
 
         progress("comparing pending deliveries with their ends")

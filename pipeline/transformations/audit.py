@@ -58,10 +58,8 @@ def audit(
     `unread_until_ms` is when the last gap in the facts ended; None if all were read. `set_back` has the losses that no server
     has told, and that show in the tables: see `set_back`. Messages with a log id before `since` are left out.
     """
-    losses = silver["fact_lost"]
-    if set_back is not None:
-        losses = losses.unionByName(set_back.select(*losses.columns))
-    silver = LazyMapping({name: partial(_holding, silver, name, losses) for name in silver})
+    losses = _losses(silver, set_back)
+    silver = _all_holding(silver, losses)
     found = ledger(silver, records, upto, unread_until_ms).where(f.col("log_id") >= since)
     said = found.withColumn("finding", _finding(unread_until_ms)).where(f.col("finding").isNotNull())
     exact = said.where(f.col("finding") != "unknown").select(
@@ -96,6 +94,17 @@ def audit(
     )
     further = (unknown, _rolled_back(losses))
     return reduce(DataFrame.unionByName, further, exact).select(TABLES["audit"].names)
+
+
+def _losses(silver: Mapping[str, DataFrame], set_back: DataFrame | None) -> DataFrame:
+    """Return the losses that servers have told, and those that show in the tables."""
+    told = silver["fact_lost"]
+    return told if set_back is None else told.unionByName(set_back.select(*told.columns))
+
+
+def _all_holding(silver: Mapping[str, DataFrame], losses: DataFrame) -> Mapping[str, DataFrame]:
+    """Return all tables with the rows that the store still has the facts of."""
+    return LazyMapping({name: partial(_holding, silver, name, losses) for name in silver})
 
 
 def _holding(silver: Mapping[str, DataFrame], name: str, losses: DataFrame) -> DataFrame:
@@ -157,13 +166,16 @@ def set_back(gone: DataFrame, published: DataFrame) -> DataFrame:
     )
 
 
-def without_letter(silver: Mapping[str, DataFrame], letters: DataFrame, upto: tuple[int, int]) -> DataFrame:
+def without_letter(
+    silver: Mapping[str, DataFrame], letters: DataFrame, upto: tuple[int, int], set_back: DataFrame | None = None
+) -> DataFrame:
     """Return the rows of `audit` for dead letters that are gone without a fact.
 
     `letters` has those that were there after the place `upto`, and facts are those of later. A letter and the fact of its death
     have the same millisecond, as they are written in one step. Letters before the oldest one that is there may have been
-    removed by the bounds of the store.
+    removed by the bounds of the store. What happened in a time that the store has lost, `set_back` included, did not happen.
     """
+    silver = _all_holding(silver, _losses(silver, set_back))
     oldest = letters.agg(f.coalesce(f.min("ms"), f.lit(-1)).alias("oldest"))
     died = (
         silver["fact_ended"]

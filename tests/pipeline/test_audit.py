@@ -247,6 +247,21 @@ def test_a_dead_letter_of_one_session_of_a_subject_is_found_by_the_name_of_the_s
     assert told(found, "log_id", "receiver") == [(30_000, QUEUE)]
 
 
+def test_dead_letters_of_a_time_that_the_store_has_lost_need_not_be_there(spark: SparkSession) -> None:
+    """One died in the lost time. Another one was redriven then, so it is there again, and a third one is missing."""
+    loss = {"node": "heron", "from_id": 1, "until_id": 2, "kept": "1000-0", "met_ms": 3000}
+    facts = {
+        "fact_ended": [_ended(each, ms=each // 1000, reason="dead") for each in (20_000, 30_000, 2_000_000)],
+        "fact_redriven": [{"ms": 2100, "letter": "20-0", "message_id": "20000", "log_id": 1, "session": JOE}],
+        "fact_discarded": [{"ms": 2100, "letter": "30-0"}],
+    }
+    there = of_rows(spark, [(10, "10000", JOE), (20, "20000", JOE)], "ms BIGINT, message_id STRING, receiver STRING")
+    told_by_a_server = silver(spark, **facts, fact_lost=[{**loss, "ms": 3050}])
+    assert told(without_letter(told_by_a_server, there, UPTO), "log_id") == [(30_000,)]
+    shown = frame(spark, "fact_lost", [{**loss, "ms": 1001}])
+    assert told(without_letter(silver(spark, **facts), there, UPTO, shown), "log_id") == [(30_000,)]
+
+
 def test_a_dead_letter_that_was_restored_must_be_there(spark: SparkSession) -> None:
     """Of three that were discarded and restored, one is there, one was discarded again, and one is gone without a fact."""
     dead = [_ended(each, ms=each // 1000, reason="dead") for each in (20_000, 30_000, 40_000)]
