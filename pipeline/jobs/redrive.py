@@ -34,7 +34,7 @@ _GONE: Final = "user.illegalArgument"
 _CHOICE: Final = "letter STRING, condition STRING"
 """What is stored of a job: its letters and its condition, which a row without a letter has if there are none."""
 
-ALIASES: Final = {"letter": "place", "error_code": "code", "first_seen": "at", "died": "at"}
+ALIASES: Final = {"letter": "place", "error_code": "code", "first_seen": "died"}
 """More names of columns, for conditions."""
 
 Progress = Callable[[str], None]

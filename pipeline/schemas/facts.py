@@ -217,6 +217,13 @@ LETTERS: Final = Table(
         Column("is_persistent", "boolean", "Whether the message was stored; if not, no fact records its end."),
         Column("redrive_of", "string", "Id of the earlier dead letter that was redriven; empty if there is none."),
         CODE_GIVEN,
+        Column(
+            "died",
+            "timestamp",
+            "When the message died: earlier than `at` if the dead letter was discarded and restored.",
+            "UTC",
+            nullable=True,
+        ),
     ),
     key=("place",),
     partitions=(),

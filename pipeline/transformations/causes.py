@@ -326,7 +326,9 @@ def _rejections(failed: DataFrame, letters: DataFrame, ended: DataFrame) -> Data
             *unknown,
         )
         .unionByName(
-            letters.where(_is_rejection("code")).select(
+            letters.where(_is_rejection("code"))
+            .withColumn("at", f.coalesce("died", "at"))
+            .select(
                 f.col("message_id").alias("id"),
                 "receiver",
                 *said,

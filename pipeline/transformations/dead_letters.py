@@ -22,6 +22,9 @@ def letters(raw: DataFrame) -> DataFrame:
     def number(name: str, kind: str) -> Column:
         return f.coalesce(f.expr(f"try_cast(d['{name}'] AS {kind})"), f.lit(0).cast(kind))
 
+    # A restored one has another place, and keeps the one that it had first.
+    died_ms = f.expr("try_cast(split_part(d['u'], '-', 1) AS bigint)")
+
     return (
         raw.where((f.col("key") == "dead") & f.col("is_whole"))
         .select(f.col("id").alias("place"), *(f.col(column.name) for column in PLACE[1:]), texts.alias("d"))
@@ -42,6 +45,7 @@ def letters(raw: DataFrame) -> DataFrame:
             (text("p") == "1").alias("is_persistent"),
             text("r").alias("redrive_of"),
             f.col("d").getItem("g").alias("code_given"),
+            f.timestamp_millis(f.coalesce(died_ms, "ms")).alias("died"),
         )
         .select(*_LETTERS.names)
     )

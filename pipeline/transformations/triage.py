@@ -120,19 +120,20 @@ def _of_sample() -> list[Column]:
 
 
 def _from_letters(letters: DataFrame) -> DataFrame:
+    at = f.coalesce("died", "at")
     return letters.select(
         "code",
         "channel",
         "receiver",
         "message_id",
         template(f.col("reason")).alias("template"),
-        "at",
+        at.alias("at"),
         f.col("place").alias("letter"),
         "reason",
         "body",
         "attempts",
         # The clocks of store and server may differ a little.
-        f.greatest(f.col("ms") - f.col("received_ns") / 1e6, f.lit(0.0)).alias("to_death_ms"),
+        f.greatest(f.unix_millis(at) - f.col("received_ns") / 1e6, f.lit(0.0)).alias("to_death_ms"),
     )
 
 

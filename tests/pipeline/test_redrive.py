@@ -24,7 +24,7 @@ from tests.admin.desk import Desk as Operator
 from tests.conftest import StartServer
 from tests.functional.wire import until
 from tests.pipeline.conftest import Streams
-from tests.pipeline.frames import frame
+from tests.pipeline.frames import frame, time
 
 PATIENCE_S = 5.0
 
@@ -36,9 +36,15 @@ PATIENCE_S = 5.0
 def few(spark: SparkSession) -> DataFrame:
     """Three letters."""
     rows = [
-        {"ms": 1000, "code": "user.update.error", "channel": "/orders/new", "attempts": 1},
-        {"ms": 2000, "code": "user.update.error", "channel": "/bills", "attempts": 5},
-        {"ms": 3000, "code": "communication.responseTimeout", "channel": "/orders/old", "attempts": 2},
+        {"ms": 1000, "died": time(1000), "code": "user.update.error", "channel": "/orders/new", "attempts": 1},
+        {"ms": 2000, "died": time(2000), "code": "user.update.error", "channel": "/bills", "attempts": 5},
+        {
+            "ms": 3000,
+            "died": time(3000),
+            "code": "communication.responseTimeout",
+            "channel": "/orders/old",
+            "attempts": 2,
+        },
     ]
     return searchable(frame(spark, "letters", rows)).cache()
 

@@ -21,7 +21,7 @@ from crewel.pipeline.transformations import dead_letters, intervals, minutes, si
 from crewel.pipeline.transformations.shapes import EVENTS, FACT_TYPES, FACTS
 from crewel.storage import facts as stored_facts
 from crewel.storage import streams
-from tests.pipeline.frames import frame, told
+from tests.pipeline.frames import frame, time, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -335,12 +335,17 @@ def test_letters_are_typed(spark: SparkSession) -> None:
         "attempts": "3", "channel": "/a", "body": "{}", "sender": "", "qos": "", "p": "1", "g": "resource.x",
     }  # fmt: skip
     made = dead_letters.letters(
-        raw(spark, ("dead", None, letter), ("dead", None, {"attempts": "many"}), ("facts", "x", {}))
+        raw(spark, ("dead", None, letter), ("dead", None, {"attempts": "many", "u": "1-7"}), ("facts", "x", {}))
     )
     assert told(made, "message_id", "received_ns", "attempts", "is_persistent", "returns", "code_given") == [
         ("", 0, 0, False, 0, None),
         ("7", 1790000000000000000, 3, True, 0, "resource.x"),
     ]
+    at = made.where("message_id = '7'").select("at").collect()[0][0]
+    assert {row["message_id"]: row["died"] for row in made.collect()} == {
+        "7": at,
+        "": time(1).astimezone().replace(tzinfo=None),
+    }, "a restored one has died when it did so first"
 
 
 def test_minutes_count_messages(spark: SparkSession) -> None:

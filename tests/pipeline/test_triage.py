@@ -68,6 +68,14 @@ def test_letters_of_one_template_are_one_row(spark: SparkSession) -> None:
     assert rows["away"]["to_death_max_ms"] == 0.0  # the clock of the server was ahead of the store's
 
 
+def test_a_restored_letter_has_died_before_it_was_discarded(spark: SparkSession) -> None:
+    letter = {"place": "900000-0", "died": time(60_000), "received_ns": 59_000_000_000, "code": "user.x"}
+    row = _triage(spark, letters=[letter]).collect()[0]
+    at = time(60_000).astimezone().replace(tzinfo=None)
+    assert (row["first_at"], row["last_at"], row["sample_letter"]) == (at, at, "900000-0")
+    assert row["to_death_max_ms"] == 1000.0
+
+
 @pytest.mark.parametrize("receiver", ["client/joe", "one:client/joe"])
 def test_deaths_whose_letter_has_gone_come_from_the_facts(spark: SparkSession, receiver: str) -> None:
     dead = {"receiver": receiver, "reason": "dead", "code": "user.x"}
