@@ -109,7 +109,7 @@ KeepDays = Annotated[
         min=0,
         metavar="DAYS",
         envvar="CREWEL_PIPELINE__KEEP_DAYS",
-        help="Remove older days of bronze and silver; 0: keep all. Gold and subscriptions stay.",
+        help="Remove older days of bronze and silver; 0: keep all. Gold, subscriptions, holds and losses stay.",
     ),
 ]
 

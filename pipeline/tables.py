@@ -35,7 +35,10 @@ from crewel.pipeline.schemas.table import BATCH
 _DAYS = {"minutes": "minute", "latency": "minute", "backlog": "minute", "capacity": "hour"}
 """The column whose day is the date of a row, where that is not `at`. The date itself is no column of the files."""
 
-_STAYING = frozenset({"fact_subscribed", "fact_unsubscribed"})
+_STAYING = frozenset(
+    {"fact_subscribed", "fact_unsubscribed", "fact_lost", "fact_held", "fact_released", "fact_sessions"}
+)
+"""What later messages and times are compared with. Losses say which subscriptions do not hold; ends of sessions end holds."""
 _KEPT_FROM, _FORGOTTEN = "kept.from", "forgotten.facts"
 
 _TRIES = 50
@@ -209,8 +212,8 @@ class Tables:
         self._logs[table.name].replace(folder, days, notes)
 
     def forget(self, before: date) -> int:
-        """Remove earlier days of bronze and silver; return how many rows those had. Subscriptions stay, because later messages
-        are compared with them, and gold stays."""
+        """Remove earlier days of bronze and silver; return how many rows those had. Subscriptions, losses and holds
+        stay, because what comes later is compared with them, and gold stays."""
         facts = self.read(RAW, until=before - timedelta(days=1)).where("key = 'facts'").count()
         notes = {_KEPT_FROM: before.toordinal(), _FORGOTTEN: self.forgotten + facts}
         gone = self._logs[RAW.name].forget(before, notes)

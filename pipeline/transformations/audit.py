@@ -92,7 +92,7 @@ def audit(
             ).alias("words"),
         )
     )
-    further = (unknown, _rolled_back(losses))
+    further = (unknown, _rolled_back(losses.where(f.col("until_id") >= since)))
     return reduce(DataFrame.unionByName, further, exact).select(TABLES["audit"].names)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from crewel.pipeline.jobs import audit, backfill, compact
+from crewel.pipeline.jobs.repair import repair
 from crewel.pipeline.schemas import FINDINGS, RAW, TABLES
 from crewel.pipeline.tables import Tables
 from tests.pipeline.conftest import Streams
@@ -59,3 +60,25 @@ def test_what_is_removed_on_purpose_stays_away_and_is_not_called_lost(
     assert tables.read(RAW).count() == 2
     found = audit.run(spark, audit.Options(address=streams.address, directory=tmp_path))
     assert (found.messages, found.counts, found.unread) == (1, dict.fromkeys(FINDINGS, 0), 0), found.findings
+
+
+def test_losses_and_holds_stay_when_their_days_are_removed(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    """The store has lost a subscription, which stays in the tables, and the loss says that it does not hold."""
+    first = at_ms(0)
+    streams.fact("held", {"session": JOE, "who": "ann", "since": first, "code": "", "reason": ""}, f"{first}-0")
+    streams.fact("subscribed", {"session": JOE, "patterns": ["/a"], "from": first * 1000}, f"{first + 100}-0")
+    loss = {"node": "heron", "from": first * 1000, "until": first * 1000 + 1, "messages": 0, "first": [], "last": []}
+    streams.fact("lost", {**loss, "fact": f"{first}-0", "met": first + 200}, f"{first + 201}-0")
+    streams.fact("published", {"first": at_ms(2) * 1000, "channels": ["/a"]}, f"{at_ms(2)}-0")
+    options = backfill.Options(address=streams.address, directory=tmp_path, partitions=1, gold=False)
+    assert backfill.run(spark, options).entries == 4
+    tables = Tables(spark, tmp_path)
+    compact.tidy(tables, today=FIRST + timedelta(days=2), keep_days=1)
+    assert tables.retained_from == FIRST + timedelta(days=2)
+    counts = {name: tables.rows(TABLES[name]) for name in ("fact_held", "fact_subscribed", "fact_lost", "corrupt")}
+    assert counts == {"fact_held": 1, "fact_subscribed": 1, "fact_lost": 1, "corrupt": 0}
+    found = audit.run(spark, audit.Options(address=streams.address, directory=tmp_path))
+    assert found.counts == dict.fromkeys(FINDINGS, 0), found.findings
+    assert repair(tables) == []
