@@ -123,7 +123,7 @@ def triage(spark: Any, address: Any, events: int, directory: str, what: str, tar
     def ask() -> None:
         nonlocal letters
         inputs = gather(spark, Tables(spark, directory), address, ("facts",))
-        found = answers(inputs, datetime.fromtimestamp(0, UTC), datetime.now(UTC))["triage"]
+        found = answers(inputs, datetime.fromtimestamp(0, UTC), datetime.now(UTC)).tables["triage"]
         letters = sum(row["letters"] for row in found.collect())
         inputs.forget()
 

@@ -44,17 +44,10 @@ _ORDER: Final[Mapping[str, list[str]]] = {
 _BY_DAY: Final = ("latency", "backlog", "capacity")
 """Tables of gold that jobs keep up to date."""
 
-_TIME: Final = {
-    "latency": "minute",
-    "backlog": "minute",
-    "capacity": "hour",
-    "deaths": "minute",
-    "triage": "last_at",
-    "incidents": "last_at",
-    "poison": "last_at",
-    "failing_channels": "last_at",
-}
+_TIME: Final = {"latency": "minute", "backlog": "minute", "capacity": "hour"}
 """The column of each table that tells whether a row is of the time that is asked for. The tables themselves hold all."""
+_LASTING: Final = ("poison", "failing_channels")
+"""Tables whose rows have a first and a last time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +68,18 @@ class Options:
     """Whether the audit runs too. Otherwise the page has the findings of the last one."""
     url: str | None = None
     """An address of the server: then the page links to the pages of its operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What is made for a report."""
+
+    tables: dict[str, DataFrame]
+    """The tables of gold, which hold all of time."""
+    shown: dict[str, DataFrame]
+    """The same of those dead letters only that died in the time that is asked for, for tables that are made of dead letters."""
+    older: int
+    """How many dead letters died before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ def _answered(
     try:
         since = _utc(options.since) or max(until - _USUAL, _oldest(inputs, until))
         found = answers(inputs, since, until)
-        for name, frame in found.items():
+        for name, frame in found.tables.items():
             progress(name)
             tables.replace(TABLES[name], frame)
         tables.replace(TABLES["letters"], inputs.silver["letters"])
@@ -129,15 +134,16 @@ def _answered(
     if options.audit:
         _run_audit(spark, options, progress)
     progress("putting the report together")
-    return [*found, *_BY_DAY], _told(tables, list(found), since, until)
+    return [*found.tables, *_BY_DAY], _told(tables, found, since, until)
 
 
-def _told(tables: Tables, names: list[str], since: datetime, until: datetime) -> dict[str, Any]:
-    """Return what the page shows, as the tables have it."""
+def _told(tables: Tables, found: Answers, since: datetime, until: datetime) -> dict[str, Any]:
+    """Return what the page shows, as the tables have it, and of dead letters what is of this time."""
     days = since.date(), until.date()
-    written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in names} | {
+    written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in found.tables} | {
         name: _within(tables.read(TABLES[name], *days), name, since, until) for name in _BY_DAY
     }
+    written |= found.shown
     bars, hours, points = (each(since, until) for each in (slots.of_bars, slots.of_hours, slots.of_points))
     rows = {
         name: _rows(_by_slot(frame, points) if name == "backlog" else frame, _ORDER[name])
@@ -145,14 +151,13 @@ def _told(tables: Tables, names: list[str], since: datetime, until: datetime) ->
         if name in _ORDER
     }
     sick = [row["session"] for row in rows["receivers"] if row["is_sick"]]
-    older = tables.read(TABLES["triage"]).where(f.col("last_at") < f.lit(since))
     volumes = written["capacity"].groupBy(_begin("hour", hours).alias("hour"))
     settled = written["latency"].withColumn("minute", _begin("minute", points))
     died = written["deaths"].groupBy(_begin("minute", bars).alias("minute"), "code")
     return {
         "since": since,
         "until": until,
-        "totals": {**_totals(written), "older": _letters(older)},
+        "totals": {**_totals(written), "older": found.older},
         **rows,
         "audited": tables.written(TABLES["audit"]),
         "audit": _audited(tables),
@@ -209,7 +214,7 @@ def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
     """Return how many messages died, how many of them the store has, and how many poison messages,
     failing channels and failing receivers there are."""
     return {
-        "letters": _letters(written["triage"]),
+        "letters": written["deaths"].agg(f.coalesce(f.sum("letters"), f.lit(0))).collect()[0][0],
         "kept": written["incidents"].agg(f.coalesce(f.sum("kept"), f.lit(0))).collect()[0][0],
         "poison": written["poison"].count(),
         "channels": written["failing_channels"].count(),
@@ -217,18 +222,16 @@ def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
     }
 
 
-def _letters(triage: DataFrame) -> int:
-    found: int = triage.agg(f.coalesce(f.sum("letters"), f.lit(0))).collect()[0][0]
-    return found
-
-
 def _within(frame: DataFrame, name: str, since: datetime, until: datetime) -> DataFrame:
     """Return the rows of a table that are of this time."""
+    if name in _LASTING:
+        return frame.where((f.col("first_at") <= f.lit(until)) & (f.col("last_at") >= f.lit(since)))
     column = _TIME.get(name)
-    if column is None:
-        return frame
-    begin = f.lit(since) if column == "last_at" else f.date_trunc(column, f.lit(since))
-    return frame.where(f.col(column).between(begin, f.lit(until)))
+    return (
+        frame
+        if column is None
+        else frame.where(f.col(column).between(f.date_trunc(column, f.lit(since)), f.lit(until)))
+    )
 
 
 def _by_channel(found: DataFrame, since: datetime) -> DataFrame:
@@ -237,8 +240,8 @@ def _by_channel(found: DataFrame, since: datetime) -> DataFrame:
     return latency.latency(found.select(f.lit(since).alias("at"), "channel", "count", total, "buckets"))
 
 
-def answers(inputs: Inputs, since: datetime, until: datetime) -> dict[str, DataFrame]:
-    """Return the tables of gold that are made for a report."""
+def answers(inputs: Inputs, since: datetime, until: datetime) -> Answers:
+    """Return the tables of gold that are made for a report, and what of them is of this time."""
     silver = inputs.silver
 
     # Spark keeps the plan of a frame that is only persisted. Here each would hold those before it several times, and to look
@@ -248,15 +251,20 @@ def answers(inputs: Inputs, since: datetime, until: datetime) -> dict[str, DataF
 
     caused = causes.causes(silver, keep)
     dead = keep(triage.judged(triage.died(silver), caused))
-    return {
-        "triage": triage.triage(dead),
-        "incidents": triage.incidents(dead),
+    tables = {
+        **_of_dead(dead),
         "poison": poison.poison(caused),
         "failing_channels": channels.failing_channels(caused, silver),
         "receivers": receivers.receivers(silver, caused, since, until),
         "receiver_times": receivers.receiver_times(silver, caused),
-        "deaths": triage.deaths(dead),
     }
+    older = dead.where(f.col("at") < f.lit(since)).count()
+    return Answers(tables, _of_dead(dead.where(f.col("at").between(f.lit(since), f.lit(until)))), older)
+
+
+def _of_dead(dead: DataFrame) -> dict[str, DataFrame]:
+    """Return the tables that are made of the rows of `judged`."""
+    return {"triage": triage.triage(dead), "incidents": triage.incidents(dead), "deaths": triage.deaths(dead)}
 
 
 def _oldest(inputs: Inputs, until: datetime) -> datetime:

@@ -3,6 +3,8 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,12 +12,13 @@ from pyspark.sql import SparkSession
 from crewel.errors import StoreUnavailable
 from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs import audit
-from crewel.pipeline.jobs.report import Options, _audited, _begin, _by_slot, _run_audit, run
+from crewel.pipeline.jobs.inputs import Inputs
+from crewel.pipeline.jobs.report import Options, _audited, _begin, _by_slot, _run_audit, _within, answers, run
 from crewel.pipeline.report.slots import ALL, of_points
 from crewel.pipeline.tables import Tables
 from tests.admin.desk import SETS, Receiver, publish
 from tests.conftest import StartServer
-from tests.pipeline.frames import frame, told
+from tests.pipeline.frames import frame, silver, told
 from tests.store_process import until
 
 pytestmark = pytest.mark.timeout(300)  # a report has many jobs of Spark, which take long beside other tests
@@ -69,6 +72,31 @@ def test_the_page_names_the_message_that_all_rejected_and_the_command_that_remov
     _run_audit(spark, options, lines.append)
     assert lines == ["the page has the findings of the last audit: it is away"]
     assert shown["audited"] is not None
+
+
+def test_dead_letters_of_a_report_are_those_of_its_time(spark: SparkSession) -> None:
+    """Of one receiver and reason, some died before the time that is asked for, some in it, and some after it."""
+    at_ms = round(BEGIN.timestamp() * 1000)
+    ended = [
+        {"ms": at_ms + hour * 3_600_000, "log_id": hour, "receiver": NAMES[0], "reason": "dead", "code": "user.x"}
+        for hour in (-2, -1, 0, 1, 2, 5)
+    ]
+    inputs = cast("Inputs", SimpleNamespace(silver=silver(spark, fact_ended=ended)))
+    found = answers(inputs, BEGIN, BEGIN + timedelta(hours=3))
+    assert found.older == 2
+    for name in ("triage", "incidents", "deaths"):
+        assert sum(row["letters"] for row in found.tables[name].collect()) == 6
+        assert sum(row["letters"] for row in found.shown[name].collect()) == 3
+
+
+def test_a_cause_that_lasts_is_of_all_times_that_it_touches(spark: SparkSession) -> None:
+    hours = ((-3, -2), (-2, 1), (1, 2), (1, 9), (4, 5))
+    rows = [
+        {"message_id": str(at), "first_at": BEGIN + timedelta(hours=first), "last_at": BEGIN + timedelta(hours=last)}
+        for at, (first, last) in enumerate(hours)
+    ]
+    found = _within(frame(spark, "poison", rows), "poison", BEGIN, BEGIN + timedelta(hours=3))
+    assert told(found, "message_id") == [("1",), ("2",), ("3",)]
 
 
 def test_what_is_known_by_minute_is_shown_by_slots_of_a_long_time(spark: SparkSession) -> None:
