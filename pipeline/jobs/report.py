@@ -24,7 +24,7 @@ from crewel.pipeline.report import slots
 from crewel.pipeline.report.html import page
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
-from crewel.pipeline.transformations import causes, channels, latency, poison, receivers, triage
+from crewel.pipeline.transformations import capacity, causes, channels, latency, poison, receivers, triage
 
 _USUAL: Final = timedelta(hours=24)
 _MOST_STRIPS: Final = 15
@@ -80,6 +80,8 @@ class Answers:
     """The same of those dead letters only that died in the time that is asked for, for tables that are made of dead letters."""
     older: int
     """How many dead letters died before."""
+    messages: int
+    """How many messages were published in that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ def _told(tables: Tables, found: Answers, since: datetime, until: datetime) -> d
     return {
         "since": since,
         "until": until,
-        "totals": {**_totals(written), "older": found.older},
+        "totals": {**_totals(written), "older": found.older, "messages": found.messages},
         **rows,
         "audited": tables.written(TABLES["audit"]),
         "audit": _audited(tables),
@@ -259,7 +261,8 @@ def answers(inputs: Inputs, since: datetime, until: datetime) -> Answers:
         "receiver_times": receivers.receiver_times(silver, caused),
     }
     older = dead.where(f.col("at") < f.lit(since)).count()
-    return Answers(tables, _of_dead(dead.where(f.col("at").between(f.lit(since), f.lit(until)))), older)
+    shown = _of_dead(dead.where(f.col("at").between(f.lit(since), f.lit(until))))
+    return Answers(tables, shown, older, capacity.messages(silver, since, until))
 
 
 def _of_dead(dead: DataFrame) -> dict[str, DataFrame]:

@@ -116,8 +116,7 @@ def _tiles(told: Mapping[str, Any]) -> str:
 
 
 def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
-    hours: Rows = told["hours"]
-    messages = sum(row["persistent"] + row["transient"] for row in hours)
+    messages = told["totals"]["messages"]
     settled = sum(row["count"] for row in told["settling"])
     if messages or settled:
         published = several(messages, "message was", "messages were")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import reduce
 
 from pyspark.sql import DataFrame, GroupedData, Window
@@ -17,8 +18,7 @@ def volumes(silver: Mapping[str, DataFrame], known: Mapping[str, DataFrame]) -> 
     message, which `known` tells: tables that have the messages of all that ended."""
     published = silver["fact_published"].where(f.col("channel") != "")
     addressed = silver["fact_addressed"]
-    # One that has subscribers too was published as well.
-    alone = addressed.dropDuplicates(["log_id"]).join(published.select("log_id"), "log_id", "left_anti")
+    alone = _alone(addressed, published)
     ends = with_channel(silver["fact_ended"], known).where(f.col("channel").isNotNull())
     return _together(
         (
@@ -35,6 +35,20 @@ def volumes(silver: Mapping[str, DataFrame], known: Mapping[str, DataFrame]) -> 
             ),
         )
     ).withColumn("bytes", f.round("bytes").cast("bigint"))
+
+
+def messages(silver: Mapping[str, DataFrame], since: datetime, until: datetime) -> int:
+    """Return how many messages were published or addressed in some time, and how many transient ones events tell of it."""
+    names = ("fact_published", "fact_addressed", "event_traffic")
+    is_within = f.col("at").between(f.lit(since), f.lit(until)) & (f.col("channel") != "")
+    published, addressed, traffic = (silver[name].where(is_within) for name in names)
+    transient: int = traffic.agg(f.coalesce(f.sum("published"), f.lit(0))).collect()[0][0]
+    return published.count() + _alone(addressed, published).count() + transient
+
+
+def _alone(addressed: DataFrame, published: DataFrame) -> DataFrame:
+    """Return a row for each message that was addressed only: one that has subscribers too was published as well."""
+    return addressed.dropDuplicates(["log_id"]).join(published.select("log_id"), "log_id", "left_anti")
 
 
 def capacity(volumes: DataFrame) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from pyspark.sql import SparkSession
 
-from crewel.pipeline.transformations.capacity import capacity, volumes
+from crewel.pipeline.transformations.capacity import capacity, messages, volumes
 from tests.pipeline.frames import silver, time, told
 
 HOUR = 3_600_000
@@ -31,3 +31,21 @@ def test_everything_is_counted_by_hour_and_channel(spark: SparkSession) -> None:
         ("/a", hours[3], 1, 0, 0, 0, 0, None),
         ("/b", hours[0], 1, 0, 0, 50, 0, None),
     ]
+
+
+def test_messages_are_counted_from_one_moment_to_another(spark: SparkSession) -> None:
+    """Of each hour, only what is in the time counts. A message with receivers and subscribers counts once."""
+    tables = silver(
+        spark,
+        fact_published=[{"ms": each, "log_id": each, "channel": "/a"} for each in (9, 10, 20, 21)]
+        + [{"ms": 15, "log_id": 16, "channel": ""}],
+        fact_addressed=[
+            {"ms": 10, "log_id": 10, "channel": "/a", "receiver": "client/joe/1"},
+            {"ms": 11, "log_id": 11, "channel": "/a", "receiver": "client/joe/1"},
+            {"ms": 11, "log_id": 11, "channel": "/a", "receiver": "client/ann/1"},
+        ],
+        event_traffic=[
+            {"ms": each, "channel": "/a", "published": 5, "since": time(1), "until": time(2)} for each in (12, 22)
+        ],
+    )
+    assert messages(tables, time(10), time(20)) == 2 + 1 + 5

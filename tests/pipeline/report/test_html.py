@@ -150,10 +150,9 @@ def test_other_reasons_of_the_same_messages_are_shown() -> None:
 def test_one_is_not_called_several() -> None:
     told = {
         **SOME,
-        "totals": {"letters": 1, "kept": 1, "poison": 1, "channels": 1, "sick": 1, "older": 1},
+        "totals": {"letters": 1, "kept": 1, "poison": 1, "channels": 1, "sick": 1, "older": 1, "messages": 1},
         "triage": [died(letters=1)],
         "incidents": [incident(letters=1)],
-        "hours": [{"hour": SOME["until"], "persistent": 1, "transient": 0}],
         "settling": [{**SOME["settling"][0], "count": 1}],
         "poison": [poison(failures=1)],
     }

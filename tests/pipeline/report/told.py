@@ -13,7 +13,7 @@ Told = dict[str, Any]
 NOTHING: Told = {
     "since": BEGIN,
     "until": END,
-    "totals": {"letters": 0, "kept": 0, "poison": 0, "channels": 0, "sick": 0, "older": 0},
+    "totals": {"letters": 0, "kept": 0, "poison": 0, "channels": 0, "sick": 0, "older": 0, "messages": 0},
     **{name: [] for name in ("triage", "incidents", "deaths", "poison", "failing_channels", "receivers", "times")},
     **{name: [] for name in ("settling", "channels", "backlog", "hours", "capacity")},
     "audit": None,
@@ -79,7 +79,7 @@ def finding(name: str, **fields: Any) -> Told:
 
 SOME: Told = {
     **NOTHING,
-    "totals": {"letters": 3, "kept": 2, "poison": 1, "channels": 1, "sick": 1, "older": 2},
+    "totals": {"letters": 3, "kept": 2, "poison": 1, "channels": 1, "sick": 1, "older": 2, "messages": 10},
     "triage": [died()],
     "incidents": [incident()],
     "deaths": [{"minute": BEGIN, "code": "user.update.error", "letters": 3}],
