@@ -21,8 +21,8 @@ from crewel.pipeline.jobs import audit, backfill, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import Inputs, gather, is_few
 from crewel.pipeline.report import slots
-from crewel.pipeline.report.html import page
-from crewel.pipeline.schemas import TABLES
+from crewel.pipeline.report.html import TROUBLES, page
+from crewel.pipeline.schemas import FINDINGS, TABLES
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import capacity, causes, channels, latency, poison, receivers, triage
 
@@ -43,6 +43,9 @@ _ORDER: Final[Mapping[str, list[str]]] = {
 }
 _BY_DAY: Final = ("latency", "backlog", "capacity")
 """Tables of gold that jobs keep up to date."""
+
+_URGENT: Final = (*TROUBLES, *(name for name in FINDINGS if name not in TROUBLES))
+"""The findings of the audit, the most urgent first."""
 
 _TIME: Final = {"latency": "minute", "backlog": "minute", "capacity": "hour"}
 """The column of each table that tells whether a row is of the time that is asked for. The tables themselves hold all."""
@@ -147,11 +150,10 @@ def _told(tables: Tables, found: Answers, since: datetime, until: datetime) -> d
     }
     written |= found.shown
     bars, hours, points = (each(since, until) for each in (slots.of_bars, slots.of_hours, slots.of_points))
-    rows = {
-        name: _rows(_by_slot(frame, points) if name == "backlog" else frame, _ORDER[name])
-        for name, frame in written.items()
-        if name in _ORDER
-    }
+    written["backlog"] = _by_slot(written["backlog"], points)
+    rows = {name: _rows(written[name], order) for name, order in _ORDER.items()}
+    findings = tables.read(TABLES["audit"])
+    audited = _audited(tables)
     sick = [row["session"] for row in rows["receivers"] if row["is_sick"]]
     volumes = written["capacity"].groupBy(_begin("hour", hours).alias("hour"))
     settled = written["latency"].withColumn("minute", _begin("minute", points))
@@ -159,10 +161,19 @@ def _told(tables: Tables, found: Answers, since: datetime, until: datetime) -> d
     return {
         "since": since,
         "until": until,
-        "totals": {**_totals(written), "older": found.older, "messages": found.messages},
+        "totals": {
+            **_totals(written),
+            "older": found.older,
+            "messages": found.messages,
+            "findings": _by_finding(findings),
+        },
         **rows,
+        "counts": {
+            **{name: _number(written[name], first) for name, first in rows.items()},
+            "audit": _number(findings, audited or []),
+        },
         "audited": tables.written(TABLES["audit"]),
-        "audit": _audited(tables),
+        "audit": audited,
         "deaths": _rows(died.agg(f.sum("letters").alias("letters")), ["minute DESC", "letters DESC"]),
         "times": _rows(_times_of(written["receiver_times"], sick[:_MOST_STRIPS], since, until), ["begin DESC"]),
         "settling": _rows(latency.of_all(settled), ["minute DESC"]),
@@ -212,16 +223,30 @@ def _times_of(times: DataFrame, sessions: list[str], since: datetime, until: dat
     return times.where(f.col("session").isin(sessions) & is_within)
 
 
-def _totals(written: Mapping[str, DataFrame]) -> dict[str, int]:
-    """Return how many messages died, how many of them the store has, and how many poison messages,
+def _totals(written: Mapping[str, DataFrame]) -> dict[str, Any]:
+    """Return how many messages died, also by code, how many of them the store has, and how many poison messages,
     failing channels and failing receivers there are."""
+    died = written["deaths"].groupBy("code").agg(f.sum("letters").alias("letters")).collect()
+    codes = {row["code"]: row["letters"] for row in died}
     return {
-        "letters": written["deaths"].agg(f.coalesce(f.sum("letters"), f.lit(0))).collect()[0][0],
+        "letters": sum(codes.values()),
+        "codes": codes,
         "kept": written["incidents"].agg(f.coalesce(f.sum("kept"), f.lit(0))).collect()[0][0],
         "poison": written["poison"].count(),
         "channels": written["failing_channels"].count(),
         "sick": written["receivers"].where("is_sick").count(),
     }
+
+
+def _by_finding(findings: DataFrame) -> dict[str, int]:
+    """Return how many there are of each finding of the audit, the most urgent first."""
+    counts = {row["finding"]: row["count"] for row in findings.groupBy("finding").count().collect()}
+    return {name: counts[name] for name in _URGENT if name in counts}
+
+
+def _number(frame: DataFrame, rows: list[dict[str, Any]]) -> int:
+    """Return how many rows a table has, of which these are the first."""
+    return len(rows) if len(rows) < _MOST_ROWS else frame.count()
 
 
 def _within(frame: DataFrame, name: str, since: datetime, until: datetime) -> DataFrame:
@@ -286,8 +311,12 @@ def _rows(frame: DataFrame, order: list[str]) -> list[dict[str, Any]]:
 
 
 def _audited(tables: Tables) -> list[dict[str, Any]] | None:
-    """Return what the last audit found; None if there was none."""
-    return _rows(tables.read(TABLES["audit"]), ["finding", "log_id"]) if tables.written(TABLES["audit"]) else None
+    """Return what the last audit found, the most urgent first; None if there was none."""
+    if not tables.written(TABLES["audit"]):
+        return None
+    urgency = f.array_position(f.array(*map(f.lit, _URGENT)), f.col("finding"))
+    rows = _rows(tables.read(TABLES["audit"]).withColumn("urgency", urgency), ["urgency", "log_id"])
+    return [{name: value for name, value in row.items() if name != "urgency"} for row in rows]
 
 
 def _beside(directory: Path | str) -> Path | None:

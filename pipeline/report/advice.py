@@ -139,7 +139,7 @@ def now(told: Mapping[str, Any]) -> list[Advice]:
     about = {row["session"]: _sickness(row).about for row in failing[:_MOST]}
     left = {row["receiver"] for row in incidents if row["kept"] != 0}
     return [
-        *of_audit(told["audit"] or ()),
+        *of_audit(told["totals"]["findings"]),
         *of_channels(told["failing_channels"]),
         *of_sick(failing, gone={row["receiver"] for row in incidents} - left),
         *of_died([row for row in incidents if not _begins(row["code"], about.get(row["receiver"]))]),
@@ -210,9 +210,9 @@ def of_sick(rows: Rows, gone: Collection[str] = ()) -> Iterable[Advice]:
         yield Advice(f"`{row['session']}`: {', and '.join(row['why'])}. {words}", command.format(_shell(name)))
 
 
-def of_audit(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about the findings of the audit."""
-    for finding in dict.fromkeys(row["finding"] for row in rows):
+def of_audit(findings: Iterable[str]) -> Iterable[Advice]:
+    """Yield what to do about the findings of the audit, each named once."""
+    for finding in findings:
         if finding in _AUDIT:
             yield Advice(f"{finding.capitalize()}: {_AUDIT[finding]}", _AUDIT_COMMANDS.get(finding, ""))
 

@@ -30,7 +30,8 @@ from crewel.pipeline.report.pieces import (
 from crewel.pipeline.report.plots import Span, bars, columns, lines, number, strips
 
 _STYLE: Final = Path(__file__).parent / "report.css"
-_TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter", "damaged table")
+TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter", "damaged table")
+"""Findings of the audit that count as not accounted for, the most urgent first."""
 _TROUBLE_KINDS: Final = ("on hold", "absent", "fails")
 """What a receiver's time can be of, as in the table `receiver_times`."""
 _MOST_CODES: Final = 5
@@ -43,8 +44,9 @@ def page(told: Mapping[str, Any]) -> str:
     """Return the page. `told` has `since`, `until`, `totals`; the plots' rows `settling`, `hours`, `deaths` and `times`;
     `channels`, the rows of the table `latency` over all of the time; and those of the tables `triage`, `incidents`, `poison`,
     `failing_channels`, `receivers`, `backlog`, `capacity` and `audit`, the last one None if no one has, and `audited`, when
-    that was. `slots` has the names of how long a point of `minutes` and a bar of `hours` and `deaths` stand for. `url` is the
-    address of the server, scheme, host and port, if names are to be links to the pages of the operator."""
+    that was. `counts` has how many rows each of these tables has, of which the page may get the first only. `slots` has the
+    names of how long a point of `minutes` and a bar of `hours` and `deaths` stand for. `url` is the address of the server,
+    scheme, host and port, if names are to be links to the pages of the operator."""
     since, until = moment(told["since"]), moment(told["until"])
     links = Links(told["url"])
     parts = [
@@ -56,8 +58,8 @@ def page(told: Mapping[str, Any]) -> str:
         _backlog(told["backlog"], told["slots"]["minutes"]),
         _settling(told, links),
         _receivers(told, links),
-        _channels(told["failing_channels"], links),
-        _poison(told["poison"], links),
+        _channels(told["failing_channels"], told["totals"]["channels"], links),
+        _poison(told["poison"], told["totals"]["poison"], links),
         _capacity(told, links),
         _audit(told, links),
     ]
@@ -76,8 +78,8 @@ def _tiles(told: Mapping[str, Any]) -> str:
     letters, kept, poison, sick, channels = (
         told["totals"][name] for name in ("letters", "kept", "poison", "sick", "channels")
     )
-    audit = told["audit"]
-    troubles = None if audit is None else sum(row["finding"] in _TROUBLES for row in audit)
+    findings: Mapping[str, int] = told["totals"]["findings"]
+    troubles = None if told["audit"] is None else sum(findings.get(name, 0) for name in TROUBLES)
     audited = (
         "run `crewel pipeline audit` to find out"
         if troubles is None
@@ -144,8 +146,8 @@ def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
     sick = [row for row in told["receivers"] if row["is_sick"]]
     for row in sick[:5]:
         yield f"<li>{links.receiver(row['session'])} {escape(', and '.join(row['why']))}.</li>"
-    if len(sick) > 5:
-        yield f"<li>and {several(len(sick) - 5, 'more receiver is', 'more receivers are')} failing.</li>"
+    if (more := told["totals"]["sick"] - 5) > 0:
+        yield f"<li>and {several(more, 'more receiver is', 'more receivers are')} failing.</li>"
     if not (told["triage"] or told["poison"] or told["failing_channels"] or sick):
         yield "<li>There are no dead letters, and no message, channel or receiver is failing.</li>"
 
@@ -154,11 +156,8 @@ def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
 
 
 def _died(told: Mapping[str, Any], links: Links) -> str:
-    rows: Rows = told["triage"]
     incidents: Rows = told["incidents"]
-    by_code: Counter[str] = Counter()
-    for row in rows:
-        by_code[row["code"]] += row["letters"]
+    by_code: Counter[str] = Counter(told["totals"]["codes"])
     shown = [code for code, _ in by_code.most_common(_MOST_CODES)]
     series: dict[str, Counter[datetime]] = {code: Counter() for code in (*shown, _OTHERS)}
     for row in told["deaths"]:
@@ -169,8 +168,8 @@ def _died(told: Mapping[str, Any], links: Links) -> str:
         "A dead letter is a message that one receiver did not take. The server keeps it until an operator redrives or"
         " discards it. The dead letters of one row share receiver, code, cause and the wording of the reason, and follow one"
         " another within 10 minutes.",
-        columns(f"Dead letters by {told['slots']['deaths']}", over_time, "dead letters") if rows else "",
-        bars("Dead letters by code", by_code.most_common(10)) if rows else "",
+        columns(f"Dead letters by {told['slots']['deaths']}", over_time, "dead letters") if by_code else "",
+        bars("Dead letters by code", by_code.most_common(10)) if by_code else "",
         table(
             incidents,
             ("Dead letters", lambda row: _kept(row, links), True),
@@ -189,6 +188,7 @@ def _died(told: Mapping[str, Any], links: Links) -> str:
                 True,
             ),
             none="There are no dead letters.",
+            of=told["counts"]["incidents"],
         ),
     )
 
@@ -213,7 +213,7 @@ def _explained(code: str) -> str:
     return as_code(code) + (f"<small>{escape(words)}</small>" if words else "")
 
 
-def _poison(rows: Rows, links: Links) -> str:
+def _poison(rows: Rows, number_of_all: int, links: Links) -> str:
     return section(
         "Poison messages",
         "More receivers rejected the message than took it, also if only those count that are not failing themselves.",
@@ -228,11 +228,12 @@ def _poison(rows: Rows, links: Links) -> str:
             ("Last", lambda row: moment(row["last_at"]), False),
             ("Content", lambda row: example(row["sample_reason"] or "", row["sample_body"] or ""), False),
             none="No message is the cause of rejections.",
+            of=number_of_all,
         ),
     )
 
 
-def _channels(rows: Rows, links: Links) -> str:
+def _channels(rows: Rows, number_of_all: int, links: Links) -> str:
     return section(
         "Failing channels",
         "Most receivers reject the messages of one shape of data, and took an earlier shape: their publisher is the cause.",
@@ -247,6 +248,7 @@ def _channels(rows: Rows, links: Links) -> str:
             ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", False),
             ("Content", lambda row: example(row["sample_reason"] or "", row["sample_body"] or ""), False),
             none="No publisher is the cause of rejections.",
+            of=number_of_all,
         ),
     )
 
@@ -259,7 +261,7 @@ def _receivers(told: Mapping[str, Any], links: Links) -> str:
         words = several(row["failed"], "failure", "failures") if row["failed"] else ""
         spans[row["session"]].append(Span(row["begin"], row["end"] or told["until"], row["what"], words))
     strip = {session: found for session, found in spans.items() if found}
-    others = len(rows) - len(sick)
+    others = told["counts"]["receivers"] - told["totals"]["sick"]
     as_usual = f"{several(others, 'other is', 'others are')} normal." if sick else ""
     return section(
         "Failing receivers",
@@ -288,6 +290,7 @@ def _receivers(told: Mapping[str, Any], links: Links) -> str:
             none=f"None of {several(others, 'receiver', 'receivers')} is failing."
             if rows
             else "There were no receivers.",
+            of=told["totals"]["sick"],
         ),
     )
 
@@ -361,6 +364,7 @@ def _capacity(told: Mapping[str, Any], links: Links) -> str:
             ("Bytes of facts", lambda row: number(row["bytes"]), True),
             ("Trend", lambda row: trend(row["trend"]), True),
             none="",
+            of=told["counts"]["capacity"],
         ),
     )
 
@@ -380,6 +384,7 @@ def _audit(told: Mapping[str, Any], links: Links) -> str:
             ("In words", lambda row: escape(row["words"]), False),
             ("Facts", lambda row: " ".join(map(as_code, row["evidence"])), False),
             none="Every pending delivery has ended once, or waits.",
+            of=told["counts"]["audit"],
         )
     when = "" if rows is None else f" of {moment(told['audited'])}"
     return section(

@@ -31,8 +31,9 @@ def tile(figure: int | str, name: str, words: str, *, is_bad: bool) -> str:
     return f'<div class="tile {state}"><b>{shown}</b><span>{escape(name)}</span><small>{code(words)}</small></div>'
 
 
-def table(rows: Rows, *columns: Column, none: str = "There are none.") -> str:
-    """Make a table of the first rows, and say how many more there are; or say `none`, if that says anything."""
+def table(rows: Rows, *columns: Column, none: str = "There are none.", of: int | None = None) -> str:
+    """Make a table of the first rows, and say how many more there are; or say `none`, if that says anything. `of` is the number
+    of all rows, if these are the first ones only."""
     if not rows:
         return f"<p class='fine'>{code(none)}</p>" if none else ""
     head = "".join(f"<th{' class=n' if is_number else ''}>{escape(name)}</th>" for name, _, is_number in columns)
@@ -40,7 +41,7 @@ def table(rows: Rows, *columns: Column, none: str = "There are none.") -> str:
         "<tr>" + "".join(_cell(name, text(row), is_number=is_number) for name, text, is_number in columns) + "</tr>"
         for row in rows[:MOST_SHOWN]
     )
-    left = len(rows) - MOST_SHOWN
+    left = (len(rows) if of is None else of) - MOST_SHOWN
     more = f"<p class='more'>and {number(left)} more in the tables</p>" if left > 0 else ""
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
 

@@ -13,8 +13,19 @@ from crewel.errors import StoreUnavailable
 from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs import audit
 from crewel.pipeline.jobs.inputs import Inputs
-from crewel.pipeline.jobs.report import Options, _audited, _begin, _by_slot, _run_audit, _within, answers, run
+from crewel.pipeline.jobs.report import (
+    Options,
+    _audited,
+    _begin,
+    _by_finding,
+    _by_slot,
+    _run_audit,
+    _within,
+    answers,
+    run,
+)
 from crewel.pipeline.report.slots import ALL, of_points
+from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
 from tests.admin.desk import SETS, Receiver, publish
 from tests.conftest import StartServer
@@ -97,6 +108,24 @@ def test_a_cause_that_lasts_is_of_all_times_that_it_touches(spark: SparkSession)
     ]
     found = _within(frame(spark, "poison", rows), "poison", BEGIN, BEGIN + timedelta(hours=3))
     assert told(found, "message_id") == [("1",), ("2",), ("3",)]
+
+
+def test_the_findings_of_the_audit_are_counted_and_the_most_urgent_are_first(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables = Tables(spark, tmp_path)
+    names = ("damaged table", "lost", "rolled back", "twice", "lost", "unknown")
+    rows = [{"finding": name, "log_id": at, "receiver": "client/joe/1"} for at, name in enumerate(names)]
+    tables.replace(TABLES["audit"], frame(spark, "audit", rows))
+    first = _audited(tables)
+    assert first is not None
+    assert [(row["finding"], row["log_id"]) for row in first] == [
+        ("lost", 1), ("lost", 4), ("twice", 3), ("damaged table", 0), ("rolled back", 2), ("unknown", 5),
+    ]  # fmt: skip
+    assert {*first[0]} == {*TABLES["audit"].names}
+    assert [*_by_finding(tables.read(TABLES["audit"])).items()] == [
+        ("lost", 2), ("twice", 1), ("damaged table", 1), ("rolled back", 1), ("unknown", 1),
+    ]  # fmt: skip
 
 
 def test_what_is_known_by_minute_is_shown_by_slots_of_a_long_time(spark: SparkSession) -> None:

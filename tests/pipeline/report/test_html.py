@@ -150,7 +150,17 @@ def test_other_reasons_of_the_same_messages_are_shown() -> None:
 def test_one_is_not_called_several() -> None:
     told = {
         **SOME,
-        "totals": {"letters": 1, "kept": 1, "poison": 1, "channels": 1, "sick": 1, "older": 1, "messages": 1},
+        "totals": {
+            "letters": 1,
+            "kept": 1,
+            "poison": 1,
+            "channels": 1,
+            "sick": 1,
+            "older": 1,
+            "messages": 1,
+            "codes": {},
+            "findings": {},
+        },
         "triage": [died(letters=1)],
         "incidents": [incident(letters=1)],
         "settling": [{**SOME["settling"][0], "count": 1}],
@@ -218,18 +228,40 @@ def test_nothing_that_clients_wrote_is_taken_for_html() -> None:
 
 
 def test_of_long_tables_the_first_rows_are_shown() -> None:
-    told = {**SOME, "incidents": [incident(receiver=f"client/r{number}/1") for number in range(40)]}
+    incidents = [incident(receiver=f"client/r{number}/1") for number in range(40)]
+    told = {**SOME, "incidents": incidents, "counts": {**SOME["counts"], "incidents": 5000}}
     text = Reader(page(told)).text
     assert "client/r24/1" in text
     assert "client/r25/1" not in text
-    assert "and 15 more in the tables" in text
+    assert "and 4,975 more in the tables" in text
+
+
+def test_counts_are_of_all_rows_and_not_of_those_that_the_page_has() -> None:
+    totals = {**SOME["totals"], "sick": 2000, "codes": {"user.update.error": 9000, "user.db": 2}}
+    text = Reader(page({**SOME, "totals": totals, "counts": {**SOME["counts"], "receivers": 7000}})).text
+    for words in (
+        "2,000 failing receivers",
+        "and 1,995 more receivers are failing.",
+        "5,000 others are normal.",
+        "9,000",
+    ):
+        assert words in text
 
 
 @pytest.mark.parametrize(
-    ("audit", "shown"), [(None, "?"), ([], "0"), ([finding("unknown")], "0"), ([finding("twice")], "1")]
+    ("audit", "findings", "shown"),
+    [
+        (None, {}, "?"),
+        ([], {}, "0"),
+        ([finding("unknown")], {"unknown": 1}, "0"),
+        ([finding("twice")], {"twice": 3000, "lost": 2, "unknown": 1}, "3,002"),
+    ],
 )
-def test_only_what_does_not_add_up_counts_as_not_accounted_for(audit: list[Told] | None, shown: str) -> None:
-    assert f"{shown} not accounted for" in Reader(page({**SOME, "audit": audit})).text
+def test_only_what_does_not_add_up_counts_as_not_accounted_for(
+    audit: list[Told] | None, findings: dict[str, int], shown: str
+) -> None:
+    told = {**SOME, "audit": audit, "totals": {**SOME["totals"], "findings": findings}}
+    assert f"{shown} not accounted for" in Reader(page(told)).text
 
 
 def test_a_sum_of_nothing_is_no_figure_and_a_small_share_is_one() -> None:

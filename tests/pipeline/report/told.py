@@ -13,9 +13,20 @@ Told = dict[str, Any]
 NOTHING: Told = {
     "since": BEGIN,
     "until": END,
-    "totals": {"letters": 0, "kept": 0, "poison": 0, "channels": 0, "sick": 0, "older": 0, "messages": 0},
+    "totals": {
+        "letters": 0,
+        "kept": 0,
+        "poison": 0,
+        "channels": 0,
+        "sick": 0,
+        "older": 0,
+        "messages": 0,
+        "codes": {},
+        "findings": {},
+    },
     **{name: [] for name in ("triage", "incidents", "deaths", "poison", "failing_channels", "receivers", "times")},
     **{name: [] for name in ("settling", "channels", "backlog", "hours", "capacity")},
+    "counts": dict.fromkeys(("incidents", "receivers", "capacity", "audit"), 0),
     "audit": None,
     "audited": None,
     "slots": {"deaths": "hour", "hours": "hour", "minutes": "minute"},
@@ -79,7 +90,11 @@ def finding(name: str, **fields: Any) -> Told:
 
 SOME: Told = {
     **NOTHING,
-    "totals": {"letters": 3, "kept": 2, "poison": 1, "channels": 1, "sick": 1, "older": 2, "messages": 10},
+    "totals": {
+        "letters": 3, "kept": 2, "poison": 1, "channels": 1, "sick": 1, "older": 2, "messages": 10,
+        "codes": {"user.update.error": 3}, "findings": {"lost": 1},
+    },
+    "counts": {"incidents": 1, "receivers": 2, "capacity": 1, "audit": 1},
     "triage": [died()],
     "incidents": [incident()],
     "deaths": [{"minute": BEGIN, "code": "user.update.error", "letters": 3}],
