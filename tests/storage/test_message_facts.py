@@ -4,7 +4,7 @@ import pytest
 
 from crewel.delivery.records import LogId, Submission
 from crewel.storage import message_bodies, message_facts, shared_queues
-from crewel.storage.message_facts import messages_with_key
+from crewel.storage.message_facts import earlier_id, messages_with_key
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, started
 
@@ -53,6 +53,20 @@ async def test_search_for_a_key_stops_after_a_bounded_number_of_facts(store: Sto
     first = await messages_with_key(store, "x")
     assert (first.messages, bool(first.next)) == ([], True)
     assert [each.id for each in (await messages_with_key(store, "x", first.next)).messages] == [log_id]
+
+
+@pytest.mark.parametrize(("number", "found"), [(2500, "7"), (message_facts._MOST_READ, "")])
+async def test_the_id_before_a_redrive_is_found_among_many_facts_of_the_same_time(
+    store: Store, number: int, found: str
+) -> None:
+    log_id = LogId(9_000_000)
+    pipeline = store.reader.pipeline()
+    for at in range(1, number + 1):
+        pipeline.xadd(store.keys.facts, {"t": "closed-session", "d": '{"session":"client/joe/1"}'}, f"9000-{at}")
+    redriven = f'{{"id":{log_id},"message":"7"}}'
+    pipeline.xadd(store.keys.facts, {"t": "redriven", "d": redriven}, "9001-1")
+    await pipeline.execute()
+    assert await earlier_id(store, log_id) == found
 
 
 async def test_search_of_queues_is_bounded_and_finds_each_message_once(

@@ -210,13 +210,18 @@ async def facts_of_job(store: Store, job_id: str, since_ms: int, after: str = ""
 async def earlier_id(store: Store, log_id: LogId) -> str:
     """Return the id that this message had before it was redriven; empty if it was not, or that is no longer recorded. Raises
     StoreError."""
-    at_ms, needle = log_id // 1000, str(log_id).encode()
-    entries: Any = await store.reader.xrange(
-        store.keys.facts, f"{max(at_ms - _EARLIER_MS, 0)}-0", f"{at_ms + _EARLIER_MS}-0", count=_MOST_READ // 10
-    )
-    for _, entry in entries:
-        if entry[b"t"] == b"redriven" and needle in entry[b"d"]:
-            fields = orjson.loads(entry[b"d"])
-            if fields["id"] == log_id:
-                return str(fields["message"])
+    at_ms, needle, turns, read = log_id // 1000, str(log_id).encode(), Turns(), 0
+    low, high = f"{max(at_ms - _EARLIER_MS, 0)}-0", f"{at_ms + _EARLIER_MS}-0"
+    while read < _MOST_READ:
+        entries: Any = await store.reader.xrange(store.keys.facts, low, high, count=_PORTION)
+        for _, entry in entries:
+            if entry[b"t"] == b"redriven" and needle in entry[b"d"]:
+                fields = orjson.loads(entry[b"d"])
+                if fields["id"] == log_id:
+                    return str(fields["message"])
+        read += len(entries)
+        if len(entries) < _PORTION:
+            break
+        low = f"({entries[-1][0].decode()}"
+        await turns.rest()
     return ""
