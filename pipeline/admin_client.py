@@ -83,9 +83,10 @@ class _Away(Exception):
 def origin(url: str) -> str:
     """Return scheme, host and port of any address of a server, for HTTP. Raises SettingsError."""
     parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES or not parts.netloc:
+    host = parts.netloc.rpartition("@")[2]  # a name and a password before it are no part of an origin
+    if parts.scheme not in _SCHEMES or not host:
         raise SettingsError(f"--url takes an address such as {DEFAULT_URL}, not {url}")
-    return f"{_SCHEMES[parts.scheme]}://{parts.netloc}"
+    return f"{_SCHEMES[parts.scheme]}://{host}"
 
 
 def _base(url: str) -> str:

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from crewel.errors import CrewelError, SettingsError
-from crewel.pipeline.admin_client import AdminClient
+from crewel.pipeline.admin_client import AdminClient, origin
 from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs.redrive import BadCondition, Options, chosen, run, searchable
 from crewel.pipeline.source import register
@@ -252,6 +252,18 @@ def test_a_server_that_is_away_is_waited_for_but_not_for_ever(place: Place) -> N
         AdminClient("file:///etc/passwd").redrive({})
     assert "secret" not in repr(AdminClient("http://x", "secret"))
     assert "secret" not in repr(place.options(token="secret"))
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("ws://localhost:8080/cometd", "http://localhost:8080"),
+        ("https://joe:secret@crewel.example/x", "https://crewel.example"),
+        ("http://joe@[::1]:8080", "http://[::1]:8080"),
+    ],
+)
+def test_the_origin_of_an_address_has_no_name_and_no_password(url: str, found: str) -> None:
+    assert origin(url) == found
 
 
 # Sending, with a real server
