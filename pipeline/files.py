@@ -17,6 +17,15 @@ _UNKNOWN: Final = ("ClassNotFoundException", "UnsupportedFileSystemException")
 _LACKS: Final = re.compile(r"ClassNotFoundException: (?:Class )?([\w.$]+)")
 
 
+_SIGNS: Final = re.compile(r"([\\*?\[\]{}])")
+"""What readers of Spark take for a part of a pattern."""
+
+
+def literal(path: str) -> str:
+    """Return a path as readers of Spark want it, which take paths for patterns. An address stays as it is."""
+    return path if "://" in path else _SIGNS.sub(r"\\\1", path)
+
+
 class Files:
     """A thin face of Hadoop's file systems. Paths are texts; one without a scheme is here."""
 
@@ -29,18 +38,14 @@ class Files:
         if "://" in path:
             self._system(self._path(path))
 
-    def matching(self, pattern: str) -> list[str]:
-        """Return the paths that match, `*` for a part of one name."""
-        if "://" not in pattern and str(self._hadoop.get("fs.defaultFS")).startswith("file:"):
-            # A call of the JVM for each path would take a thousand times as long.
-            return sorted(glob(pattern))  # noqa: PTH207 - a pattern with directories in it
-        path = self._path(pattern)
-        found = self._system(path).globStatus(path)
-        return sorted(str(each.getPath()) for each in found or ())
-
     def names(self, directory: str, pattern: str = "*") -> list[str]:
-        """Return the names of what is in a directory; of one that does not exist, none."""
-        return [path.rpartition("/")[2] for path in self.matching(f"{directory}/{pattern}")]
+        """Return the names of what is in a directory, those that match, `*` for a part of a name; if there is none, nothing."""
+        if "://" not in directory and str(self._hadoop.get("fs.defaultFS")).startswith("file:"):
+            # A call of the JVM for each path would take a thousand times as long. The directory is no pattern.
+            return sorted(glob(pattern, root_dir=directory))  # noqa: PTH207 - pathlib yields hidden files, too
+        path = self._path(f"{directory}/{pattern}")
+        found = self._system(path).globStatus(path)
+        return sorted(str(each.getPath().getName()) for each in found or ())
 
     def delete(self, path: str) -> None:
         """Remove a file, or a directory with all that is in it; if there is none, nothing happens."""

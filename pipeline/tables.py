@@ -27,7 +27,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from crewel.pipeline import hours
 from crewel.pipeline.delta import KEEP_HOURS, Batch, DeltaLog
-from crewel.pipeline.files import Files
+from crewel.pipeline.files import Files, literal
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import RAW, TABLES, Layer, Table
 from crewel.pipeline.schemas.table import BATCH
@@ -287,7 +287,7 @@ class Tables:
         within = [field for field in table.struct() if field.name not in table.partitions]
         if not table.is_derived:
             within.append(StructField(BATCH, StringType()))
-        frame = self._spark.read.schema(StructType(within)).parquet(*found)
+        frame = self._spark.read.schema(StructType(within)).parquet(*map(literal, found))
         if where is not None:
             frame = frame.where(where)
         if table.partitions:
