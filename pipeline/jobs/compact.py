@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import KEEP_HOURS
+from crewel.pipeline.jobs import gold
 from crewel.pipeline.jobs.batches import MADE, Progress, quiet
 from crewel.pipeline.jobs.lock import merging
 from crewel.pipeline.schemas import RAW, TABLES
@@ -64,10 +65,12 @@ def tidy(
     keep_days: int = 0,
 ) -> Result:
     """Merge small files of all tables, and remove those that have not counted for `keep_hours`; None: remove nothing. Days of
-    bronze and silver before the last `keep_days` do not count any more; 0: all do."""
+    bronze and silver before the last `keep_days` do not count any more, once gold is made of them; 0: all do."""
     result = Result()
     today = today or datetime.now(UTC).date()
     if keep_days:
+        # Gold is made of what is removed, which may be as new as the last batch of yesterday.
+        gold.write(tables, progress)
         result.forgotten = tables.forget(today - timedelta(days=keep_days - 1))
     for table in (RAW, *MADE):
         with merging(tables.root):

@@ -82,3 +82,13 @@ def test_losses_and_holds_stay_when_their_days_are_removed(
     found = audit.run(spark, audit.Options(address=streams.address, directory=tmp_path))
     assert found.counts == dict.fromkeys(FINDINGS, 0), found.findings
     assert repair(tables) == []
+
+
+def test_gold_is_made_of_a_day_before_it_is_removed(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+    streams.fact("published", {"first": at_ms(0) * 1000, "channels": ["/a"]}, f"{at_ms(0)}-0")
+    options = backfill.Options(address=streams.address, directory=tmp_path, partitions=1, gold=False)
+    assert backfill.run(spark, options).entries == 1
+    tables = Tables(spark, tmp_path)
+    compact.tidy(tables, today=FIRST + timedelta(days=1), keep_days=1)
+    assert tables.rows(TABLES["fact_published"]) == 0
+    assert [row["persistent"] for row in tables.read(TABLES["capacity"]).collect()] == [1]
