@@ -166,7 +166,7 @@ RECEIVERS: Final = _gold(
     Column(
         "failure_rate", "double", "Failures less the excused ones, as a share of all statuses.", "share", nullable=True
     ),
-    Column("past_failure_rate", "double", "The same in the previous period.", "share", nullable=True),
+    Column("past_failure_rate", "double", "The same of everything before the period.", "share", nullable=True),
     Column(
         "peers_failure_rate",
         "double",
@@ -195,7 +195,7 @@ RECEIVERS: Final = _gold(
         "Median time from the log to the acknowledgement; it includes absences of the client, and up to"
         " `delivery.commit_ms` until the server recorded the acknowledgement.",
     ),
-    _milliseconds("past_lag_median_ms", "The same in the previous period."),
+    _milliseconds("past_lag_median_ms", "The same of everything before the period."),
     _milliseconds("peers_lag_median_ms", "Median of the same for its peers."),
     Column("is_sick", "boolean", "Whether the receiver is failing."),
     Column("why", "array<string>", "Readable reasons."),
