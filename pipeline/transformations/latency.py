@@ -72,11 +72,15 @@ def movements(silver: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def backlog(moved: DataFrame) -> DataFrame:
-    """Return the table `backlog`, from all movements, one row a minute."""
+    """Return the table `backlog`, from all movements, one row a minute.
+
+    More may have ended than became pending, by what is known: then so many were pending before the first minute, and the sum
+    begins with them.
+    """
     until_now = Window.orderBy("minute").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return (
-        moved.withColumn("waiting", f.sum(f.col("owed") - f.col("ended")).over(until_now))
-        .withColumn("waiting", f.greatest("waiting", f.lit(0)))
+        moved.withColumn("change", f.sum(f.col("owed") - f.col("ended")).over(until_now))
+        .withColumn("waiting", f.col("change") - f.least(f.lit(0), f.min("change").over(until_now)))
         .withColumn("date", f.to_date("minute"))
         .select(TABLES["backlog"].names)
     )

@@ -4,7 +4,7 @@ from pyspark.sql import SparkSession
 
 from crewel.pipeline.transformations.latency import backlog, latency, movements
 from crewel.storage.streams import BUCKETS_MS
-from tests.pipeline.frames import frame, silver, time, told
+from tests.pipeline.frames import frame, of_rows, silver, time, told
 
 MINUTE = 60_000
 
@@ -79,3 +79,10 @@ def test_subscriptions_that_begin_or_end_within_a_minute_hold_a_part_of_it(spark
         (_naive(minutes[0]), 2 + 3),
         (_naive(minutes[1]), 3 + 1),
     ]
+
+
+def test_what_waits_is_right_again_after_ends_of_what_was_pending_before_the_first_fact(spark: SparkSession) -> None:
+    """Five ends of earlier deliveries; then three become pending, of which one ends."""
+    rows = [(time(MINUTE), 0, 5), (time(2 * MINUTE), 3, 0), (time(3 * MINUTE), 0, 1), (time(4 * MINUTE), 0, 3)]
+    moved = of_rows(spark, rows, "minute TIMESTAMP, owed BIGINT, ended BIGINT")
+    assert [row[1] for row in told(backlog(moved), "minute", "waiting")] == [0, 3, 2, 0]
