@@ -28,7 +28,7 @@ from crewel.pipeline.transformations import audit, damage, dead_letters
 from crewel.pipeline.transformations import silver as silver_of
 from crewel.pipeline.transformations.intervals import intervals
 
-_AUDIT: Final = TABLES["audit"]
+_AUDIT, _LOSSES = TABLES["audit"], TABLES["losses"]
 _MOST_SHOWN: Final = 100
 _BLAME: Final = ("lost", "twice", "surplus", "both", "no letter")
 """Findings that are a defect of the server, or a damage of the store, if the tables have what was read."""
@@ -91,6 +91,8 @@ def _audited(spark: SparkSession, options: Options, tables: Tables, progress: Pr
     inputs = gather(spark, tables, address, ("facts",), {"facts": after})
     try:
         gone, set_back = _set_back(spark, inputs, address, after)
+        if set_back is not None:
+            tables.replace(_LOSSES, set_back)
         unread, unread_ms = unread_facts(inputs, after, gone)
         since = _kept_since(inputs.sources.tables)
         records = snapshot.frames(spark)
@@ -209,25 +211,52 @@ def _letters(spark: SparkSession, address: Address) -> DataFrame:
 def _set_back(
     spark: SparkSession, inputs: Inputs, address: Address, after: Extent
 ) -> tuple[DataFrame | None, DataFrame | None]:
-    """Return the facts that the tables have and the store has lost, and the loss as a row of `fact_lost`, if no server told it;
-    None if there are none. Facts that were deleted one by one are none: what they said did happen."""
+    """Return the facts that the tables have and the store has lost, and the losses that no server told, as rows of
+    `fact_lost`; None if there are none.
+
+    What the store has tells of the time from its oldest fact on. Of the time before, the losses count that an audit has found
+    while the store had facts of it.
+    """
     stored = inputs.sources.tables
     if not stored.days(RAW):
         return None, None
+    gone, below = _gone(spark, inputs, address, after)
+    is_new = stored.is_empty(_LOSSES)
+    if gone is None and is_new:
+        return None, None
+    older = stored.read(_LOSSES).where(_is_upto(below)).localCheckpoint()
+    facts = inputs.raw.where(f.col("key") == "facts").select(f.col("id").alias("place"), "ms", "seq")
+    undone = audit.undone(facts, "place", older)
+    if gone is None:
+        return undone, older
+    untold = audit.holding(gone, "place", inputs.silver["fact_lost"].unionByName(older))
+    losses = older.unionByName(audit.set_back(untold, inputs.silver["fact_published"])).localCheckpoint()
+    return gone.unionByName(undone).distinct(), losses
+
+
+def _gone(spark: SparkSession, inputs: Inputs, address: Address, after: Extent) -> tuple[DataFrame | None, EntryId]:
+    """Return the facts that the tables have, and that the store lacks beside others; None if there are none. Also the place
+    up to which the store says nothing. Facts that were deleted one by one are none: what they said did happen."""
+    stored = inputs.sources.tables
     now = _look(address, "facts")["facts"]
-    below = max(_before(now.oldest), now.deleted) if now.length else now.newest
+    below = _silent(now)
     facts = inputs.raw.where(f.col("key") == "facts")
     is_there, is_beyond = ~_is_upto(below) & _is_upto(after.newest), ~_is_upto(now.newest)
     number, beyond = facts.agg(f.count_if(is_there), f.count_if(is_beyond)).collect()[0]
     if not beyond and number <= now.length - (now.added - after.added):
-        return None, None
+        return None, below
     sure = stored.read(RAW).where((f.col("key") == "facts") & (is_there | is_beyond))
     there = load(spark, address, "facts", start=str(below)).where(f.col("key") == "facts").select("id")
-    gone = sure.join(there, "id", "left_anti").select(f.col("id").alias("place"), "ms", "seq").localCheckpoint()
-    if gone.isEmpty():
-        return None, None
-    untold = audit.holding(gone, "place", inputs.silver["fact_lost"])
-    return gone, audit.set_back(untold, inputs.silver["fact_published"])
+    missing = sure.join(there, "id", "left_anti").select(f.col("id").alias("place"), "ms", "seq").localCheckpoint()
+    # What was trimmed while the store was read is not lost.
+    below = _silent(_look(address, "facts")["facts"])
+    gone = missing.where(~_is_upto(below))
+    return (None if gone.isEmpty() else gone), below
+
+
+def _silent(stream: Extent) -> EntryId:
+    """Return the place up to which a stream does not tell what there was."""
+    return max(_before(stream.oldest), stream.deleted) if stream.length else stream.newest
 
 
 def unread_facts(inputs: Inputs, stream: Extent, gone: DataFrame | None = None) -> tuple[int, int | None]:

@@ -157,7 +157,7 @@ _HELD = _fact(
     Column("sink", "boolean", "True if messages become dead letters instead."),
 )
 _RELEASED = _fact("released", "Receivers to which delivery continued.", _SESSION)
-_LOST = _fact(
+LOST = _fact(
     "lost",
     "Losses that a server found in the store: confirmed messages that are missing, one row each time.",
     Column("node", "string", "Name of the server."),
@@ -279,7 +279,7 @@ FACTS: Final = (
     _RESTORED,
     _HELD,
     _RELEASED,
-    _LOST,
+    LOST,
     INTERVALS,
     LETTERS,
     GAPS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from crewel.pipeline.schemas.facts import LOST
 from crewel.pipeline.schemas.table import BATCH, Column, Layer, Table
 
 FINDINGS: Final = {
@@ -278,6 +279,14 @@ AUDIT: Final = _gold(
     key=("finding", "log_id", "receiver", "pattern"),
 )
 
+LOSSES: Final = _gold(
+    "losses",
+    "Losses of the store that no server has recorded, as an audit found them: by a restore of a backup, for example. Later"
+    " audits need them, when the store has trimmed the facts around a loss. The place is that of the first fact that was lost.",
+    *LOST.columns,
+    key=("place",),
+)
+
 HOLDBACKS: Final = _gold(
     "holdbacks",
     "Receivers that have been on hold for longer than the limit.",
@@ -316,6 +325,7 @@ GOLD: Final = (
     BACKLOG,
     CAPACITY,
     AUDIT,
+    LOSSES,
     HOLDBACKS,
     MINUTES,
 )

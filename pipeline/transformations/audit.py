@@ -117,6 +117,15 @@ def _holding(silver: Mapping[str, DataFrame], name: str, losses: DataFrame) -> D
 
 def holding(rows: DataFrame, name: str, losses: DataFrame) -> DataFrame:
     """Return the rows whose place, in the column of this name, is not of a time that a loss has undone."""
+    return _compared(rows, name, losses, "left_anti")
+
+
+def undone(rows: DataFrame, name: str, losses: DataFrame) -> DataFrame:
+    """Return the other rows."""
+    return _compared(rows, name, losses, "left_semi")
+
+
+def _compared(rows: DataFrame, name: str, losses: DataFrame, how: str) -> DataFrame:
     place, kept = f.split(name, "-"), f.split("kept", "-")
     windows = losses.select(
         kept[0].cast("bigint").alias("kept_ms"),
@@ -125,7 +134,7 @@ def holding(rows: DataFrame, name: str, losses: DataFrame) -> DataFrame:
     ).distinct()
     ms, seq = place[0].cast("bigint"), place[1].cast("bigint")
     is_after = (ms > f.col("kept_ms")) | ((ms == f.col("kept_ms")) & (seq > f.col("kept_seq")))
-    return rows.join(f.broadcast(windows), is_after & (ms < f.col("until_ms")), "left_anti")
+    return rows.join(f.broadcast(windows), is_after & (ms < f.col("until_ms")), how)
 
 
 def set_back(gone: DataFrame, published: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Days that are not kept any more: they do not come back, and are no loss to the audit."""
+"""Days and facts that are not kept any more: they do not come back, and are no loss to the audit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs import audit, backfill, compact
 from crewel.pipeline.jobs.repair import repair
 from crewel.pipeline.schemas import FINDINGS, RAW, TABLES
@@ -92,3 +93,59 @@ def test_gold_is_made_of_a_day_before_it_is_removed(spark: SparkSession, streams
     compact.tidy(tables, today=FIRST + timedelta(days=1), keep_days=1)
     assert tables.rows(TABLES["fact_published"]) == 0
     assert [row["persistent"] for row in tables.read(TABLES["capacity"]).collect()] == [1]
+
+
+def test_a_loss_of_the_store_is_known_when_the_facts_around_it_are_trimmed(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    """A backup was restored that lacks two messages. Others follow, and the store trims all but the newest facts."""
+    first = at_ms(0)
+
+    def publish(*numbers: int, ends: bool = False) -> None:
+        for number in numbers:
+            log_id = (first + number) * 1000
+            streams.fact("published", {"first": log_id, "channels": ["/a"]}, f"{first + number}-1")
+            if ends:
+                ended = [{"session": JOE, "reason": "settled", "ids": [log_id]}]
+                streams.fact("ended", {"ended": ended}, f"{first + number}-2")
+
+    def restart() -> None:
+        streams.client.delete(streams.keys.facts)
+        streams.fact("subscribed", {"session": JOE, "patterns": ["/a"], "from": first * 1000 - 1}, f"{first}-0")
+        publish(1, ends=True)
+
+    def audited() -> audit.Result:
+        return audit.run(spark, audit.Options(address=streams.address, directory=tmp_path))
+
+    record = {"owner": "t", "at": (first + 99_999) * 1000, "s:/a": first * 1000 - 1}
+    streams.client.hset(streams.keys.session(JOE), mapping=record)
+    restart()
+    publish(2, 3)
+    options = backfill.Options(address=streams.address, directory=tmp_path, partitions=1, gold=False)
+    assert backfill.run(spark, options).entries == 5
+    restart()
+    rolled_back = {**dict.fromkeys(FINDINGS, 0), "rolled back": 1}
+    found = audited()
+    assert (found.counts, found.unread) == (rolled_back, 0), found.findings
+    publish(10, 11, ends=True)
+    assert backfill.run(spark, options).entries == 4
+    for kept in (3, 1):
+        streams.client.xtrim(streams.keys.facts, maxlen=kept, approximate=False)
+        again = audited()
+        assert (again.counts, again.unread) == (rolled_back, 0), again.findings
+        assert again.findings == found.findings
+    assert Tables(spark, tmp_path).rows(TABLES["losses"]) == 1
+
+
+def test_a_loss_that_is_none_does_not_stay(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+    """An audit asked another store, which has none of the facts."""
+    for number in (1, 2):
+        streams.fact("erased", {"channel": "/a"}, f"{at_ms(0)}-{number}")
+    options = backfill.Options(address=streams.address, directory=tmp_path, partitions=1, gold=False)
+    backfill.run(spark, options)
+    other = Address(streams.address.url, f"{streams.address.prefix}other:")
+    found = audit.run(spark, audit.Options(address=other, directory=tmp_path))
+    assert found.counts["rolled back"] == 1
+    found = audit.run(spark, audit.Options(address=streams.address, directory=tmp_path))
+    assert found.counts == dict.fromkeys(FINDINGS, 0), found.findings
+    assert Tables(spark, tmp_path).rows(TABLES["losses"]) == 0
