@@ -72,6 +72,14 @@ def test_what_is_persistent_is_answered_with_its_id_once_it_is_stored(server: Se
     assert [message["id"] for message in person.take_all()] == [first["ext"]["publish"]["id"]]
 
 
+def test_a_message_to_a_service_of_the_server_has_no_destinations(server: Server) -> None:
+    person = Person(server).be("ann/1")
+    ext = {"publish": {"destination": [{"to": "client/ann/1"}]}}
+    (reply,) = answers(server, {"channel": "/service/get", "data": 1, "ext": ext})
+    assert (reply["successful"], reply["error"]) == (False, "400:destination:user.illegalArgument")
+    assert data(person.take_all()) == []
+
+
 def test_nobody_shares_the_keys_of_back_ends(server: Server, channel: str) -> None:
     """Else an anonymous client that guesses a key would keep the message from being published."""
     ext = {"publish": {"persistent": True, "key": "k"}}

@@ -177,6 +177,19 @@ def test_no_grant_is_needed_for_the_statuses_of_the_session(guarded: Callable[..
 
 
 @one_lane
+@pytest.mark.parametrize("channel", ["/service/update", "/service/get", "/service/erase", "/service/__cmd"])
+def test_the_claim_address_needs_publish_on_the_services_of_the_server_too(
+    guarded: Callable[..., Server], channel: str
+) -> None:
+    server = guarded()
+    ann = Person(server).be("ann/1", token=signed(sub="ann"))
+    eve = Person(server).be("eve/1", token=signed(sub="eve", publish=[], address=["*"], operator="view"))
+    (refused,) = eve.send(eve.message(channel, data=1, ext=TO_ANN))
+    assert (refused["successful"], refused["error"]) == (False, "400:destination:user.illegalArgument")
+    assert data(ann.take_all()) == []
+
+
+@one_lane
 def test_a_history_is_read_by_those_who_may_subscribe(guarded: Callable[..., Server]) -> None:
     server = guarded()
     owner = Person(server).be("joe/1", token=signed(configure=["/chat/demo"]))

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from crewel.broker.services import Service
+from crewel.extensions.update import UpdateExtension
+from crewel.security.grants import Grants, Role
+from crewel.security.policy import OpenPolicy
 from tests.broker.world import Client, Socket, World, data_of
 
 UNKNOWN = "user.ptp.unknownDestination"
@@ -220,4 +224,30 @@ class TestChannels:
         joe = login(world, "client/joe/1")
         reply = send(clerk, "a pizza", "joe/1", channel="/orders", administrative=True)
         assert reply["error"] == "400:destination:user.illegalArgument"
+        assert heard(joe) == []
+
+
+class TestServicesOfTheServer:
+    """No policy is asked about a publish to one, so it is no way to other clients."""
+
+    @pytest.mark.parametrize("channel", ["/service/update", "/service/get", "/service/erase", "/service/__cmd"])
+    def test_a_publish_to_one_has_no_destinations(self, make_world: Callable[..., World], channel: str) -> None:
+        class Silent(OpenPolicy):
+            def can_publish(self, *question: Any) -> bool:
+                return False
+
+        service = Service("policy")
+        service.policy = Silent()
+        world = make_world(extensions=[UpdateExtension()], services=[service])
+        world.broker.admission.guard.reserve("/service/__cmd")
+        joe, eve = login(world, "joe/1"), login(world, "eve/1")
+        if channel == "/service/__cmd":
+            eve.session.authenticate(Grants("eve", role=Role.VIEW))
+        reply = send(eve, "hi", "joe/1", channel=channel)
+        assert (reply["successful"], reply["error"]) == (False, "400:destination:user.illegalArgument")
+        assert heard(joe) == []
+
+    def test_a_server_that_is_open_to_all_has_the_same_rule(self, world: World, clerk: Client) -> None:
+        joe = login(world, "joe/1")
+        assert refused(send(clerk, "hi", "joe/1", channel="/service/get")) == "user.illegalArgument"
         assert heard(joe) == []

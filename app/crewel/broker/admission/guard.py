@@ -67,6 +67,10 @@ class Guard:
         the session alone, as a connect is, or asks for the rights to the channel that it is asked about."""
         self._for_sessions.add(name)
 
+    def is_own_service(self, name: str) -> bool:
+        """Whether this is a service of the server itself. Neither a policy nor an authoriser is asked about a publish to it."""
+        return name in self._for_sessions or name in self._for_operators
+
     @property
     def admits_everybody(self) -> bool:
         """Whether the policy need not be asked about a handshake."""

@@ -169,6 +169,11 @@ class PublishHandler:
         if message.channel.is_reply and (qos.destinations or qos.administrative):
             # No policy is asked about an answer, so it must do nothing but answer.
             raise IllegalArgument("publish", "an answer goes to its requester only, and configures no topic")
+        if qos.destinations and self._guard.is_own_service(message.channel.name):
+            # No policy is asked about a publish to it either, so the message must reach only the server.
+            raise IllegalArgument(
+                "destination", "must be left out: a message to a service of the server has no receivers"
+            )
         if qos.administrative and qos.destinations:
             raise IllegalArgument("destination", "must be left out: a message that configures a topic has no receivers")
         if (qos.destinations or qos.is_volatile) and self._topics.is_closed(message.channel):
