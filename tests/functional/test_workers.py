@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +25,7 @@ from tests.functional.frames import SocketClient
 from tests.functional.people import Person
 from tests.functional.wire import Connection, chunked, close_connections, figures, request_bytes, until
 from tests.server_process import Server, processes
+from tests.store_process import own_prefix, shared_store
 
 TOKEN = "the-token-of-the-operators-of-all-workers"
 LONG = "cluster.lease_ms=600000"
@@ -203,6 +206,25 @@ def test_a_worker_that_dies_is_replaced_and_its_sessions_live_on(start_server: S
     pids = processes(server)
     server.kill()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60)
+
+
+def test_the_address_of_the_store_is_in_no_command_line_of_a_worker(tmp_path: Path) -> None:
+    """It may hold a password, and all users of the machine can read command lines."""
+    url = shared_store().url
+    (tmp_path / "crewel.toml").write_text(f'[storage]\nurl = "{url}"\nprefix = "{own_prefix()}"\n')
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
+    command = [sys.executable, "-m", "crewel", "serve", "--port=0", "--workers=2"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE) as parent:
+        try:
+            assert parent.stdout is not None
+            assert parent.stdout.readline().startswith(b"ready ")
+            pids = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+            lines = [line for pid in pids if "--inherited" in (line := Path(f"/proc/{pid}/cmdline").read_text())]
+            assert len(lines) == 2
+            assert not [line for line in lines if url in line]
+        finally:
+            parent.terminate()
+    assert parent.returncode == 0
 
 
 def test_the_next_worker_is_replaced_when_clients_of_the_one_before_had_time_to_come_back(

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import socket
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from crewel.cli.serve import _worker_command
 from crewel.settings import Settings, load
 from crewel.workers import parent as module
 from crewel.workers.parent import Parent, _Process
@@ -93,3 +97,67 @@ async def test_workers_that_cannot_be_replaced_continue(settings: Settings, capl
     assert "cannot replace worker 1: it continues to run (Resource temporarily unavailable)" in caplog.text
     run._end()
     await watching
+
+
+def started(
+    monkeypatch: pytest.MonkeyPatch, toml: Path, options: list[str], environ: dict[str, str], embedded: str = ""
+) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment of a worker of a parent with these settings; `embedded` is its store's address."""
+    begun: list[tuple[list[str], dict[str, str]]] = []
+
+    async def start(*command: str, env: dict[str, str], **_: Any) -> None:
+        begun.append((list(command), env))
+
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    parent = Parent(load(toml, ["cluster.workers=2", *options]), partial(_worker_command, toml, options, []))
+    if embedded:
+        parent._store = SimpleNamespace(url=embedded)  # type: ignore[assignment]
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.socket() as listener:
+        parent._sockets = [listener]
+        asyncio.run(parent._process(1, theirs))
+    return begun[0]
+
+
+def read_by(command: list[str], env: dict[str, str]) -> Settings:
+    """The settings that a worker with this command reads."""
+    (config,) = [each.partition("=")[2] for each in command if each.startswith("--config=")]
+    return load(config, [each.partition("=")[2] for each in command if each.startswith("--set=")], env)
+
+
+URL = "redis://joe:geheim@store.example:6379/0"
+SECRETS = '[storage]\nurl = "%s"\n[admin]\ntoken = "geheim-of-operators"\nnotice_webhook_token = "geheim"\n'
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    (tmp_path / "mine.toml").write_text(SECRETS % URL)
+    return tmp_path / "mine.toml"
+
+
+@pytest.mark.parametrize("environ", [{}, {"CREWEL_STORAGE__URL": URL.replace("/0", "/7")}], ids=["file", "environment"])
+def test_no_secret_is_in_the_command_line_of_a_worker(
+    monkeypatch: pytest.MonkeyPatch, toml: Path, environ: dict[str, str]
+) -> None:
+    command, env = started(monkeypatch, toml, [], environ)
+    assert not [each for each in command if "geheim" in each]
+    toml.write_text("")  # a worker reads it again when it starts, and still has the store of the others
+    assert read_by(command, env).storage.url == environ.get("CREWEL_STORAGE__URL", URL)
+
+
+def test_an_address_of_the_store_in_the_command_line_is_that_of_the_workers(
+    monkeypatch: pytest.MonkeyPatch, toml: Path
+) -> None:
+    url = URL.replace("/0", "/3")
+    command, env = started(monkeypatch, toml, [f"storage.url={url}"], {"CREWEL_STORAGE__URL": URL})
+    assert env["CREWEL_STORAGE__URL"] == read_by(command, env).storage.url == url
+
+
+@pytest.mark.parametrize("options", [["storage.url="], ["storage.data_dir=x", "storage.url="]])
+def test_the_embedded_store_of_the_parent_counts_more_than_other_addresses(
+    monkeypatch: pytest.MonkeyPatch, toml: Path, options: list[str]
+) -> None:
+    command, env = started(monkeypatch, toml, options, {"CREWEL_STORAGE__URL": URL}, "unix:///run/data/store.sock")
+    assert read_by(command, env).storage.url == "unix:///run/data/store.sock"

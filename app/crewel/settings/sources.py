@@ -91,7 +91,7 @@ def _read_environment(environ: Mapping[str, str]) -> Layer:
             layer |= _rules(read_json, text, variable)
             continue
         if variable in by_single_underscore:
-            meant = _variable(by_single_underscore[variable])
+            meant = variable_of(by_single_underscore[variable])
             raise SettingsError(f"{variable}: unknown setting; did you mean {meant}?")
         # Without the double underscore it belongs to another program, such as the
         # CREWEL_PORT that Kubernetes sets for a service of that name.
@@ -167,7 +167,7 @@ def _explain(error: ErrorDetails, sources: Mapping[str, str]) -> str:
     setting = declared_as(name)
     if setting is None:  # a rule over several settings
         return str(error["ctx"]["error"]) if "ctx" in error else error["msg"]
-    place = {"env": _variable(name), "--set": f"--set {name}"}.get(sources[name], name)
+    place = {"env": variable_of(name), "--set": f"--set {name}"}.get(sources[name], name)
     given = "what was given" if setting.secret else repr(error["input"])  # which may hold a password
     return f"{place}: {given} is not possible: expected {setting.expected}"
 
@@ -179,7 +179,8 @@ def _name(place: tuple[int | str, ...]) -> str:
     return ".".join(parts[:2])
 
 
-def _variable(name: str) -> str:
+def variable_of(name: str) -> str:
+    """The variable of the environment that sets this setting, or this field of a rule for topics."""
     if split_rule_name(name) is not None:
         return f"{_RULES}: {name}"
     return _PREFIX + name.upper().replace(".", "__")

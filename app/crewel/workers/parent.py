@@ -24,6 +24,7 @@ from crewel.errors import StoreTaken, WorkersFailed
 from crewel.event_loop import woken
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
+from crewel.settings.sources import variable_of
 from crewel.storage.node_leases import lock_directory
 from crewel.storage.store import Store
 from crewel.supervision import FIRST_PAUSE_S
@@ -194,6 +195,7 @@ class Parent:
         inherited = Inheritance(number, listeners, channel.fileno(), str(self._directory))
         return await asyncio.create_subprocess_exec(
             *self._command(inherited, self._decided(number)),
+            env=os.environ | self._decided_secrets(),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[*listeners, channel.fileno()],
             start_new_session=True,  # Ctrl-C at the terminal is for the parent
@@ -201,17 +203,24 @@ class Parent:
 
     def _decided(self, number: int) -> list[str]:
         """What the settings of a worker are, whatever its sources say."""
-        storage, node, cluster = self._settings.storage, self._settings.node, self._settings.cluster
+        node, cluster = self._settings.node, self._settings.cluster
         host, _, port = cluster.listen.rpartition(":")
-        url = storage.url if self._store is None else self._store.url
+        # Another address than that of an embedded store may hold a password: `_decided_secrets`.
+        embedded = [] if self._store is None else [f"storage.url={self._store.url}"]
         return [
+            *embedded,
             "cluster.workers=1",
             "cluster.enabled=true",
             f"cluster.listen={host}:{int(port) + number - 1 if int(port) else 0}",
-            f"storage.url={url}",
             f"node.name={node.name[:59]}-{number}",
             f"http.port={self._sockets[0].getsockname()[1]}",
         ]
+
+    def _decided_secrets(self) -> dict[str, str]:
+        """The variables of a worker for what its parent decides and no other user may see: all users of the machine can read a
+        command line. They count more than crewel.toml, and an address in the parent's own command line is the same."""
+        url = self._settings.storage.url
+        return {variable_of("storage.url"): url} if url else {}
 
     def _own(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(coroutine)
