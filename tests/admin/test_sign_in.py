@@ -12,8 +12,10 @@ import pytest
 from crewel.admin.commands import COMMANDS
 from crewel.admin.rest import ROUTES
 from crewel.admin.route import Route
+from crewel.admin.sign_in_resource import cookie_name
 from crewel.security.grants import Role
 from crewel.security.sign_in import code
+from crewel.transports.origins import Client
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit
 from tests.functional.wire import Response
 from tests.security.issuer import secret_file, signed
@@ -162,6 +164,16 @@ def test_cookie_is_out_of_reach_of_scripts_and_other_sites(guarded: Server) -> N
     assert name == f"crewel_operator_{guarded.port}"
     assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "Strict", "/admin")
     assert TOKEN not in morsel.value
+
+
+@pytest.mark.parametrize("host", ["localhost:99999", "a:b", "[::1", "localhost:", ""])
+def test_host_without_a_port_has_the_cookie_of_the_usual_one(host: str) -> None:
+    names = [cookie_name(Client("10.0.0.1", scheme, host)) for scheme in ("http", "https")]
+    assert names == ["crewel_operator_80", "crewel_operator_443"]
+
+
+def test_host_that_is_none_is_no_error_of_the_server(guarded: Server) -> None:
+    assert Desk(guarded, None).ask("GET", "/me", Host="localhost:99999").status == 401
 
 
 def test_page_has_the_role_and_the_time_of_its_token(guarded: Server) -> None:

@@ -31,9 +31,13 @@ _PATH: Final = "/admin"
 
 
 def cookie_name(client: Client) -> str:
-    """The name of the cookie by which this client is signed in."""
-    port = urlsplit(f"//{client.host}").port or (443 if client.is_secure else 80)
-    return f"crewel_operator_{port}"
+    """The name of the cookie by which this client is signed in. A host that is none, which strangers can send, has the usual
+    port."""
+    try:
+        port = urlsplit(f"//{client.host}").port
+    except ValueError:
+        port = None
+    return f"crewel_operator_{port or (443 if client.is_secure else 80)}"
 
 
 def operator_of(grants: Grants) -> tuple[str, Scope]:
