@@ -12,8 +12,8 @@ import pytest
 from crewel.admin.commands import COMMANDS
 from crewel.admin.rest import ROUTES
 from crewel.admin.route import Route
-from crewel.admin.sign_in_resource import cookie_name
-from crewel.security.grants import Role
+from crewel.admin.sign_in_resource import cookie_name, operator_of
+from crewel.security.grants import Grants, Role
 from crewel.security.sign_in import code
 from crewel.transports.origins import Client
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit
@@ -183,6 +183,17 @@ def test_page_has_the_role_and_the_time_of_its_token(guarded: Server) -> None:
     assert (me["who"], me["role"]) == ("joe", "view")
     assert me["expires"] / 1000 - time.time() < 660
     assert desk.ask("POST", "/dead-letters/discard", {"all": True}, **signed_in).status == 403
+
+
+def test_no_subject_of_a_token_has_the_name_of_the_admin_token(guarded: Server) -> None:
+    """The audit tells them apart, and the jobs of the one are not the other's."""
+    subjects = ("", "admin", "admin (jwt)", "admin (jwt) (jwt)", "joe", "admins")
+    names = [operator_of(Grants(subject, role=Role.VIEW))[0] for subject in subjects]
+    assert names == ["admin", "admin (jwt)", "admin (jwt) (jwt)", "admin (jwt) (jwt) (jwt)", "joe", "admins"]
+    token = signed(sub="admin", operator="view")
+    desk, signed_in = page(guarded, token=token)
+    whos = [Desk(guarded, token).get("/me")["who"], desk.ask("GET", "/me", None, **signed_in).json()["who"]]
+    assert whos == ["admin (jwt)", "admin (jwt)"]
 
 
 def test_code_signs_in_once(guarded: Server) -> None:

@@ -27,6 +27,8 @@ from crewel.transports.origins import Client
 
 ADMIN: Final = "admin"
 """The name of an operator with the admin token."""
+_BY_JWT: Final = " (jwt)"
+"""What follows this name where it is the subject of another token."""
 _PATH: Final = "/admin"
 
 
@@ -44,7 +46,10 @@ def operator_of(grants: Grants) -> tuple[str, Scope]:
     """The operator's name and roles. Raises Refused for a client that is no operator."""
     if grants.scope.highest is None:
         raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "the token is not an operator's")
-    return grants.subject or ADMIN, grants.scope
+    who = grants.subject
+    if who.replace(_BY_JWT, "") == ADMIN:  # no two operators have the same name, or they would share their jobs
+        who += _BY_JWT
+    return who or ADMIN, grants.scope
 
 
 async def _sign_in(ask: Ask) -> web.Response:
