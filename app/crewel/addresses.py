@@ -6,6 +6,7 @@ an address costs more than the rest of such a check. What is remembered is bound
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -13,6 +14,14 @@ from typing import Final
 
 _REMEMBERED: Final = 4096
 _NETWORK_BITS: Final = 64  # one customer of a provider has at least so many IPv6 addresses
+
+_WITH_PORT: Final = re.compile(r"\[([^\[\]]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
+
+
+def without_port(text: str) -> str:
+    """The address in a text of a proxy, without the port that some add to it; any other text is as it is."""
+    found = _WITH_PORT.fullmatch(text)
+    return text if found is None else found[1] or found[2]
 
 
 def parse(text: str) -> IPv4Address | IPv6Address | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.addresses import Networks, holder_of, is_loopback
+from crewel.addresses import Networks, holder_of, is_loopback, without_port
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,26 @@ from crewel.addresses import Networks, holder_of, is_loopback
 )
 def test_a_holder_is_an_address_or_the_network_of_an_ipv6_address(address: str | None, holder: str) -> None:
     assert holder_of(address) == holder
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("203.0.113.9:51234", "203.0.113.9"),
+        ("[2001:db8::1]:443", "2001:db8::1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("[fe80::1%eth0]:1", "fe80::1%eth0"),
+        ("203.0.113.9", "203.0.113.9"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("::ffff:203.0.113.9", "::ffff:203.0.113.9"),
+        ("unknown:80", "unknown:80"),
+        ("203.0.113.9:", "203.0.113.9:"),
+        ("[]:80", "[]:80"),
+        ("", ""),
+    ],
+)
+def test_an_address_of_a_proxy_has_no_port(text: str, address: str) -> None:
+    assert without_port(text) == address
 
 
 @pytest.mark.parametrize(

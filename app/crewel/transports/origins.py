@@ -196,8 +196,8 @@ class Origins:
     def _forwarded_for(self, headers: Mapping[str, str], remote: str) -> str:
         # From the right: each trusted proxy names the peer before it; the first that is not trusted is the client.
         for hop in reversed(_listed(headers, "x-forwarded-for")):
-            remote = hop
-            if hop not in self._proxies:
+            remote = addresses.without_port(hop)
+            if remote not in self._proxies:
                 break
         return remote
 
