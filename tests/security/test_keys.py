@@ -215,3 +215,23 @@ async def test_no_token_holds_while_there_are_no_keys(address: Address, text: st
 async def test_an_address_where_nobody_is_gives_no_keys(address: Address, unused_tcp_port: int) -> None:
     with pytest.raises(BadToken, match="are not available"):
         await (await tokens(f"http://127.0.0.1:{unused_tcp_port}/")).read(signed(rsa_key(), "RS256", "one"))
+
+
+async def test_no_line_of_the_log_has_credentials_of_the_address(
+    address: Address, caplog: pytest.LogCaptureFixture
+) -> None:
+    address.status = 500
+    reader = await tokens(address.url.replace("//", "//joe:geheim@") + "?key=geheim")
+    with caplog.at_level(logging.WARNING), pytest.raises(BadToken):
+        await reader.read(signed(rsa_key(), "RS256", "one"))
+    assert f"the keys of {address.url.replace('//', '//***@')}?*** cannot be fetched" in caplog.text
+    assert "geheim" not in caplog.text
+
+
+@pytest.mark.parametrize("url", ["http://joe:geheim@127.0.0.1:port/keys?key=geheim", "http://joe:geheim@/keys?geheim"])
+async def test_no_line_of_the_log_has_an_address_that_is_none(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    reader = await tokens(url)
+    with caplog.at_level(logging.WARNING), pytest.raises(BadToken):
+        await reader.read(signed(rsa_key(), "RS256", "one"))
+    assert "cannot be fetched" in caplog.text
+    assert "geheim" not in caplog.text

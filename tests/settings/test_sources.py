@@ -147,6 +147,20 @@ def test_of_a_webhook_no_more_than_the_server_is_shown(address: str, seen: str |
     assert shown(settings, f"{name}_token") == "***"
 
 
+@pytest.mark.parametrize(
+    ("address", "seen"),
+    [
+        ("https://joe:secret@a.example:8443/keys?key=secret#secret", "https://***@a.example:8443/keys?***"),
+        ("http://secret@a/keys", "http://***@a/keys"),
+        ("https://a/realms/b@c/keys", "https://a/realms/b@c/keys"),
+        ("keys/a@b?.json", "keys/a@b?.json"),
+        ("", None),
+    ],
+)
+def test_credentials_in_the_address_of_keys_are_not_shown(address: str, seen: str | None) -> None:
+    assert shown(load(overrides=[f"security.jwt_keys={address}"], environ=NONE), "security.jwt_keys") == seen
+
+
 @pytest.mark.parametrize("address", ["ftp://secret", "secret", "http://", "http://secret/#a", "http://secret:port/"])
 def test_an_address_that_is_refused_is_not_repeated_if_it_may_hold_a_secret(address: str) -> None:
     with pytest.raises(SettingsError, match=r"dead_letter_webhook: .* expected an http or https address") as refused:

@@ -14,6 +14,7 @@ from crewel.errors import SettingsError
 from crewel.security.keys import load_keys
 from crewel.settings import Settings
 from crewel.settings.access import Security
+from crewel.settings.table import without_credentials
 from crewel.transports.origins import is_loopback
 
 ENDS_SOON: Final = timedelta(days=14)
@@ -99,7 +100,7 @@ def keys_of(security: Security) -> CheckResult:
         if (security.jwt_keys or "").startswith(_CREDENTIALS):
             advice = "credentials of a systemd unit exist only while it runs: start it; docs/how-to/deploying.md"
         return CheckResult("tokens", State.WRONG, str(error), advice)
-    return CheckResult("tokens", State.OK, f"{security.jwt_keys} verifies them")
+    return CheckResult("tokens", State.OK, f"{without_credentials(security.jwt_keys or '')} verifies them")
 
 
 def _of_cookie(settings: Settings) -> CheckResult:

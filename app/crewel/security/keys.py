@@ -21,6 +21,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from crewel.errors import CrewelError, SettingsError
 from crewel.settings.access import Security
+from crewel.settings.table import without_credentials
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class _FetchedKeys(Keys):
         if self._is_old or self._choose(key_id) is None:
             await self._refresh()
         if self._keys is None:
-            raise KeysUnavailable(self._address)
+            raise KeysUnavailable(without_credentials(self._address))
         return self._choose(key_id)
 
     @property
@@ -102,9 +103,19 @@ class _FetchedKeys(Keys):
             self._fetched_at = monotonic()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             effect = "the previous keys stay in use" if self._keys else "no token can be verified"
-            log.warning("the keys of %s cannot be fetched: %s; %s", self._address, error or type(error), effect)
+            shown = without_credentials(self._address)
+            log.warning("the keys of %s cannot be fetched: %s; %s", shown, _why(error), effect)
         finally:
             self._fetching = None
+
+
+def _why(error: Exception) -> str:
+    """The text of an error without the address that some repeat: it may hold credentials."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"{error.status} {error.message}"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "it is not an address"
+    return str(error) or type(error).__name__
 
 
 def _chosen(keys: list[jwt.PyJWK], key_id: str | None) -> jwt.PyJWK | None:

@@ -14,6 +14,7 @@ from crewel.settings.topic_rules import TOPICS, TopicRule, fields_set, rule_name
 from crewel.settings.types import Expected, Group
 
 _PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&](?:sentinel_)?password=)[^&]*")
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#]*(?=@)|(?<=\?).+", re.DOTALL)
 _NUMBERS = {"ms": "milliseconds", "s": "seconds"}
 _UNIT = re.compile(r"_(ms|bytes)(?:_per_\w+)?$")
 
@@ -86,12 +87,19 @@ def shown(settings: Settings, name: str) -> Any:
     """Return the value of a setting as everyone may see it: a password in it is replaced by ***. Of a web address, whose path
     may be all the secret that there is, the server is left."""
     value = value_of(settings, name)
+    if name == "security.jwt_keys" and value:
+        return without_credentials(value)
     if not value or not declared()[name].secret:
         return value
     if name.endswith("webhook"):
         parts = urlsplit(value)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/***"
     return _PASSWORD.sub(r"\1\2***", value) if "://" in value else "***"
+
+
+def without_credentials(keys: str) -> str:
+    """The address of a key set without user, password and query; the name of a file as it is."""
+    return _CREDENTIALS.sub("***", keys) if "://" in keys else keys
 
 
 def rows(settings: Settings) -> list[dict[str, Any]]:
