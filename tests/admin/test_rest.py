@@ -592,6 +592,16 @@ def test_every_route_is_described_and_nothing_else(desk: Desk, server: Server) -
         assert desk.ask(method, filled(path).removeprefix(API)).status != 405, (method, path)
 
 
+async def test_the_description_is_made_once() -> None:
+    """Strangers may ask for it, and it keeps all clients waiting while it is made."""
+    (route,) = [each for each in ROUTES if each.path == "/openapi.json"]
+    ask: Any = None
+    first, second = await route.handler(ask), await route.handler(ask)
+    assert first is not second
+    assert first.body is second.body
+    assert first.headers["Cache-Control"] == "no-store"
+
+
 def test_the_description_names_every_field_and_variable(server: Server) -> None:
     api = Desk(server, None).get("/openapi.json")
     for route in ROUTES:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from http import HTTPStatus
 from math import ceil
 from pathlib import Path
@@ -78,8 +79,14 @@ async def _commands(_: Ask) -> dict[str, Any]:
     return {"commands": [command.as_json() for command in COMMANDS]}
 
 
-async def _document(_: Ask) -> dict[str, Any]:
-    return document(ROUTES, VERSION)
+async def _document(_: Ask) -> web.Response:
+    return json_response(_encoded_document())
+
+
+@cache
+def _encoded_document() -> bytes:
+    """The description of all routes. Strangers may ask for it, and it takes milliseconds of the event loop."""
+    return encode(document(ROUTES, VERSION))
 
 
 ROUTES: Final = (
