@@ -7,6 +7,8 @@ import time
 from functools import partial
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from crewel.event_loop import TURN_S
 from crewel.fair_turns import AGAIN, AMID, PORTION_S, SAMPLE, FairTurns
@@ -319,3 +321,30 @@ async def test_an_upgrade_that_is_slowed_down_while_it_waits_rests_first(lane: F
             await asyncio.sleep(0)
     assert lane.loop.time() >= until
     lane.sockets.arrivals.later = lambda *_, **__: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "at_once"),
+    [("GET", {}, 1), ("HEAD", {}, 1), ("POST", {}, 20), ("GET", {"Upgrade": "websocket"}, 20)],
+)
+async def test_requests_of_aiohttp_share_turns_by_address(
+    lane: FastLane, method: str, headers: dict[str, str], at_once: int
+) -> None:
+    """A thousand connections that ask for a page would be one turn. A POST and an upgrade have turns elsewhere."""
+    endpoint, served = lane.endpoint, 0
+    endpoint.broker.runtime.turns.slice_s = -1.0  # each turn is over at once
+
+    async def page(_: web.Request) -> web.Response:
+        nonlocal served
+        served += 1
+        return web.Response()
+
+    requests = [make_mocked_request(method, "/", {"Host": "localhost", **headers}) for _ in range(20)]
+    tasks = [asyncio.create_task(endpoint.guard(request, page)) for request in requests]
+    counts = []
+    while served < len(tasks):
+        before = served
+        await asyncio.sleep(0)
+        counts.append(served - before)
+    await asyncio.gather(*tasks)
+    assert max(counts) == at_once

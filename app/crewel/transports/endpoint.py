@@ -119,11 +119,16 @@ class Endpoint:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse requests under a name that is not served, whatever they ask for, and explain a path that there is not to
-        clients that have the wrong address."""
+        """Refuse requests under a name that is not served, whatever they ask for, let others wait for their turn, and explain a
+        path that there is not to clients that have the wrong address."""
         refused = self.refused_host(request)
         if refused is not None:
             return refused
+        # A POST has its turn when its body has been read, and an upgrade one of those of new clients.
+        turns = self.broker.runtime.turns
+        if request.method != "POST" and not websocket.is_upgrade(request) and turns.is_over():
+            client = self.origins.client(request.headers, request.remote, request.scheme)
+            await turns.rest(client.address, has_begun=False)
         try:
             return await handler(request)
         except (web.HTTPNotFound, web.HTTPMethodNotAllowed) as missing:
