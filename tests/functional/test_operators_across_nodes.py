@@ -18,6 +18,7 @@ from tests.functional.post import Keeper, comes
 from tests.functional.test_names_across_nodes import Forgetful
 from tests.functional.test_nodes import publish, values, wait_for
 from tests.functional.wire import until
+from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
 
 _numbers = count(1)
@@ -284,3 +285,24 @@ def test_a_redrive_whose_node_dies_says_where_it_goes_on(nodes: list[Server], tm
     followed = crewel("jobs", "follow", job["id"], f"--url={second.url}", f"--token={TOKEN}", directory=tmp_path)
     (done,) = map(json.loads, followed.out.splitlines())
     assert (done["state"], done["done"], done["undone"]) == ("done", many, 0)
+
+
+def test_no_node_acts_on_a_subject_that_a_role_covers_at_one_node_only(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    """Each node looks at its own sessions, and what one does for a subject holds at all."""
+    sets = (NODE, LONG, OPERATED, "security.policy=jwt", f"security.jwt_keys={secret_file(tmp_path)}")
+    first = start_server(*sets, "node.name=a")
+    second = start_server(*first.store_sets, *sets, "node.name=b")
+    for number, (server, channel) in enumerate(((first, "/orders/new"), (second, "/menu/today")), 1):
+        person = Person(server).be(f"both/{number}", token=signed(sub="both", subscribe=["/**"]))
+        person.subscribe(channel)
+    requests = [("POST", "block"), ("POST", "unblock"), ("POST", "kill"), ("DELETE", "messages")]
+    commands = ["blockClientLogin=true", "blockClientAndResetConnections", "killClient", "clearSubjectQueue"]
+    for server in (first, second):
+        operator = Desk(server, signed(sub="ann", operator=["destroy:/orders/**", "view:/menu/*"]))
+        told = [operator.ask(method, f"/subjects/both/{name}") for method, name in requests]
+        told += [operator.ask("POST", "/commands", {"command": f"__cmd:client/both/?{name}"}) for name in commands]
+        assert [response.status for response in told] == [403] * 8
+    subject = Desk(first, TOKEN).get("/subjects/both")
+    assert (subject["sessions"], subject["blocked"]) == (["client/both/1", "client/both/2"], False)

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import Command, Order, demand, read_order, without_node
+from crewel.admin.command import Access, Command, Order, demand, read_order, without_node
 from crewel.admin.commands import failure_json, row_of, run
 from crewel.admin.fields import MAX_PAGE, PAGE
 from crewel.admin.group_resource import GROUP, joined_group
@@ -28,6 +28,7 @@ from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.prefix_resource import PREFIXES, joined_prefixes, prefixes_page
 from crewel.admin.route import Ask, NotThere, Route, admit, answered, read
 from crewel.admin.server_timeline import together
+from crewel.admin.subject_action import SubjectAction, is_missing, require_everywhere
 from crewel.admin.timeline_resource import TIMELINE
 from crewel.bayeux.codec import encode
 from crewel.broker.addressing.consumer_groups import GroupState, joined_groups
@@ -182,6 +183,11 @@ class OtherNodes:
     async def _command_everywhere(
         self, order: Order, row: Command, text: str, tokens: list[str], who: str, scope: Scope
     ) -> dict[str, Any]:
+        writes = row.write is not None and order.values is not None
+        if order.level is Level.SUBJECT and (writes or row.access is Access.OPERATE):
+            subject, command = order.name.partition("/")[2], {"command": order.absolute(self._admin.node)}
+            action = SubjectAction(subject, who, scope, row.needs(writes=writes), "command", command)
+            await self._require_everywhere(action, tokens)
         asked = f"{text.partition('?')[0]}?{row.asks}" if row.asks else text
         answers = await asyncio.gather(
             run(self._admin, asked, who, scope),
@@ -190,8 +196,7 @@ class OtherNodes:
         )
         results = [each["result"] for each in _answers(answers)]
         assert row.join is not None
-        is_written = row.write is not None and order.values is not None
-        return {"command": order.absolute(self._admin.node), "result": "OK" if is_written else row.join(results)}
+        return {"command": order.absolute(self._admin.node), "result": "OK" if writes else row.join(results)}
 
     # Of all nodes
 
@@ -235,8 +240,16 @@ class OtherNodes:
     async def _everywhere(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
         """Do it at all nodes where the subject is known; what they answer, as one. An error of one node that has it is the
         answer, for the operator has to know."""
+        if route.method != "GET":
+            action = SubjectAction(ask.path["subject"], ask.who, ask.scope, route.needs, route.audited_as, ask.path)
+            await self._require_everywhere(action, tokens)
         handed = (self._hand_over(token, route, ask, sent) for token in tokens)
         return _as_one(_answers(await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)))
+
+    async def _require_everywhere(self, action: SubjectAction, tokens: list[str]) -> None:
+        """Raise Refused if the operator's roles do not cover the subject at all nodes."""
+        question = replace(_question(_SUBJECT, action.who, action.sight), path={"subject": action.subject})
+        await require_everywhere(self._admin, action, (self._ask(token, question) for token in tokens))
 
     # Of a message, or of a group
 
@@ -330,6 +343,7 @@ class OtherNodes:
 
 
 _COMMANDS: Final = ("POST", "/commands")
+_SUBJECT: Final = ("GET", Level.SUBJECT.resource)
 _MESSAGE: Final = "/messages/{message}"
 _OVERVIEW: Final = "/overview"
 _RECEIVERS: Final = "/receivers"
@@ -380,7 +394,7 @@ def _answers(answers: Iterable[Any]) -> list[Any]:
     for each in answers:
         if not isinstance(each, BaseException):
             found.append(each)
-        elif isinstance(each, IllegalArgument | Refused) and each.code == _ILLEGAL:
+        elif is_missing(each):
             missing.append(each)
         else:
             raise each
