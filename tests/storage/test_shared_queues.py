@@ -473,6 +473,35 @@ async def test_a_letter_of_a_group_waits_for_the_group_again_while_it_has_member
     assert await waiting(owner) == [moved.id]
 
 
+@pytest.mark.parametrize("expires", [0, FAR])
+async def test_an_edited_message_waits_in_the_queue_until_it_is_leased(store: Store, expires: int) -> None:
+    owner = await owner_of(store, JOE)
+    await send(owner, TO_SUBJECT, expires=expires)
+    await owner.do(_dead_letter(owner))
+    (letter,) = await all_letters(owner)
+    assert not letter.is_edited
+    for body in (b'{"data":2}', b""):  # the second time as it is
+        moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, body=body))
+        found = await lease(owner, (JOE, 9), queue=SUBJECT)
+        assert found == Lease([Leased(JOE, moved.id, 10, "/a/b", 0, 5, 0, ())], 0, 0)
+        await requeue(owner, JOE, moved.id, attempts=0)
+        await owner.do(_dead_letter(owner))
+        (letter,) = await all_letters(owner)
+        assert letter.is_edited
+
+
+async def test_a_message_that_an_operator_sends_again_does_not_expire(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    await send(owner, TO_SUBJECT, expires=time.time_ns() // 1000 + 1)
+    await owner.do(_dead_letter(owner))
+    (letter,) = await all_letters(owner)
+    assert not letter.is_edited
+    moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX))
+    found = await lease(owner, (JOE, 9), queue=SUBJECT)
+    assert found == Lease([Leased(JOE, moved.id, 2, "/a/b", 0, 5, 0, ())], 0, 0)
+    assert await texts(owner) == {str(moved.id): f"0:2:/a/b:5:0:{SUBJECT}"}
+
+
 def _dead_letter(owner: Owner, queue: str = SUBJECT) -> Any:
     bounds = FACTS_MAX, LETTERS_MAX
     return shared_queues.dead_letter(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")

@@ -154,7 +154,7 @@ def dead_letter_of(
         text(b"t") or _destination(qos, receiver),
         text(b"g"),
         fields.get(b"h", b""),
-        b"e" in fields,
+        fields.get(b"e") == b"1",
         text(b"u"),
     )
 

@@ -343,7 +343,7 @@ KEYS: tuple[Key, ...] = (
         "qb:<queue>",
         "hash",
         "log id: the fields of the log's entry, packed; also `a` how often it may have been sent, `f` the receivers"
-        " that failed to process it, `e` its expiry in microseconds since 1970",
+        " that failed to process it, `e` its expiry in microseconds since 1970, but with `r` as in the log",
         "until it is empty",
         "publish, send, lease_queued, requeue, expire, discard_waiting, unsubscribe, end",
         "lease_queued; operators",

@@ -88,9 +88,9 @@ end
 
 local leases, of_session, expired, ids, places = {}, {}, {}, {}, {}
 
-local function move(name, id, place, fields)
+local function move(name, id, place, fields, expires)
   local session, attempts = base .. 's:' .. name, fields.a or '0'
-  local priority, expires = tostring(9 - string.sub(place, 1, 1)), fields.e or '0'
+  local priority = tostring(9 - string.sub(place, 1, 1))
   local kept = {}
   for field, value in pairs(fields) do
     if field ~= 'a' then
@@ -116,7 +116,9 @@ local function look_at(place)
   local id = string.sub(place, 3)
   local text = call('HGET', base .. 'qb:' .. queue, id)
   local fields = text and unpacked(text) or {e = '1'}
-  if fields.e and tonumber(fields.e) <= microseconds then
+  -- What an operator has sent again does not expire: its `e` says that it was edited.
+  local expires = not fields.r and fields.e or '0'
+  if expires ~= '0' and tonumber(expires) <= microseconds then
     expired[#expired + 1] = id
   else
     local name, has_any = chosen(id, fields.f or '')
@@ -124,7 +126,7 @@ local function look_at(place)
       passed_over = passed_over + 1
       return has_any and passed_over < most_passed_over
     end
-    move(name, id, place, fields)
+    move(name, id, place, fields, expires)
   end
   ids[#ids + 1], places[#places + 1] = id, place
   return true

@@ -66,7 +66,7 @@ end
 local function entry_of(letter, returns, attempts)
   local entry = {'c', letter.channel, 'b', letter.body}
   local further = {s = letter.sender, x = letter.x or '', q = letter.qos, r = place, n = returns, t = destination, h = attempts,
-    e = edited ~= '' and '1' or letter.e or ''}
+    e = (edited ~= '' or letter.e == '1') and '1' or ''}
   for field, value in pairs(further) do
     if value ~= '' then
       entry[#entry + 1] = field

@@ -31,7 +31,7 @@ local function dead_letter(name, inbox, id, code, reason, attempts, channel, bod
     more = {'p', '1'}
     tries = joined(known.h or '', tries or '')
     for _, field in ipairs({'r', 'n', 'x', 't', 'e'}) do
-      if known[field] then
+      if known[field] and (field ~= 'e' or known.e == '1') then  -- any other `e` is when it would have expired
         more[#more + 1] = field
         more[#more + 1] = known[field]
       end
