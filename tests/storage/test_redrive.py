@@ -14,7 +14,7 @@ from crewel.storage.store import Store
 from tests.storage.conftest import settings_for
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, owner_of, started
-from tests.storage.reading import last_id
+from tests.storage.reading import last_id, read_queue
 from tests.store_process import StoreProcess
 
 MOVED, GONE = RedriveOutcome.MOVED, RedriveOutcome.GONE
@@ -66,6 +66,20 @@ async def test_redrive_to_the_channel_puts_the_message_into_the_log(store: Store
     assert await all_letters(owner) == []
     assert (await owner.facts("published"))[-1] == {"first": log_id, "channels": ["/a"]}
     await assert_indexes_agree(owner)
+
+
+async def test_redrive_to_the_channel_puts_the_message_into_the_queues_of_groups(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    each = await one_letter(owner)
+    groups = ("group:/a x", "group:/** y")
+    moved = await redrive(owner, each, to_channel=True, groups=groups)
+    assert moved.outcome is MOVED
+    logged = Logged(moved.id, "/a", b'{"data":1}', ANN, "", b'{"priority":9}', each.dead_id, 1)
+    assert await log.read(store, LogId(0), 10) == [logged]
+    for queue in groups:
+        assert await read_queue(store, queue, 9) == [(logged, 9, 0, 0, ())]
+    assert (await owner.facts("published"))[-1] == {"first": moved.id, "channels": ["/a"]}
+    assert await owner.facts("addressed") == [{"id": moved.id, "channel": "/a", "sessions": [], "queues": list(groups)}]
 
 
 async def test_the_channel_needs_no_receiver(store: Store) -> None:

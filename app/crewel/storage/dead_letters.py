@@ -108,13 +108,15 @@ def redrive(
     body: bytes = b"",
     who: str = "",
     is_elsewhere: bool = False,
+    groups: Sequence[str] = (),
 ) -> Step[Redriven]:
-    """Redrive a dead letter, to its receiver or, `to_channel`, to the subscribers of its channel; an addressed message goes
-    to its destination then (`letter.to`), and to no other. A receiver that would have more than
-    `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed a second late. To
-    find a receiver full takes the store long if it has thousands waiting: redrive no more to that one. The job with `job_id`
-    counts what is moved. With a `body` that one is sent, and the bin keeps the dead letter, discarded by `who`. `is_elsewhere`:
-    this server does not know the receiver, which may be coming to it from another node; then the log has the message too.
+    """Redrive a dead letter, to its receiver or, `to_channel`, to the subscribers of its channel and the `groups` on it, which
+    are known by their queues; an addressed message goes to its destination then (`letter.to`), and to no other. A receiver that
+    would have more than `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed
+    a second late. To find a receiver full takes the store long if it has thousands waiting: redrive no more to that one. The
+    job with `job_id` counts what is moved. With a `body` that one is sent, and the bin keeps the dead letter, discarded by
+    `who`. `is_elsewhere`: this server does not know the receiver, which may be coming to it from another node; then the log has
+    the message too.
 
     The step may be repeated when its outcome is unknown, for two minutes: it answers the same again. Another step for the
     same dead letter finds it gone. Raises Fenced if the server has been superseded, StoreFull.
@@ -134,6 +136,7 @@ def redrive(
         body,
         who,
         int(is_elsewhere),
+        *(groups if where == _TO_CHANNEL else ()),
     )
     return Step("redrive", keys, arguments, _redriven)
 

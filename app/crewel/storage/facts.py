@@ -169,8 +169,8 @@ FACTS: Final[tuple[FactType, ...]] = (
     ),
     FactType(
         "redriven",
-        "when a dead letter is redriven. This adds one message, for one session or, with the preceding fact `published`,"
-        " for a channel",
+        "when a dead letter is redriven. This adds one message, for one session or, with the preceding facts `published`"
+        " and `addressed`, for a channel and its consumer groups",
         {
             "letter": Field(_TEXT, "Id of the dead letter, which is removed."),
             "message": Field(_TEXT, "Earlier id of the message, a string."),

@@ -15,7 +15,8 @@ from crewel.cli.dead_letter_files import write_file
 from crewel.security.grants import OPERATOR
 from crewel.storage.dead_letter_records import StoredDeadLetter
 from tests.broker.addressing.post import BOX, Clerk, come, login, one, queue
-from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin
+from tests.broker.addressing.test_consumer_groups import member, publish
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, origin
 
 ROOM = "/room"
 PRIVATE: dict[str, Any] = {"channel": ROOM, "subscribable": False}
@@ -171,6 +172,43 @@ class TestToItsChannel:
         assert redriven_to_channel(world, only_letter(world)).done == 1
         assert data(come(bystander)) == ["to all"]
         assert come(joe) == []
+
+    def test_a_member_of_a_group_on_the_channel_gets_it(self, world: StoredWorld, bystander: Receiver) -> None:
+        first = member(world, "joe/1", ROOM)
+        publish(world, "job", channel=ROOM)
+        (message,) = come(first)
+        assert data(come(bystander)) == ["job"]
+        second = member(world, "ann/1", ROOM)
+        first.take(failed(message, "user.update.deadMessage"))
+        first.say("/meta/disconnect")
+        world.commit()
+        letter = only_letter(world)
+        assert letter.receiver == "client/joe/1"
+        assert redriven_to_channel(world, letter).done == 1
+        assert data(come(second)) == ["job"]
+        assert data(come(bystander)) == ["job"]
+        assert world.letters() == []
+
+    def test_an_edited_one_too(self, world: StoredWorld) -> None:
+        worker = member(world, "joe/1", ROOM)
+        publish(world, "jbo", channel=ROOM)
+        failing(worker)
+        letter = only_letter(world)
+        body = letter.body.replace(b"jbo", b"job")
+        world.wait(world.broker.dead_letters.redrive.edit(letter, body, "eve", to_channel=True))
+        assert data(come(worker)) == ["job"]
+
+    def test_where_too_many_wait_for_the_group_a_redriven_letter_is_its_letter(self, make_stored: MakeStored) -> None:
+        world = make_stored("ptp.group_queue_max_entries=1")
+        worker = member(world, "joe/1", ROOM, burst={"maxEntries": 1})
+        publish(world, "first", channel=ROOM)
+        failing(worker)
+        letter = only_letter(world)
+        publish(world, "second", "third", channel=ROOM)
+        assert redriven_to_channel(world, letter).done == 1
+        full = only_letter(world)
+        assert (full.receiver, full.code) == (f"group:{ROOM} workers", "resource.overflow.queue.entries")
+        assert full.redrive_of == letter.dead_id
 
 
 class TestADump:

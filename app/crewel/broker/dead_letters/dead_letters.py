@@ -16,5 +16,7 @@ class DeadLetters:
     def __init__(self, runtime: Runtime, mailboxes: Mailboxes, addressing: Addressing) -> None:
         outbound = mailboxes.outbound
         self.notifier = DeadLetterNotifier(runtime, addressing.channels, outbound)
-        self.redrive = DeadLetterRedrive(runtime, outbound.loader, addressing.names, addressing.shared_queues)
+        self.redrive = DeadLetterRedrive(
+            runtime, outbound.loader, addressing.names, addressing.groups, addressing.shared_queues
+        )
         self.bin = DeadLetterBin(runtime)

@@ -11,6 +11,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from crewel.bayeux.channel import parse
+from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.durability.access import StoreAccess
@@ -100,6 +102,7 @@ class DeadLetterRedrive:
     _runtime: Runtime
     _loader: BacklogLoader
     _names: Names
+    _groups: ConsumerGroups
     _shared_queues: SharedQueues
     on_redriven: list[Callable[[StoredDeadLetter, str, Redriven], None]] = field(default_factory=list, init=False)
     """Called with a dead letter that was moved, its receiver (empty: its channel), and the outcome."""
@@ -122,8 +125,8 @@ class DeadLetterRedrive:
         return await dead_letters.count(store, chosen.wanted)
 
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
-        """Send dead letters again: to their receivers, or to all who are subscribed to their channels; those of addressed
-        messages to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
+        """Send dead letters again: to their receivers, or to all who are subscribed to their channels and the groups there;
+        those of addressed messages to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
         loop, report = self._runtime.loop, Report()
         start, moved = loop.time(), 0
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
@@ -261,6 +264,8 @@ class DeadLetterRedrive:
         """Have the store move one dead letter: to this receiver, which has this room, or without one to the channel. With an
         `editor` its body is one that the store does not have."""
         access = self.access
+        channel = None if receiver else parse(letter.channel)
+        groups = self._groups.on(channel) if channel is not None else ()
         step = dead_letters.redrive(
             access.keys,
             access.token,
@@ -273,6 +278,7 @@ class DeadLetterRedrive:
             body=letter.body if editor else b"",
             who=editor,
             is_elsewhere=self._runtime.cluster.may_have(SessionName(receiver)),
+            groups=groups,
         )
 
         def answered(answer: Any) -> Any:
@@ -282,6 +288,7 @@ class DeadLetterRedrive:
             if isinstance(answer, Redriven) and answer.outcome is RedriveOutcome.MOVED:
                 if room is not None:
                     self._arrived(letter, receiver, answer)
+                self._shared_queues.filled_groups(groups, answer.id)
                 for follow in self.on_redriven:
                     follow(letter, receiver, answer)
             return answer

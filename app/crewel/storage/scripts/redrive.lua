@@ -1,9 +1,9 @@
 #!lua
 -- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or in
--- the queue of the subject or group that was its receiver, or lies in the log like something just published. One that is
--- addressed to a receiver can wait for its destination instead, and is never published. Whatever server owns the receiver: the
--- log tells that of a session's message if another one has the session, or if the server that asks does not know it, with
--- `w`, as send.lua does.
+-- the queue of the subject or group that was its receiver, or lies in the log like something just published, and waits in the
+-- queues of the groups on its channel. One that is addressed to a receiver can wait for its destination instead, and is never
+-- published. Whatever server owns the receiver: the log tells that of a session's message if another one has the session, or if
+-- the server that asks does not know it, with `w`, as send.lua does.
 --
 -- Returns {'moved', id, bytes}; {'gone'}: another operator was quicker; {'no receiver'}: the session is not in the store, its
 -- end has begun, or the group has no members; {'full'}: it has what it may have waiting; {'empty'}: nothing is left of the
@@ -28,6 +28,7 @@
 -- ARGV[9]  the body that is sent in place of the dead letter's, which the bin keeps; empty: none, and the dead letter ends
 -- ARGV[10] who wants it, or empty
 -- ARGV[11] '1' if the server that asks does not know the receiver, which may be coming to it from another one
+-- ARGV[12...] for the channel: the queues of the groups that get it too
 local node, last, log, dead, facts, once = unpack(KEYS)
 local base, place, facts_max, once_ms, to_channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 local max_entries, max_bytes, destination = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8]
@@ -84,6 +85,17 @@ end
 
 local function append_fact(kind, fact)
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', kind, 'd', fact)
+end
+
+-- Puts it into the queues of groups, and notes the fact.
+local function share_with_groups(text, entry, letter)
+  local queues, message = {}, packed(entry)
+  for at = 12, #ARGV do
+    enqueue(ARGV[at], text, message, priority_of(letter), '0')
+    queues[#queues + 1] = cjson.encode(ARGV[at])
+  end
+  append_fact('addressed', format('{"id":%s,"channel":"%s","sessions":[],"queues":[%s]}', text, letter.channel,
+    table.concat(queues, ',')))
 end
 
 if call('EXISTS', node) == 0 then
@@ -143,6 +155,9 @@ local where
 if to_channel then
   call('XADD', log, text .. '-0', unpack(entry))
   append_fact('published', '{"first":' .. text .. ',"channels":["' .. letter.channel .. '"]}')
+  if #ARGV >= 12 then
+    share_with_groups(text, entry, letter)
+  end
   where = '"channel":' .. cjson.encode(letter.channel)
 elseif is_queue then
   enqueue(receiver, text, packed(entry), priority_of(letter), '0')
