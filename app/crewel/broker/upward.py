@@ -69,8 +69,8 @@ class UpwardCalls:
 
     # To the log and to dead letters
 
-    def committed(self) -> Awaitable[None]:
-        """Wait until the store knows how all has ended that has ended so far."""
+    def committed(self) -> Awaitable[bool]:
+        """Wait until the store knows how all has ended that has ended so far; False if nothing is committed any more."""
         return self._broker.durability.committed()
 
     def letters_stored(self, letters: Iterable[PendingDeadLetter], dead_ids: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from crewel.broker.dead_letters.redrive import Report
 from crewel.broker.durability import inheritance
 from crewel.broker.durability.inheritance import IN_ONE_TURN, Gap
 from crewel.delivery.records import Commit, Logged, LogId, SessionName
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUnavailable
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.storage import log
 from crewel.storage.keys import Keys
@@ -219,3 +219,43 @@ def test_sessions_whose_messages_cannot_be_read_when_they_come_are_read_again(
         heir.wait(heir.store.reader.ping())
     heir.settle()
     assert data(heir, receiver) == ["missed"]
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["ends first", "waits for a commit first"])
+def test_a_node_that_ends_without_a_commit_leaves_what_keeps_the_log_to_the_next_heir(
+    make_stored: Callable[..., StoredWorld], monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """Its own record does not keep what the sessions need of the log: they are in no commit of it."""
+    dead, heir = pair(make_stored)
+    next_heir = make_stored(NODE, prefix=dead.prefix)
+    receiver = Receiver(dead).started("/news")
+    publisher = Receiver(heir).started()
+    dead.commit()
+    token = dead.access.token
+    dead.crash()
+    publisher.send(publisher.message("/news", data="missed", ext=STORED))
+    heir.commit()
+    next_heir.access.writing.probe()
+    next_heir.commit()
+
+    def refuse(*_: object) -> list[Step[Committed]]:
+        raise StoreUnavailable("the store does not answer")
+
+    async def adopt_and_end() -> None:
+        durability, came = heir.durability, asyncio.Event()
+        heir.broker.runtime.cluster.sessions_came = lambda _: came.set()  # type: ignore[method-assign]
+        adopting = heir.loop.create_task(durability.inheritance.take_over_dead([token]))
+        await came.wait()
+        while waits and not durability._awaiting_commit:
+            await asyncio.sleep(0)
+        await asyncio.gather(durability.close(), adopting)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log, "commit", refuse)
+        heir.wait(adopt_and_end())
+    token = heir.access.token
+    heir.crash()
+    next_heir.wait(next_heir.durability.trimmer._trim())
+    assert next_heir.wait(next_heir.durability.inheritance.take_over_dead([token])) == 2
+    next_heir.settle()
+    assert data(next_heir, receiver) == ["missed"]

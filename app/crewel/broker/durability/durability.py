@@ -85,7 +85,7 @@ class Durability:
     _topics: TopicTable
     _subscriptions: Subscriptions
     _listener: DurabilityListener
-    _awaiting_commit: list[asyncio.Future[None]] = field(default_factory=list, init=False)
+    _awaiting_commit: list[asyncio.Future[bool]] = field(default_factory=list, init=False)
     """For the commit of all that has happened before."""
     _is_recovering: bool = field(default=False, init=False)
     _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
@@ -149,7 +149,7 @@ class Durability:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(shutdown.left(_CLOSE_TIMEOUT)):
                     await self._commit()
-        self._committed_all(self._awaiting_commit)
+        self._answer_awaiting(self._awaiting_commit, is_committed=False)
         await self._events.close()
         await shutdown.within(_ANSWERS_S, self._access.writing.close(), "what the store was asked for")
         await self.lease.end()
@@ -398,22 +398,23 @@ class Durability:
         """Do not wait for the time of the next commit."""
         self._hurry.set()
 
-    async def committed(self) -> None:
+    async def committed(self) -> bool:
         """Wait until the store knows how all has ended that has ended so far, or has its dead letter withheld; or until nothing
-        is committed any more. Not for the dead letters: in a flood some are withheld all the time."""
-        if not (self._closing.is_set() or self._access.is_superseded):
-            done: asyncio.Future[None] = self._runtime.loop.create_future()
-            self._awaiting_commit.append(done)
-            self._hurry.set()
-            await done
+        is committed any more, and then return False. Not for the dead letters: in a flood some are withheld all the time."""
+        if self._closing.is_set() or self._access.is_superseded:
+            return False
+        done: asyncio.Future[bool] = self._runtime.loop.create_future()
+        self._awaiting_commit.append(done)
+        self._hurry.set()
+        return await done
 
-    def _committed_all(self, awaiting: list[asyncio.Future[None]]) -> None:
+    def _answer_awaiting(self, awaiting: list[asyncio.Future[bool]], *, is_committed: bool) -> None:
         self._awaiting_commit = [each for each in self._awaiting_commit if each not in awaiting]
         for done in awaiting:
-            resolve(done, None)
+            resolve(done, is_committed)
 
     async def _commit(self) -> None:
-        awaiting: list[asyncio.Future[None]] = []
+        awaiting: list[asyncio.Future[bool]] = []
         has_more = True
         while has_more:
             if self._under_way is None and not self._access.node.is_divided:
@@ -422,7 +423,7 @@ class Durability:
             has_more = await self._commit_once()
             node, is_reloading = self._access.node, self._access.is_reloading  # then nothing is committed
             if not (is_reloading or self._under_way or node.is_divided or node.has_withheld_only):
-                self._committed_all(awaiting)
+                self._answer_awaiting(awaiting, is_committed=True)
             if has_more:
                 await asyncio.sleep(0)  # others have their turn
         if self._awaiting_commit and not self._access.is_reloading:
@@ -542,7 +543,7 @@ class Durability:
 
     def _give_way(self) -> None:
         self._access.is_superseded = True
-        self._committed_all(self._awaiting_commit)
+        self._answer_awaiting(self._awaiting_commit, is_committed=False)
         log.critical("another server has taken over the store: this server has stopped serving")
         for durable in list(self._access.node.sessions.values()):
             self._forget(durable)

@@ -83,8 +83,8 @@ class Heir(Protocol):
     def commit_soon(self) -> None:
         """Do not wait for the time of the next commit."""
 
-    def committed(self) -> Awaitable[None]:
-        """Wait for the commit of all that has happened before."""
+    def committed(self) -> Awaitable[bool]:
+        """Wait for the commit of all that has happened before; False if nothing is committed any more."""
 
 
 @dataclass(eq=False)
@@ -176,9 +176,12 @@ class Inheritance:
         self._access.changed(names)
 
     async def release(self) -> None:
-        """Let the log go that the dead nodes' records have kept: their sessions are in a commit of this node by now."""
+        """Let the log go that the dead nodes' records have kept, once their sessions are in a commit of this node. If no commit
+        comes any more, these records keep it for the next heir."""
         finished, self.finished = self.finished, []
-        await self._heir.committed()
+        if not await self._heir.committed():
+            self.finished += finished
+            return
         access = self._access
         try:
             await access.writing.ask(nodes.release(access.keys, access.token, finished))

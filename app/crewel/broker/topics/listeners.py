@@ -19,5 +19,5 @@ class TopicsListener(Protocol):
         """End the session's subscription to this topic, send it the notice, or both. None: it is done; else the future raises
         StoreError."""
 
-    def committed(self) -> Awaitable[None]:
-        """Wait until the store knows how all has ended that has ended so far."""
+    def committed(self) -> Awaitable[bool]:
+        """Wait until the store knows how all has ended that has ended so far; False if nothing is committed any more."""
