@@ -28,18 +28,17 @@ def said(entry: Logged) -> tuple[str, str, dict[str, Any], str]:
 
 
 async def read(
-    owner: Owner, newest: int | None = None, since: int | None = None, channel: str = "/a"
+    owner: Owner, newest: int | None = None, since: int | None = None, channel: str = "/a", now: int = 0
 ) -> histories.History:
+    after = None if since is None else LogId(since)
     found: History = await owner.do(
-        histories.history(
-            owner.keys, owner.token, channel, newest=newest, since=None if since is None else LogId(since)
-        )
+        histories.history(owner.keys, owner.token, channel, newest=newest, since=after, now=now)
     )
     return found
 
 
-async def bodies(owner: Owner, newest: int | None = None, since: int | None = None) -> list[bytes]:
-    return [each.body for each in (await read(owner, newest, since)).entries]
+async def bodies(owner: Owner, newest: int | None = None, since: int | None = None, now: int = 0) -> list[bytes]:
+    return [each.body for each in (await read(owner, newest, since, now=now)).entries]
 
 
 async def expire(owner: Owner, now_us: float, count: int = 100) -> list[tuple[str, int, int]]:
@@ -110,8 +109,11 @@ async def test_without_a_history_nothing_is_the_same(store: Store) -> None:
 
 async def test_unchanged_publish_is_new_after_the_expiry_of_the_former(store: Store) -> None:
     owner = await started(store)
-    await owner.append([kept(b"1", expires=time.time_ns() // 1000 - 1)])
-    assert (await owner.append([kept(b"1", forces_update=False)])).outcomes == [NEW]
+    await owner.append([kept(b"1", expires=2_000_000)])
+    assert (await owner.append([kept(b"1", expires=2_000_000, forces_update=False)], now=1_999_999)).outcomes == [
+        UNCHANGED
+    ]
+    assert (await owner.append([kept(b"1", forces_update=False)], now=2_000_000)).outcomes == [NEW]
 
 
 async def test_a_readonly_topic_takes_one_message(store: Store) -> None:
@@ -176,7 +178,7 @@ async def test_from_the_beginning_nothing_is_missing_until_something_has_left(st
     assert (await read(owner, since=0)).reaches
     await owner.append([kept(expires=1_000_000), kept(), kept()])
     assert (await read(owner, since=0)).reaches
-    assert len(await bodies(owner, since=0)) == 2
+    assert len(await bodies(owner, since=0, now=1_000_000)) == 2
     await expire(owner, 2_000_000)
     assert not (await read(owner, since=0)).reaches
     await owner.do(histories.clear(store.keys, owner.token, "/a"))
@@ -191,12 +193,13 @@ async def test_from_the_beginning_nothing_is_missing_until_something_has_left(st
 
 async def test_history_leaves_out_expired_messages(store: Store) -> None:
     owner = await started(store)
-    past, future = time.time_ns() // 1000 - 1, in_an_hour()
+    past, future = 1_000_000, 1_000_001
     messages = [kept(b"%d" % number, history_max=9, expires=past if number % 2 else future) for number in range(6)]
     ids = (await owner.append(messages)).ids
-    assert await bodies(owner) == [b"0", b"2", b"4"]
-    assert await bodies(owner, newest=2) == [b"2", b"4"]
-    found = await read(owner, since=ids[1])
+    assert await bodies(owner, now=past) == [b"0", b"2", b"4"]
+    assert await bodies(owner, newest=2, now=past) == [b"2", b"4"]
+    assert len(await bodies(owner, now=past - 1)) == 6
+    found = await read(owner, since=ids[1], now=past)
     assert (found.total, found.reaches, [each.id for each in found.entries]) == (6, True, [ids[2], ids[4]])
 
 

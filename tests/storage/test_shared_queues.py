@@ -31,7 +31,8 @@ JOE_2 = SessionName("client/joe/2")
 SUBJECT = "client/joe"
 GROUP = "group:/a/* workers"
 OK, GONE, FULL = SendOutcome.OK, SendOutcome.GONE, SendOutcome.FULL
-FAR = 9_000_000_000_000_000  # microseconds; later than any test
+NOW = 1_800_000_000_000_000  # microseconds, as the clock of a server says
+FAR = 9_000_000_000_000_000  # later than any test
 TO_JOE = Delivery(SUBJECT, JOE, source=SUBJECT)
 TO_SUBJECT = Delivery(SUBJECT, queue=SUBJECT)
 
@@ -46,9 +47,10 @@ async def share(owner: Owner, count: int = 1, queue: str = GROUP, **fields: Any)
     return (await owner.append(submissions)).ids
 
 
-async def lease(owner: Owner, *members: tuple[str, int], queue: str = GROUP) -> Lease:
+async def lease(owner: Owner, *members: tuple[str, int], queue: str = GROUP, now: int = 0) -> Lease:
     given = [Member(SessionName(name), room) for name, room in members]
-    return await owner.do(shared_queues.lease(owner.keys, owner.token, queue, given, FACTS_MAX))  # type: ignore[no-any-return]
+    step = shared_queues.lease(owner.keys, owner.token, queue, given, FACTS_MAX, now)
+    return await owner.do(step)  # type: ignore[no-any-return]
 
 
 async def requeue(owner: Owner, name: str, *ids: LogId, attempts: int = 1, failed: bool = False) -> Requeued:
@@ -271,10 +273,18 @@ async def test_lease_leaves_out_expired_messages(store: Store) -> None:
     owner = await owner_of(store, JOE)
     old = (await send(owner, TO_SUBJECT, expires=1_000_000)).id
     new = (await send(owner, TO_SUBJECT, expires=FAR)).id
-    found = await lease(owner, (JOE, 9), queue=SUBJECT)
+    found = await lease(owner, (JOE, 9), queue=SUBJECT, now=1_000_000)
     assert (given(found.leased), found.expired) == ([(JOE, new)], 1)
     assert await owner.facts("ended") == [{"ended": [{"session": SUBJECT, "reason": "expired", "ids": [old]}]}]
     assert await store.reader.exists(store.keys.expiry) == 0
+
+
+async def test_lease_goes_by_the_clock_of_the_server(store: Store) -> None:
+    """The store's clock may be set, and with it all would expire."""
+    owner = await owner_of(store, JOE)
+    sent = await send(owner, TO_SUBJECT, expires=1_000_000)
+    found = await lease(owner, (JOE, 9), queue=SUBJECT, now=999_999)
+    assert (given(found.leased), found.expired) == ([(JOE, sent.id)], 0)
 
 
 # Putting back
@@ -482,7 +492,7 @@ async def test_an_edited_message_waits_in_the_queue_until_it_is_leased(store: St
     assert not letter.is_edited
     for body in (b'{"data":2}', b""):  # the second time as it is
         moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, body=body))
-        found = await lease(owner, (JOE, 9), queue=SUBJECT)
+        found = await lease(owner, (JOE, 9), queue=SUBJECT, now=NOW)
         assert found == Lease([Leased(JOE, moved.id, 10, "/a/b", 0, 5, 0, ())], 0, 0)
         await requeue(owner, JOE, moved.id, attempts=0)
         await owner.do(_dead_letter(owner))
@@ -492,12 +502,12 @@ async def test_an_edited_message_waits_in_the_queue_until_it_is_leased(store: St
 
 async def test_a_message_that_an_operator_sends_again_does_not_expire(store: Store) -> None:
     owner = await owner_of(store, JOE)
-    await send(owner, TO_SUBJECT, expires=time.time_ns() // 1000 + 1)
+    await send(owner, TO_SUBJECT, expires=NOW)
     await owner.do(_dead_letter(owner))
     (letter,) = await all_letters(owner)
     assert not letter.is_edited
     moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX))
-    found = await lease(owner, (JOE, 9), queue=SUBJECT)
+    found = await lease(owner, (JOE, 9), queue=SUBJECT, now=NOW)
     assert found == Lease([Leased(JOE, moved.id, 2, "/a/b", 0, 5, 0, ())], 0, 0)
     assert await texts(owner) == {str(moved.id): f"0:2:/a/b:5:0:{SUBJECT}"}
 

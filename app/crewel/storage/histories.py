@@ -117,13 +117,15 @@ def history(
     newest: int | None,
     since: LogId | None = None,
     max_bytes: int | None = None,
+    now: int = 0,
 ) -> Step[History]:
     """Read the newest so many messages, or all (None), that came after `since`. Where their bodies are more than `max_bytes`,
-    those that fit, and one more."""
+    those that fit, and one more. What has expired by `now` is left out: microseconds since 1970, by the clock that its expiry
+    is of."""
     keys = (k.node(token), k.history(channel), k.topic(channel), k.last)
     count = _NONE if newest is None else newest
     size = _NONE if max_bytes is None else max_bytes
-    return Step("history", keys, (count, _NONE if since is None else since, size), _history)
+    return Step("history", keys, (count, _NONE if since is None else since, size, now), _history)
 
 
 def _history(answer: Any) -> History:

@@ -75,17 +75,19 @@ def append(
     once_ms: int = REMEMBERED_MS,
     history_max_bytes: int = 0,
     node: str = "",
+    now: int = 0,
 ) -> Step[Appended]:
     """Put messages into the log, all or none, with a fact of that; and in the same step into the histories of their
     topics and the queues of groups, as far as they ask for that. A key is remembered for `once_ms` milliseconds. The oldest
     messages of a history go when it has more than `history_max_bytes`; 0: it may have any number. `node` is noted with each
-    message as the one that accepted it, unless it is empty.
+    message as the one that accepted it, unless it is empty. A message says nothing new if the newest of its history says the
+    same, and has not expired by `now`: microseconds since 1970, by the clock that its expiry is of.
 
     Raises Fenced if the server with this token has been superseded. After an unknown outcome it must not be repeated, but for
     messages that all have a key.
     """
     keys = [k.node(token), k.last, k.log, k.facts]
-    arguments: list[bytes | str | int] = [k.base, facts_max, once_ms, history_max_bytes]
+    arguments: list[bytes | str | int] = [k.base, facts_max, once_ms, history_max_bytes, now]
     for each in submissions:
         further: list[bytes | str | int] = []
         if each.sender:

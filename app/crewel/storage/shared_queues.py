@@ -175,12 +175,12 @@ def addressed(logged: Logged) -> dict[SessionName, PendingMessage]:
     return {SessionName(name): waiting_of(text.encode()) for name, text in orjson.loads(logged.addressed).items()}
 
 
-def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max: int) -> Step[Lease]:
+def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max: int, now: int = 0) -> Step[Lease]:
     """Give messages of a queue to sessions of this server, the best first: each to the one that has most room and has not
     failed it. What all of them have failed goes to the first, whatever its room; but a subject's message waits for another
-    session. Messages that have expired end."""
+    session. Messages that have expired by `now` end: microseconds since 1970, by the clock that their expiry is of."""
     keys = (k.node(token), k.facts, k.once(f"lease {secrets.token_hex(12)}"))
-    arguments: list[bytes | str | int] = [k.base, token, facts_max, REMEMBERED_MS, queue]
+    arguments: list[bytes | str | int] = [k.base, token, facts_max, REMEMBERED_MS, queue, now]
     for each in members:
         arguments += each
     return Step("lease_queued", keys, tuple(arguments), _leased)
@@ -188,7 +188,7 @@ def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max:
 
 def leased_before(step: Step[Lease]) -> Step[Lease]:
     """What a `lease` whose answer was lost has done, if it was done; else nothing is leased."""
-    return step._replace(arguments=step.arguments[:5])  # less the members
+    return step._replace(arguments=step.arguments[:6])  # less the members
 
 
 def _leased(answer: Any) -> Lease:

@@ -319,7 +319,8 @@ class SharedQueues:
             if (durable := sessions.get(member.name)) is not None and self._counts(durable.connected)
         }
         rooms = [member for member in members if member.name in asked]
-        step = shared_queues.lease(access.keys, access.token, queue.name, rooms, access.facts_max)
+        now = self._runtime.clock.microseconds()
+        step = shared_queues.lease(access.keys, access.token, queue.name, rooms, access.facts_max, now)
 
         def answered(answer: Lease | StoreError) -> None:
             if isinstance(answer, StoreUncertain):

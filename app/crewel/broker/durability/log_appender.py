@@ -68,7 +68,7 @@ class LogAppender:
         self._shared_queues, self._destinations = self._addressing.shared_queues, self._addressing.destinations
         self._settings = self._runtime.settings
         self._author = self._runtime.cluster.author(self._settings.node.name)
-        self._loop = self._runtime.loop
+        self._loop, self._clock = self._runtime.loop, self._runtime.clock
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
         self._heard = LogId(0)  # what is not beyond it has reached those that do not acknowledge
@@ -92,6 +92,7 @@ class LogAppender:
             access.facts_max,
             history_max_bytes=self._settings.storage.history_max_bytes,
             node=self._author,
+            now=self._clock.microseconds(),
         )
 
     def _appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:

@@ -78,6 +78,7 @@ class HistoryReader:
             channel.name,
             newest=newest,
             max_bytes=None if room is None else room.size,
+            now=self._runtime.clock.microseconds(),
         )
         history: History = await access.writing.ask(step)
         entries = history.entries if room is None else room.newest(history.entries)

@@ -247,16 +247,16 @@ class HistoryRead:
 
     def _steps(self, start: ReplayRequest) -> list[Step[History]]:
         """Its messages; and the newest one, if that need not be among them."""
-        keys, token = self._access.keys, self._access.token
-        room = self._room.entries
+        keys, token, now = self._access.keys, self._access.token, self._readers.runtime.clock.microseconds()
+        room, size = self._room.entries, self._room.size
         if start.is_initial:
             newest = room if start.entries == ALL else min(start.entries, room)
-            return [histories.history(keys, token, start.channel, newest=max(newest, 1), max_bytes=self._room.size)]
+            return [histories.history(keys, token, start.channel, newest=max(newest, 1), max_bytes=size, now=now)]
         since = None if start.since is None else LogId(start.since.id)
         newest = room if start.replay == REPLAY_ALL else room + 1  # one more than fits shows that they do not
         return [
-            histories.history(keys, token, start.channel, newest=newest, since=since, max_bytes=self._room.size),
-            histories.history(keys, token, start.channel, newest=1),
+            histories.history(keys, token, start.channel, newest=newest, since=since, max_bytes=size, now=now),
+            histories.history(keys, token, start.channel, newest=1, now=now),
         ]
 
     def _answered(self, answer: History | StoreError) -> None:

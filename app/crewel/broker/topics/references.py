@@ -249,11 +249,11 @@ class TopicViews:
                 topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
             resolve(done, None)
 
-        access = self._runtime.access
+        access, now = self._runtime.access, self._runtime.clock.microseconds()
         if not access.has_store:
             resolve(done, None)
         else:
-            step = histories.history(access.keys, access.token, topic.name, newest=1)
+            step = histories.history(access.keys, access.token, topic.name, newest=1, now=now)
             access.writing.submit(step, answered)
         return done
 

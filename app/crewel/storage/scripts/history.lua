@@ -13,9 +13,10 @@
 -- ARGV[1]  entries to be returned at most, the newest of them; -1: all
 -- ARGV[2]  log id: only what came after it; -1: everything
 -- ARGV[3]  bytes of bodies after which no more are read, the newest first; the one that goes beyond is returned too; -1: any
+-- ARGV[4]  now, by the server's clock, microseconds since 1970: what has expired by then is left out; 0: nothing
 local node, history, topic, last = unpack(KEYS)
 local most, since = tonumber(ARGV[1]), ARGV[2]
-local max_bytes = tonumber(ARGV[3])
+local max_bytes, now = tonumber(ARGV[3]), tonumber(ARGV[4])
 local portion = max_bytes < 0 and 1000 or 64
 local call = redis.call
 
@@ -23,13 +24,10 @@ if call('EXISTS', node) == 0 then
   return 'fenced'
 end
 
-local now = call('TIME')
-local microseconds = now[1] * 1000000 + now[2]
-
 local function has_expired(entry)
   for at = 1, #entry[2], 2 do
     if entry[2][at] == 'e' then
-      return tonumber(entry[2][at + 1]) <= microseconds
+      return tonumber(entry[2][at + 1]) <= now
     end
   end
   return false

@@ -16,10 +16,11 @@
 -- ARGV[3]     bound of the facts, entries
 -- ARGV[4]     how long the answer is remembered, milliseconds
 -- ARGV[5]     the queue
--- ARGV[6...]  for each member: name of the session; messages that it has room for. Those that another server owns, or whose
+-- ARGV[6]     now, by the server's clock, microseconds since 1970: what has expired by then goes; 0: nothing
+-- ARGV[7...]  for each member: name of the session; messages that it has room for. Those that another server owns, or whose
 --             end has begun, are none
 local node, facts, once = KEYS[1], KEYS[2], KEYS[3]
-local base, token, facts_max, once_ms, queue = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local base, token, facts_max, once_ms, queue, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local portion, most_passed_over = 100, 1000
 local call = redis.call
 
@@ -39,10 +40,8 @@ if before then
   return before
 end
 
-local now = call('TIME')
-local microseconds = now[1] * 1000000 + now[2]
 local names, room = {}, {}
-for at = 6, #ARGV, 2 do
+for at = 7, #ARGV, 2 do
   local owner, ending = unpack(call('HMGET', base .. 's:' .. ARGV[at], 'owner', 'ending'))
   if owner == token and not ending then
     names[#names + 1], room[ARGV[at]] = ARGV[at], tonumber(ARGV[at + 1])
@@ -115,10 +114,10 @@ local passed_over = 0
 local function look_at(place)
   local id = string.sub(place, 3)
   local text = call('HGET', base .. 'qb:' .. queue, id)
-  local fields = text and unpacked(text) or {e = '1'}
+  local fields = unpacked(text or '')
   -- What an operator has sent again does not expire: its `e` says that it was edited.
   local expires = not fields.r and fields.e or '0'
-  if expires ~= '0' and tonumber(expires) <= microseconds then
+  if not text or (expires ~= '0' and tonumber(expires) <= now) then
     expired[#expired + 1] = id
   else
     local name, has_any = chosen(id, fields.f or '')

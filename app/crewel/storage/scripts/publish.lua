@@ -19,14 +19,15 @@
 -- ARGV[2]     bound of the facts, entries
 -- ARGV[3]     how long a key is remembered, milliseconds
 -- ARGV[4]     bytes that one history may have; then its oldest messages go. 0: any number
--- ARGV[5...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
+-- ARGV[5]     now, by the server's clock, microseconds since 1970: what has expired by then is not the newest of a history
+-- ARGV[6...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
 --             the fields of the log's entry (s, x, q, o) with their values, which follow channel and body; channel; body;
 --             the key as its publisher gave it, JSON, if it has one; these fields; and if something is asked for: entries
 --             that the history may have, 0 if it goes into none; '1' if it is to be delivered in any case, else '0'; '1' if
 --             it may not come second, else '0'; when it leaves the history, and when it leaves the queues, microseconds
 --             since 1970, 0 for never; its priority; number of the queues; these queues
 local node, last, log, facts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local base, facts_max, once_ms, history_bytes = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local base, facts_max, once_ms, history_bytes, server_now = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local call, format = redis.call, string.format
 
 if call('EXISTS', node) == 0 then
@@ -35,8 +36,7 @@ end
 
 local prev = tonumber(call('GET', last) or 0)
 local now = call('TIME')
-local microseconds = now[1] * 1000000 + now[2]
-local id = math.max(prev, microseconds - 1)
+local id = math.max(prev, now[1] * 1000000 + now[2] - 1)
 local first = id + 1
 local answer, channels, addressed = {prev}, {}, {}
 local keyed, told_keys = 4, nil
@@ -58,7 +58,7 @@ local function for_topics()
         expires = tonumber(value)
       end
     end
-    return is_same and (expires == 0 or expires > microseconds)
+    return is_same and (expires == 0 or expires > tonumber(server_now))
   end
 
   -- Forgets when those entries expire that are about to go, because one more comes. More than a thousand at once are left to
@@ -139,7 +139,7 @@ local function for_topics()
 end
 
 local says_the_same, keep, share
-local at = 5
+local at = 6
 while at <= #ARGV do
   local kind, more, channel, body = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
   local fields = (kind == '0' or kind == '2') and at + 4 or at + 5
