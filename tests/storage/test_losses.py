@@ -100,6 +100,22 @@ async def test_no_id_is_given_twice_and_histories_begin_a_new_epoch(store: Store
     assert await last_id(store) == ahead + 1
 
 
+async def test_each_node_notes_what_it_knows_of_the_same_loss(store: Store) -> None:
+    owner = await started(store)
+    (first,) = await owner.publish("/a")
+    met = await owner.do(meet(owner.keys, "second"))
+    ahead = LogId(first + 3_600_000_000)
+    nodes = ["heron", "crane", "stork"]
+    for number, node in enumerate(nodes):
+        seen = LogId(ahead - 500_000 * number)  # of the facts that are put behind those that were lost, some are later
+        loss = Loss(node, met, seen, [(seen, seen)])
+        assert await owner.do(note(owner.keys, node, "second", loss, FACTS_MAX)) is True
+    assert [fact["node"] for fact in await owner.facts("lost")] == nodes
+    found = losses_of(await store.reader.hgetall(owner.keys.losses))
+    assert found is not None
+    assert (found.times, found.messages) == (3, 3)
+
+
 def test_a_store_that_lost_nothing_says_nothing() -> None:
     assert losses_of({}) is None
     said = {b"times": b"2", b"messages": b"3", b"newest": orjson.dumps({"node": "heron"})}

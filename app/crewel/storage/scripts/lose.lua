@@ -35,10 +35,11 @@ for _, channel in ipairs(call('SMEMBERS', topics)) do
     call('HSET', topic, 'epoch', seen)
   end
 end
-local now = call('TIME')
-local id, seen_ms = '*', math.floor(seen / 1000)
-if now[1] * 1000 + math.floor(now[2] / 1000) <= seen_ms then
-  id = string.format('%.0f-0', seen_ms + 1000)
+local now, newest = call('TIME'), call('XREVRANGE', facts, '+', '-', 'COUNT', 1)[1]
+local id, behind_ms = '*', math.floor(seen / 1000) + 1000
+local newest_ms = newest and tonumber(string.match(newest[1], '^%d+')) or 0  -- another server may have noted the same loss
+if now[1] * 1000 + math.floor(now[2] / 1000) <= behind_ms - 1000 and newest_ms < behind_ms then
+  id = string.format('%.0f-0', behind_ms)
 end
 call('HINCRBY', losses, 'times', 1)
 call('HINCRBY', losses, 'messages', messages)
