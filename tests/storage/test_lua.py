@@ -30,7 +30,7 @@ GROWING = {
     "events",
     "begin_job",
 }
-READING = {"fetch", "recall"}
+READING = {"fetch", "history", "members", "progress", "recall"}
 ADDRESSED = shared_queues.Addressed("/a", b"{}")
 TO_JOE = shared_queues.Delivery(JOE, JOE)
 
@@ -152,6 +152,7 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
 
 async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:
     keys, token, queue = owner.keys, owner.token, "group:/a x"
+    assert (await owner.do(histories.history(keys, token, "/a", newest=1))).total == 2
     assert await owner.do(histories.expire(keys, token, 2000, 9)) == [("/a", 2, 0), (queue, 2, 2)]
     found = await owner.do(shared_queues.lease(keys, token, queue, [shared_queues.Member(JOE, 9)], 1000))
     assert [each.id for each in found.leased] == ids

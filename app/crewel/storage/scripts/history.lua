@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Reads the history of a topic, and the newest id of the log of the same instant. What has expired is left out, also before
 -- expire.lua has removed it.
 --

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Tells which nodes there are, all at one instant. Changes nothing.
 --
 -- Returns {tags, node, ...}: all tags, each followed by the token of the node that has its sessions; for each node its token,

@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=no-writes
 -- Tells how far the pipeline is with the facts and events, and how far these go, all at the same instant. Changes nothing.
 --
 -- Returns for each of the two of which the pipeline has stored something its position, JSON; how many entries were ever added;
