@@ -3,6 +3,7 @@
 import pytest
 
 from crewel.errors import Fenced
+from crewel.storage import log
 from crewel.storage.store import Store
 from tests.storage.owner import JOE, Owner, change, started
 from tests.storage.reading import last_id
@@ -15,6 +16,20 @@ async def test_all_up_to_low_is_removed(store: Store) -> None:
     assert await owner.trim() == 101
     assert await owner.log_ids() == ids[101:]
     assert await owner.trim() == 0
+
+
+async def test_a_long_log_is_trimmed_in_parts(store: Store) -> None:
+    """The store does nothing else while it trims."""
+    owner = await started(store)
+    ids = await owner.publish(*["/a"] * 950)
+    await owner.commit(ids[-1], low=ids[900])
+    parts: list[int] = []
+    while not parts or parts[-1] > 200:
+        parts.append(await owner.do(log.trim(owner.keys, owner.token, 400)))
+        assert await owner.log_ids() == ids[sum(parts) :]
+    assert len(parts) > 2
+    assert max(parts) <= 400
+    assert await owner.log_ids() == ids[901:]
 
 
 async def test_the_lowest_of_all_servers_counts(store: Store) -> None:

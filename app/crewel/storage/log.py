@@ -35,6 +35,9 @@ from crewel.storage.keys import Keys
 from crewel.storage.script_step import REMEMBERED_MS, Step, scripts
 from crewel.storage.store import Store
 
+TRIMMED_AT_ONCE: Final = 5000
+"""Entries that one step trims at most, about: the store takes up to ten milliseconds for so many, and does nothing else."""
+
 _READ_AT_ONCE: Final = 1000
 _OPENED_AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the store about a millisecond
 
@@ -289,9 +292,10 @@ def waiting_of(text: bytes) -> PendingMessage:
     return PendingMessage(int(attempts), int(size), channel, int(priority or NORMAL), int(expires or 0), source)
 
 
-def trim(k: Keys, token: str) -> Step[int]:
-    """Remove what no server needs any more; returns how many entries. Raises Fenced if the server has been superseded."""
-    return Step("trim", (k.node(token), k.nodes, k.log), (k.base,), int)
+def trim(k: Keys, token: str, most: int = 0) -> Step[int]:
+    """Remove what no server needs any more, about `most` entries at a time (0: `TRIMMED_AT_ONCE`); returns how many. If that is
+    more than half of them, there may be more. Raises Fenced if the server has been superseded."""
+    return Step("trim", (k.node(token), k.nodes, k.log), (k.base, most or TRIMMED_AT_ONCE), int)
 
 
 async def read(store: Store, after: LogId, count: int) -> list[Logged]:

@@ -7,6 +7,7 @@ import pytest
 
 from crewel.broker.durability.log_trimmer import PipelineLag
 from crewel.metrics import Metrics
+from crewel.storage import log as stored_log
 from crewel.storage.streams import Progress
 from tests.broker.stored_world import MakeStored, StoredWorld
 
@@ -55,6 +56,19 @@ def test_a_server_says_what_it_has_trimmed_and_how_to_mend_it(
     assert world.broker.metrics.trimmed_unread["facts"] == pytest.approx(trimmed - 700, abs=5)
     assert "storage.facts_max_entries" in caplog.text
     assert b'crewel_trimmed_unread_total{stream="facts"}' in world.broker.metrics.exposition()
+
+
+def test_the_log_is_trimmed_in_parts_until_nothing_is_left(
+    make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_stored()
+    monkeypatch.setattr(stored_log, "TRIMMED_AT_ONCE", 200)
+    for number in range(950):
+        world.broker.publish("/a", number, qos={"persistent": True})
+    world.commit()
+    assert world.wait(world.store.reader.xlen(world.store.keys.log)) == 950
+    world.wait(world.durability.trimmer._trim())
+    assert world.wait(world.store.reader.xlen(world.store.keys.log)) == 0
 
 
 def _add(world: StoredWorld, count: int) -> None:
