@@ -257,16 +257,31 @@ async def test_a_repeated_lease_answers_the_same(store: Store) -> None:
     assert len(await waiting(owner)) == 1
 
 
-async def test_many_are_leased_in_one_step(store: Store) -> None:
+async def test_many_are_leased_in_few_steps(store: Store) -> None:
+    """The store does nothing else in the time of a step."""
     owner = await owner_of(store, JOE, ANN)
     ids: list[LogId] = []
-    for _ in range(10):
+    for _ in range(5):
         ids += await share(owner, 256)
-    found = await lease(owner, (JOE, 1100), (ANN, 1101))
-    assert [each.id for each in found.leased] == ids[:2201]
-    assert found.left == 359
-    assert await waiting(owner) == ids[2201:]
-    assert len(await texts(owner)) == 1100
+    found = await lease(owner, (JOE, 600), (ANN, 601))
+    assert [each.id for each in found.leased] == ids[:1000]
+    assert found.left == 280
+    found = await lease(owner, (JOE, 100), (ANN, 101))
+    assert [each.id for each in found.leased] == ids[1000:1201]
+    assert await waiting(owner) == ids[1201:]
+    assert len(await texts(owner)) == 600
+
+
+async def test_the_more_members_there_are_the_fewer_are_leased_in_one_step(store: Store) -> None:
+    """For each message the store looks at each member."""
+    names = [f"client/joe/{number}" for number in range(1, 501)]
+    owner = await owner_of(store, *names)
+    ids = await share(owner, 256)
+    members = [(name, 9) for name in names]
+    first = await lease(owner, *members)
+    assert given(first.leased) == list(zip(names, ids, strict=False))[:200]
+    rest = await lease(owner, *members)
+    assert given(rest.leased) == list(zip(names, ids[200:], strict=False))
 
 
 async def test_lease_leaves_out_expired_messages(store: Store) -> None:

@@ -176,9 +176,9 @@ def addressed(logged: Logged) -> dict[SessionName, PendingMessage]:
 
 
 def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max: int, now: int = 0) -> Step[Lease]:
-    """Give messages of a queue to sessions of this server, the best first: each to the one that has most room and has not
-    failed it. What all of them have failed goes to the first, whatever its room; but a subject's message waits for another
-    session. Messages that have expired by `now` end: microseconds since 1970, by the clock that their expiry is of."""
+    """Give messages of a queue to sessions of this server, the best first, up to a thousand: each to the one that has most room
+    and has not failed it. What all of them have failed goes to the first, whatever its room; but a subject's message waits for
+    another session. Messages that have expired by `now` end: microseconds since 1970, by the clock that their expiry is of."""
     keys = (k.node(token), k.facts, k.once(f"lease {secrets.token_hex(12)}"))
     arguments: list[bytes | str | int] = [k.base, token, facts_max, REMEMBERED_MS, queue, now]
     for each in members:

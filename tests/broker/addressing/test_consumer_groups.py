@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
+from crewel.delivery.records import Submission
+from crewel.storage import log
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, settled
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, Recording, Request, reply_to
@@ -132,6 +134,16 @@ class TestOneOfThem:
         assert ids(messages) == wanted[:1]
         settled(joe, *messages)
         assert ids(come(joe)) == wanted[1:]
+
+    def test_members_get_what_they_have_room_for_in_several_leases(self, world: StoredWorld) -> None:
+        members = [member(world, f"joe{number}/1") for number in range(12)]
+        access, queue = world.access, f"group:{WORK} workers"
+        submissions = [Submission(WORK, b'{"channel":"/jobs/a"}', groups=(queue,))] * 1300
+        world.wait(world.store.run([log.append(access.keys, access.token, submissions, access.facts_max)]))
+        world.broker.addressing.shared_queues.refresh(queue)
+        world.settle()
+        assert [len(each.session.mailbox.inbox) for each in members] == [100] * 12
+        assert waiting(world) == 100
 
     def test_who_acknowledges_nothing_cannot_be_a_member(self, world: StoredWorld) -> None:
         client = Client(world).joined()

@@ -2,7 +2,8 @@
 -- Leases messages of a shared queue, the best first: each to the member that has the most room, has not failed it, and has not
 -- got it already, by another group or by itself. It moves into that session's inbox. What all members have failed is leased
 -- to the first of them, whatever its room, so that it can become a dead letter; but for a subject's message, which waits for
--- another session. What has expired goes. A repeated call answers the same again.
+-- another session. What has expired goes. A call leases so many that the store is soon there for others again. A repeated call
+-- answers the same again.
 --
 -- Returns a JSON object: `left`, how many wait in the queue now; `expired`, how many have gone; and `leased`, objects with
 -- `receiver`, `id`, `size` in bytes, `channel`, `attempts`, `priority`, `expires`, and the names in `failed`; ids and times are
@@ -22,6 +23,7 @@
 local node, facts, once = KEYS[1], KEYS[2], KEYS[3]
 local base, token, facts_max, once_ms, queue, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local portion, most_passed_over = 100, 1000
+local most_leased, least_leased, most_looks = 1000, 100, 100000  -- looks: at each member for each message
 local call = redis.call
 
 -- include shared/packed.lua
@@ -40,13 +42,15 @@ if before then
   return before
 end
 
-local names, room = {}, {}
+local names, spaced, room = {}, {}, {}
 for at = 7, #ARGV, 2 do
   local owner, ending = unpack(call('HMGET', base .. 's:' .. ARGV[at], 'owner', 'ending'))
   if owner == token and not ending then
-    names[#names + 1], room[ARGV[at]] = ARGV[at], tonumber(ARGV[at + 1])
+    names[#names + 1], spaced[#names + 1] = ARGV[at], ' ' .. ARGV[at] .. ' '
+    room[ARGV[at]] = tonumber(ARGV[at + 1])
   end
 end
+most_leased = math.max(least_leased, math.min(most_leased, math.floor(most_looks / math.max(#names, 1))))
 
 -- Whether a session has a message open.
 local function has(name, id)
@@ -54,11 +58,12 @@ local function has(name, id)
   return call('HEXISTS', session, 'i:' .. id) == 1 or call('HEXISTS', session, 'o:' .. id) == 1
 end
 
--- Whether a member at another node has not failed a message, which the sessions of a text of names have failed.
+-- Whether a member at another node has not failed a message, which the sessions of a text of names have failed; there is a
+-- space on both sides of each.
 local function is_wanted_elsewhere(failed)
   local subject = string.match(queue, '^one:client/(.*)$')
   for _, name in ipairs(call('SMEMBERS', subject and base .. 'subject:' .. subject or base .. 'members:' .. queue)) do
-    local is_new = name ~= '' and not string.find(' ' .. failed .. ' ', ' ' .. name .. ' ', 1, true)
+    local is_new = name ~= '' and not string.find(failed, ' ' .. name .. ' ', 1, true)
     if is_new and call('HGET', base .. 's:' .. name, 'owner') ~= token then
       return true
     end
@@ -69,13 +74,15 @@ end
 -- The member that gets a message, which the sessions of a text of names have failed: the one with the most room, or the first
 -- if all have failed it. And whether any has room for whatever.
 local function chosen(id, failed)
-  local best, has_any, is_wanted = nil, false, false
-  for _, name in ipairs(names) do
-    has_any = has_any or room[name] > 0
-    if not string.find(' ' .. failed .. ' ', ' ' .. name .. ' ', 1, true) then
+  local best, most, has_any, is_wanted, is_new = nil, 0, false, false, failed == ''
+  failed = ' ' .. failed .. ' '
+  for at, name in ipairs(names) do
+    local free = room[name]
+    has_any = has_any or free > 0
+    if is_new or not string.find(failed, spaced[at], 1, true) then
       is_wanted = true
-      if room[name] > (best and room[best] or 0) and not has(name, id) then
-        best = name
+      if free > most and not has(name, id) then
+        best, most = name, free
       end
     end
   end
@@ -109,7 +116,8 @@ local function move(name, id, place, fields, expires)
     priority = tonumber(priority), expires = expires, failed = fields.f or ''}
 end
 
--- Looks at the message at a place: it is leased, or goes, or is passed over. Returns false if none has room.
+-- Looks at the message at a place: it is leased, or goes, or is passed over. Returns false if none has room, or enough are
+-- leased.
 local passed_over = 0
 local function look_at(place)
   local id = string.sub(place, 3)
@@ -128,7 +136,7 @@ local function look_at(place)
     move(name, id, place, fields, expires)
   end
   ids[#ids + 1], places[#places + 1] = id, place
-  return true
+  return #leases < most_leased
 end
 
 local function look_at_all()
