@@ -125,7 +125,7 @@ def redrive(
     keys = (k.node(token), k.last, k.log, k.dead, k.facts, once, *([k.job(job_id)] if job_id else []))
     where = (_TO_DESTINATION if letter.to else _TO_CHANNEL) if to_channel else _TO_RECEIVER
     bounds = (max_entries, max_bytes)
-    arguments = (
+    arguments: tuple[bytes | str | int, ...] = (
         k.base,
         letter.dead_id,
         facts_max,
