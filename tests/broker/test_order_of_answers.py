@@ -64,7 +64,7 @@ def test_a_message_that_is_published_while_the_history_is_cleared_is_the_history
     assert (topic.history_count, topic.newest) == (1, int(reply_to(publishing, message["id"])["ext"]["publish"]["id"]))
 
 
-def test_a_message_that_is_put_back_while_the_last_member_leaves_is_counted_as_lapsed(stored: StoredWorld) -> None:
+def test_a_message_that_is_put_back_while_the_last_member_leaves_becomes_a_dead_letter(stored: StoredWorld) -> None:
     first, second = login(stored, "joe/1"), login(stored, "joe/2")
     assert first.say("/meta/subscribe", subscription=WORK, ext=GROUP)["successful"]
     store(stored, WORK, 1)
@@ -75,6 +75,7 @@ def test_a_message_that_is_put_back_while_the_last_member_leaves_is_counted_as_l
     together.send(second, second.message("/meta/unsubscribe", subscription=WORK))
     together.send(first, first.message("/service/update", data=[failed(message, "user.update.error")]))
     together.close()
-    assert [reason for _, reason, _ in stored.ended()] == ["lapsed"]
+    assert [reason for _, reason, _ in stored.ended()] == ["dead"]
+    assert [each.code for each in stored.letters()] == ["user.update.error"]
     ended = stored.broker.metrics.ended
-    assert (ended[EndReason.LAPSED], ended[EndReason.RETURNED]) == (1, 0)
+    assert (ended[EndReason.DEAD], ended[EndReason.LAPSED], ended[EndReason.RETURNED]) == (1, 0, 0)

@@ -104,9 +104,9 @@ class SharedModel:
     def requeue(self, name: str, ids: Sequence[LogId], attempts: int, *, has_failed: bool) -> None:
         for log_id in ids:
             how = self.give_back(name, log_id, attempts, has_failed=has_failed)
-            if self.inboxes[name][log_id].source:
+            if how == "returned":
                 del self.inboxes[name][log_id]
-                self.ends.append((name, how or "returned", log_id))
+                self.ends.append((name, how, log_id))
 
     def end(self, name: str, returning: Collection[LogId], settled: Collection[LogId], *, makes_letters: bool) -> None:
         """`returning` are those that the owner knows of; what nobody names and cannot go back dies."""
@@ -116,7 +116,7 @@ class SharedModel:
         for log_id in list(self.inboxes[name]):
             attempts = 1 if log_id in returning else self.inboxes[name][log_id].attempts
             how = self.give_back(name, log_id, attempts, has_failed=False)
-            if not how:
+            if not how or (how == "lapsed" and log_id in returning):
                 how = "dead" if makes_letters or log_id not in returning else "lapsed"
             self.ends.append((name, how, log_id))
         del self.inboxes[name]

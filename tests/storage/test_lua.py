@@ -157,7 +157,7 @@ async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:
     found = await owner.do(shared_queues.lease(keys, token, queue, [shared_queues.Member(JOE, 9)], 1000))
     assert [each.id for each in found.leased] == ids
     requeued = await owner.do(shared_queues.requeue(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False))
-    assert requeued == shared_queues.Requeued(0, len(ids))
+    assert requeued == shared_queues.Requeued(0, tuple(ids))
     assert await owner.do(shared_queues.discard(keys, token, queue, None, 1000)) == 0
     assert await owner.do(histories.erase(keys, token, "/a", 1000)) == 0
 

@@ -310,7 +310,7 @@ async def test_requeued_message_keeps_its_place(store: Store) -> None:
     await owner.do(_join(owner, ANN))
     ids = await share(owner, 3, qos=b'{"forceDestroy":true}', expires=FAR)
     await lease(owner, (JOE, 2))
-    assert await requeue(owner, JOE, *ids[:2], attempts=4) == Requeued(2, 0)
+    assert await requeue(owner, JOE, *ids[:2], attempts=4) == Requeued(2)
     assert await waiting(owner) == ids
     assert await texts(owner) == {}
     assert await store.reader.exists(store.keys.inbox(JOE)) == 0
@@ -363,7 +363,7 @@ async def test_lease_waits_until_the_copy_of_another_group_is_settled(store: Sto
 async def test_a_message_from_no_queue_stays(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, Delivery(JOE, JOE))
-    assert await requeue(owner, JOE, sent.id, LogId(7)) == Requeued(0, 0)
+    assert await requeue(owner, JOE, sent.id, LogId(7)) == Requeued(0)
     assert list(await texts(owner)) == [str(sent.id)]
     assert await owner.facts("ended") == []
 
@@ -372,29 +372,35 @@ async def test_a_repeated_put_back_answers_the_same(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, TO_JOE)
     step = shared_queues.requeue(store.keys, owner.token, JOE, {sent.id: 1}, FACTS_MAX, failed=False)
-    assert await store.run([step, step]) == [Requeued(1, 0)] * 2
+    assert await store.run([step, step]) == [Requeued(1)] * 2
     assert len(await owner.facts("returned")) == 1
 
 
 async def test_a_subjects_message_waits_again_when_the_last_one_gives_it_back(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     sent = await send(owner, TO_JOE, Delivery(SUBJECT, JOE_2, source=SUBJECT))
-    assert await requeue(owner, JOE, sent.id) == Requeued(1, 0)
+    assert await requeue(owner, JOE, sent.id) == Requeued(1)
     assert await waiting(owner, SUBJECT) == []
-    assert await requeue(owner, JOE_2, sent.id) == Requeued(1, 0)
+    assert await requeue(owner, JOE_2, sent.id) == Requeued(1)
     assert await waiting(owner, SUBJECT) == [sent.id]
     assert await store.reader.exists(store.keys.receivers(sent.id, SUBJECT)) == 0
     await lease(owner, (JOE, 9), queue=SUBJECT)
-    assert await requeue(owner, JOE, sent.id) == Requeued(1, 0)
+    assert await requeue(owner, JOE, sent.id) == Requeued(1)
 
 
-async def test_message_requeued_to_a_group_without_members_lapses(store: Store) -> None:
+async def test_message_requeued_to_a_group_without_members_stays(store: Store) -> None:
     owner = await owner_of(store, JOE)
     (log_id,) = await share(owner)
     await lease(owner, (JOE, 9))
-    assert await requeue(owner, JOE, log_id) == Requeued(0, 1)
+    before = await texts(owner), await owner.record()
+    for_one = await send(owner, TO_JOE)
+    step = shared_queues.requeue(
+        store.keys, owner.token, JOE, dict.fromkeys([log_id, for_one.id], 1), FACTS_MAX, failed=True
+    )
+    assert await store.run([step, step]) == [Requeued(1, (log_id,))] * 2
     assert await waiting(owner) == []
-    assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "lapsed", "ids": [log_id]}]}]
+    assert (await texts(owner), await owner.record()) == before
+    assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "returned", "ids": [for_one.id]}]}]
 
 
 # Discarding

@@ -121,12 +121,12 @@ class Lease(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """How many messages have left the inbox of a session that gave them back."""
+    """What has become of messages in the inbox of a session that gave them back."""
 
     returned: int
-    """They lie in their queues again, or other sessions of their subject have them, or had."""
-    lapsed: int
-    """The group that they waited for has no members any more."""
+    """How many have left it: they lie in their queues again, or other sessions of their subject have them, or had."""
+    stay: tuple[LogId, ...] = ()
+    """The others: their groups have no members any more."""
 
 
 class StoredQueue(NamedTuple):
@@ -215,8 +215,8 @@ def requeue(
     """Requeue messages of a session's inbox, into the queues that they came from; `attempts` says for each how often it may
     have been sent. `failed`: they are not leased to this session again, unless there is no other.
 
-    All of them that came from a queue leave the inbox; the facts say `returned`, or `lapsed` if the group has no members
-    any more: a subject's message that other sessions of it still have open, or that one of them has settled, goes nowhere.
+    All of them that came from a queue leave the inbox, unless their group has no members any more; the facts say `returned`:
+    a subject's message that other sessions of it still have open, or that one of them has settled, goes nowhere.
     """
     arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]
     keys = (k.session(name), k.inbox(name), k.facts, k.once(f"put back {secrets.token_hex(12)}"))
@@ -224,7 +224,8 @@ def requeue(
 
 
 def _requeued(answer: Any) -> Requeued:
-    return Requeued(*answer)
+    returned, *stay = answer
+    return Requeued(returned, tuple(LogId(int(each)) for each in stay))
 
 
 def discard(

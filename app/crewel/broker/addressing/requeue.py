@@ -7,7 +7,7 @@ The store remembers failures with the message while that lies in its queue; here
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
@@ -16,7 +16,7 @@ from crewel.broker.session import Session, stored_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON
-from crewel.delivery.records import EndReason, LogId, PendingMessage, SessionName
+from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError
 from crewel.errors.codes import is_below
 from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, one_queue
@@ -64,7 +64,8 @@ class Requeue:
         if not self._has_others(waiting.source, failed, or_back_soon=attempts > 0):
             return False
         failures.note(place, Failure(failed, code, reason, given))
-        self._requeue(session, [place], attempts, failed=True)
+        letter = PendingDeadLetter(SessionName(session.name), place, code, reason, given=given, tries=tries)
+        self._requeue(session, [place], attempts, failed=True, letter=letter if attempts else None)
         return True
 
     def requeue_all(self, session: Session) -> None:
@@ -96,24 +97,52 @@ class Requeue:
         may_take = shared.may_take if or_back_soon else shared.is_able
         return any(each.name not in but and may_take(each.connected) for each in stored_of(shared.members(name)))
 
-    def _requeue(self, session: Session, places: list[LogId], attempts: int = 0, *, failed: bool) -> None:
+    def _requeue(
+        self,
+        session: Session,
+        places: list[LogId],
+        attempts: int = 0,
+        *,
+        failed: bool,
+        letter: PendingDeadLetter | None = None,
+    ) -> None:
+        """`letter` is what becomes of the message if its group has no member any more; None: the session keeps it."""
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
         if access.is_adopting:
             return  # what has been read of the session may still have them, and then it gets them again
-        sources = {mailbox.inbox[place].source: None for place in places}
+        durable, given = mailbox.durable, {place: mailbox.inbox[place] for place in places}
+        sources = {waiting.source: None for waiting in given.values()}
         made = {place: mailbox.give_back(place) + attempts for place in places}
 
         def answered(answer: Requeued | StoreError) -> None:
             if not isinstance(answer, StoreError):
-                ended = self._runtime.metrics.ended
-                ended[EndReason.RETURNED] += answer.returned
-                ended[EndReason.LAPSED] += answer.lapsed
+                self._runtime.metrics.ended[EndReason.RETURNED] += answer.returned
+                for place in answer.stay:
+                    if durable is not None and access.node.sessions.get(durable.name) is durable:
+                        self._keep(durable, place, given[place]._replace(attempts=made[place]), letter)
             # Else the session has ended, and with it this; perhaps it was done before, and only the answer was lost.
             for source in sources:
                 self._shared_queues.returned(source)
 
         step = shared_queues.requeue(access.keys, access.token, name, made, access.facts_max, failed=failed)
         access.writing.submit(step, answered, retries=True)
+
+    def _keep(
+        self, durable: DurableSession, place: LogId, waiting: PendingMessage, letter: PendingDeadLetter | None
+    ) -> None:
+        """The message is in the inbox still: its group has no member any more, at whichever node. So there is no other to try,
+        as where a server is alone."""
+        session: Session | None = durable.connected
+        if letter is None and session is not None:
+            more = waiting.attempts - session.mailbox.attempts(place)  # than its dispatcher remembers
+            self._shared_queues.keep(durable, place, waiting._replace(attempts=max(more, 0)))
+            return
+        durable.arrived(place, waiting)
+        if letter is not None:
+            if session is not None:
+                session.mailbox.forget_stored(place)  # it may be there again by a subscription
+            durable.dead_letter(replace(letter, attempts=waiting.attempts))
+        self._access.node.mark_dirty(durable)
 
     # When it ends
 

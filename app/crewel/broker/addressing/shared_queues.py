@@ -389,6 +389,10 @@ class SharedQueues:
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 
+    def keep(self, durable: DurableSession, place: LogId, waiting: PendingMessage) -> None:
+        """A session that is connected has this message still, which it was to give back."""
+        self._outbound.loader.on_inbox_message(durable, place, waiting)
+
     async def _hand_over(self, queue: SharedQueue) -> None:
         """Send the waiting messages to sessions that acknowledge nothing; they have ended by that."""
         try:

@@ -4,10 +4,11 @@
 -- and changes nothing.
 --
 -- A dead letter takes its message from the inbox or the log; if it has gone from there, the dead letter says so by being empty.
--- What came from a shared queue and may go back there does so, if it can, and else ends as its dead letter says, or lapses. A
--- subject's message that another session of the subject has open, or has settled, ends here without a dead letter. What lies in
--- the inbox and the owner does not name has not reached the owner: it goes back as well, or it is a dead letter that was sent
--- again, and becomes a dead letter once more. The session's memberships of groups end; with the last member goes what waits.
+-- What came from a shared queue and may go back there does so, if it can, and else ends as its dead letter says; without one
+-- it lapses. A subject's message that another session of the subject has open, or has settled, ends here without a dead
+-- letter. What lies in the inbox and the owner does not name has not reached the owner: it goes back as well, or it is a dead
+-- letter that was sent again, and becomes a dead letter once more. The session's memberships of groups end; with the last
+-- member goes what waits.
 --
 -- Returns {{id, ...}, {id, ...}, {id, ...}}: the ids in `dead` of the dead letters in their order; the log ids of what has gone
 -- back or is left to others, who may have settled it; those of what has lapsed. Three times {} if the session had ended before;
@@ -79,8 +80,9 @@ local function note(ids, reason)
   end
 end
 
--- Gives a message back, if it can go. Returns whether it has ended.
-local function has_gone_back(id, attempts)
+-- Gives a message back, if it can go. Returns whether it has ended. What its receiver has got may have a dead letter, and does
+-- not lapse before that is known.
+local function has_gone_back(id, attempts, may_lapse)
   local outcome, queue = give_back(id, attempts, false)
   if outcome == 'queued' then
     queued[queue] = queued[queue] or {}
@@ -88,7 +90,7 @@ local function has_gone_back(id, attempts)
   end
   if outcome == 'queued' or outcome == 'others' or outcome == 'settled' then
     returned[#returned + 1] = id
-  elseif outcome == 'lapsed' then
+  elseif outcome == 'lapsed' and may_lapse then
     lapsed[#lapsed + 1] = id
   else
     return false
@@ -118,7 +120,7 @@ end
 local stays = {}
 for at = returning_at, letters_at - 1, 2 do
   decided[ARGV[at]] = true
-  if not has_gone_back(ARGV[at], ARGV[at + 1]) then
+  if not has_gone_back(ARGV[at], ARGV[at + 1], false) then
     stays[ARGV[at]] = true
   end
 end
@@ -126,18 +128,19 @@ for at = letters_at, #ARGV, 11 do
   decided[ARGV[at]] = true
 end
 for _, id in ipairs(call('HKEYS', inbox)) do
-  if not decided[id] and not has_gone_back(id, string.match(call('HGET', session, 'i:' .. id) or '', '^%d+') or '0') then
-    unknown[#unknown + 1] = id
+  if not decided[id] then
+    local attempts = string.match(call('HGET', session, 'i:' .. id) or '', '^%d+') or '0'
+    if not has_gone_back(id, attempts, true) then
+      unknown[#unknown + 1] = id
+    end
   end
 end
 table.sort(unknown)
 
 -- The dead letters; not of what has gone.
 local gone = {}
-for _, ids in ipairs({returned, lapsed}) do
-  for _, id in ipairs(ids) do
-    gone[id] = true
-  end
+for _, id in ipairs(returned) do
+  gone[id] = true
 end
 for at = letters_at, #ARGV, 11 do
   if not gone[ARGV[at]] then

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- Puts messages of an inbox back into the shared queues that they came from, under the same ids and in the same places, for
 -- another receiver. A subject's message that other sessions still have open, or have settled, only leaves the inbox. What
--- came from no shared queue stays. A repeated call answers the same again.
+-- came from no shared queue stays, and so does what came from a group that has no member any more: no session would take it
+-- from there. A repeated call answers the same again.
 --
--- Returns {returned, lapsed}, how many have left the inbox: to a queue, or because others have them; and because their group has
--- no member any more. Or 'fenced' if another server owns the session, or none has it.
+-- Returns {returned, id, ...}: how many have left the inbox, to a queue or because others have them; and the ids of those of
+-- groups without members, which stay. Or 'fenced' if another server owns the session, or none has it.
 --
 -- KEYS[1]     s:<session>
 -- KEYS[2]     inbox:<session>
@@ -37,18 +38,19 @@ if call('HGET', session, 'owner') ~= token then
 end
 local before = call('GET', once)
 if before then
-  local returned, lapsed = string.match(before, '^(%d+) (%d+)$')
-  return {tonumber(returned), tonumber(lapsed)}
+  return cjson.decode(before)
 end
 
-local queued, reasons = {}, {returned = {}, lapsed = {}}
+local queued, returned, answer = {}, {}, {0}
 for at = 7, #ARGV, 2 do
   local id = ARGV[at]
   local outcome, queue = give_back(id, ARGV[at + 1], has_failed)
-  if outcome then
+  if outcome == 'lapsed' then
+    answer[#answer + 1] = id
+  elseif outcome then
     call('HDEL', inbox, id)
     call('HDEL', session, 'i:' .. id)
-    table.insert(reasons[outcome == 'lapsed' and 'lapsed' or 'returned'], id)
+    returned[#returned + 1] = id
   end
   if outcome == 'queued' then
     queued[queue] = queued[queue] or {}
@@ -56,17 +58,12 @@ for at = 7, #ARGV, 2 do
   end
 end
 
-local ended = {}
-for reason, ids in pairs(reasons) do
-  if #ids > 0 then
-    ended[#ended + 1] = '{"session":' .. cjson.encode(name) .. ',"reason":"' .. reason .. '","ids":['
-      .. table.concat(ids, ',') .. ']}'
-  end
-end
-if #ended > 0 then
-  local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
+answer[1] = #returned
+if #returned > 0 then
+  local fact = '{"ended":[{"session":' .. cjson.encode(name) .. ',"reason":"returned","ids":['
+    .. table.concat(returned, ',') .. ']}]}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
 end
 tell_returned(queued, facts, facts_max)
-call('SET', once, #reasons.returned .. ' ' .. #reasons.lapsed, 'PX', once_ms)
-return {#reasons.returned, #reasons.lapsed}
+call('SET', once, cjson.encode(answer), 'PX', once_ms)
+return answer
