@@ -157,6 +157,44 @@ async def test_a_repeat_answers_the_same_and_does_nothing(store: Store) -> None:
     assert (await send(owner, TO_JOE)).id != once.id
 
 
+async def test_a_repeat_of_what_reached_none_is_sent(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    for deliveries, outcomes in (([], []), ([Delivery(ANN, ANN)], [GONE])):
+        sent = await send(owner, *deliveries, key="k")
+        assert (sent.outcomes, sent.reached) == (outcomes, frozenset())
+    sent = await send(owner, TO_JOE, key="k")
+    assert (sent.is_repeated, sent.outcomes, sent.reached) == (False, [OK], frozenset({SUBJECT}))
+    assert (await send(owner, TO_JOE, key="k")).is_repeated
+
+
+async def test_a_repeat_is_told_what_became_of_each_place(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    first = await send(owner, Delivery(ANN, ANN), TO_SUBJECT, key="k")
+    again = await send(owner, TO_JOE, Delivery(SUBJECT, queue=SUBJECT), Delivery(ANN, ANN), key="k")
+    assert (again.id, again.outcomes, again.reached) == (first.id, [SendOutcome.OTHER, OK, GONE], frozenset({SUBJECT}))
+    assert await texts(owner) == {}
+
+
+async def test_what_goes_past_the_store_is_remembered(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    step = shared_queues.send(store.keys, owner.token, Addressed("/a", b""), [], FACTS_MAX, "k", ["client/eve"])
+    once, again = await store.run([step, step])
+    assert (once.is_repeated, again) == (False, once._replace(is_repeated=True))
+    assert once.reached == {"client/eve"}
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "found", "reached"), [("ok gone", [OK, GONE], {SUBJECT}), ("gone", [GONE], set()), ("", [], set())]
+)
+async def test_what_an_earlier_version_has_remembered_is_read(
+    store: Store, outcomes: str, found: list[SendOutcome], reached: set[str]
+) -> None:
+    owner = await owner_of(store, JOE)
+    await store.reader.set(store.keys.once("send k"), f"7 8 {outcomes}")
+    sent = await send(owner, TO_JOE, Delivery(ANN, ANN), key="k")
+    assert sent == Sent(LogId(7), LogId(8), True, found, frozenset(reached))
+
+
 async def test_a_key_of_a_publish_is_another_one(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await owner.append([Submission("/a", b"{}", key="x")])

@@ -73,6 +73,8 @@ class SendOutcome(StrEnum):
     """The session is not in the store, or its end has begun."""
     FULL = "full"
     """The receiver has as much waiting as it may have."""
+    OTHER = "other"
+    """A repeat has this delivery, and what it repeats had not."""
 
 
 class Sent(NamedTuple):
@@ -85,6 +87,8 @@ class Sent(NamedTuple):
     """Whether its key was sent before: all is as the first time, and nothing was done."""
     outcomes: list[SendOutcome]
     """One a delivery, in their order."""
+    reached: frozenset[str] = frozenset()
+    """The destinations, as they are addressed, that any delivery has reached; of a repeat, those that the first call did."""
 
 
 class Member(NamedTuple):
@@ -148,26 +152,34 @@ class Discarded:
 
 
 def send(
-    k: Keys, token: str, message: Addressed, deliveries: Sequence[Delivery], facts_max: int, key: str = ""
+    k: Keys,
+    token: str,
+    message: Addressed,
+    deliveries: Sequence[Delivery],
+    facts_max: int,
+    key: str = "",
+    beside: Sequence[str] = (),
 ) -> Step[Sent]:
     """Put a message into inboxes and shared queues, under one id; into each that can take it. There may be no deliveries: then
-    only an id is given.
+    only an id is given. The destinations in `beside` get it past the store.
 
     A repeat with the same key, scope and key of an idempotent publish in one text, answers for two minutes what the first one
-    did; without one the step itself can be repeated. Raises StoreFull.
+    did, if that has reached any; without one the step itself can be repeated. Raises StoreFull.
     """
     keys = (k.node(token), k.last, k.facts, k.once(f"send {key or secrets.token_hex(12)}"), k.log)
     arguments: list[bytes | str | int] = [k.base, facts_max, REMEMBERED_MS, message.channel, message.body]
     arguments += (message.sender, message.qos, message.priority, message.expires)
     arguments.append(orjson.dumps(message.publisher_key) if message.publisher_key else b"")
+    arguments.append(orjson.dumps(beside) if beside else b"")
     for each in deliveries:
         arguments += each
     return Step("send", keys, tuple(arguments), _sent)
 
 
 def _sent(answer: Any) -> Sent:
-    prev, log_id, is_repeated, *outcomes = answer
-    return Sent(LogId(prev), LogId(log_id), bool(is_repeated), [SendOutcome(each.decode()) for each in outcomes])
+    prev, log_id, is_repeated, outcomes, reached = answer
+    found = [SendOutcome(each.decode()) for each in outcomes]
+    return Sent(LogId(prev), LogId(log_id), bool(is_repeated), found, frozenset(each.decode() for each in reached))
 
 
 def addressed(logged: Logged) -> dict[SessionName, PendingMessage]:

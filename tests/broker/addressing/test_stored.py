@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from crewel.bayeux.message import Fields
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.storage import dead_letters, shared_queues
 from crewel.storage.dead_letter_records import DeadLetterFilter
@@ -13,6 +14,24 @@ from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, o
 from tests.broker.world import Client, data_of
 
 UNKNOWN = "user.ptp.unknownDestination"
+
+
+def codes(reply: Fields) -> list[str]:
+    """Why the destinations of a publish failed, each."""
+    return [each.get("errorCode", "") for each in reply["ext"]["publish"]["destinations"]]
+
+
+def plain(world: StoredWorld, name: str) -> Client:
+    """A client that acknowledges nothing."""
+    client = Client(world)
+    assert client.handshake(ext={"session": {"name": name}})["successful"]
+    client.connect(advice={"timeout": 0})
+    world.settle()
+    return client
+
+
+def look(client: Client) -> list[Any]:
+    return data_of(client.connect(advice={"timeout": 0}).received)
 
 
 class TestPersistent:
@@ -121,6 +140,61 @@ class TestPersistent:
         again = make_stored(prefix=world.prefix)
         assert Clerk(again).post("hi", queue("ann"), persistent=True, key="k") == first
         assert again.broker.addressing.destinations.waiting("ann") == 1
+
+    def test_a_repeat_is_delivered_if_the_first_one_reached_no_session(
+        self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk
+    ) -> None:
+        assert clerk.ask("hi", "joe", persistent=True, key="k")["ext"]["publish"]["errorCode"] == UNKNOWN
+        world.crash()
+        again = make_stored(prefix=world.prefix)
+        joe, other = login(again, "joe/1"), Clerk(again)
+        message_id = other.post("hi", "joe", persistent=True, key="k")
+        (message,) = come(joe)
+        assert origin(message)["id"] == message_id
+        settled(joe, message)
+        assert other.post("hi", "joe", persistent=True, key="k") == message_id
+        assert come(joe) == []
+
+    def test_a_repeat_at_the_same_server_is_delivered_if_the_first_one_reached_no_session(
+        self, world: StoredWorld, clerk: Clerk
+    ) -> None:
+        assert not clerk.ask("hi", "joe", persistent=True, key="k")["successful"]
+        joe = login(world, "joe/1")
+        message_id = clerk.post("hi", "joe", persistent=True, key="k")
+        assert ids(come(joe)) == [message_id]
+
+    def test_a_repeat_is_answered_for_each_destination_as_the_first_one(
+        self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk
+    ) -> None:
+        """The destinations may mean other sessions by then."""
+        to = (queue("ann"), "joe", "bob/1")
+        login(world, "bob/1")
+        first = clerk.ask("hi", *to, persistent=True, key="k")
+        assert codes(first) == ["", UNKNOWN, ""]
+        world.crash()
+        again = make_stored(prefix=world.prefix)
+        joe, ann, bob = login(again, "joe/1"), login(again, "ann/1"), login(again, "bob/2")
+        gone = again.broker.addressing.names.find("client/bob/1")
+        assert gone is not None
+        again.broker.disconnect(gone)
+        again.commit()
+        assert len(come(ann)) == 1
+        repeated = Clerk(again).ask("hi", *to, persistent=True, key="k")
+        assert codes(repeated) == codes(first)
+        assert repeated["ext"]["publish"]["id"] == first["ext"]["publish"]["id"]
+        assert [*come(joe), *come(ann), *come(bob)] == []
+
+    def test_a_repeat_for_a_session_without_a_store_delivers_nothing(
+        self, make_stored: MakeStored, world: StoredWorld, clerk: Clerk
+    ) -> None:
+        hasty = plain(world, "eve/1")
+        first = clerk.post("hi", "eve", persistent=True, key="k")
+        assert look(hasty) == ["hi"]
+        world.crash()
+        again = make_stored(prefix=world.prefix)
+        hasty = plain(again, "eve/1")
+        assert Clerk(again).post("hi", "eve", persistent=True, key="k") == first
+        assert look(hasty) == []
 
     def test_while_the_store_refuses_nobody_has_it(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1")

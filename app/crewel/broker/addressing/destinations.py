@@ -41,6 +41,7 @@ from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"
 _CUT_OFF: Final = "resource.unavailable"
+_UNREACHED: Final = "user.ptp.unknownDestination"
 
 
 class DestinationState(NamedTuple):
@@ -240,6 +241,7 @@ class Destinations:
             outgoing.deliveries,
             access.facts_max,
             key or f"ptp {secrets.token_hex(12)}",
+            [each.to for each in outgoing.routes if _has_unstored(each)],
         )
 
         def answered(answer: Sent | StoreError) -> None:
@@ -286,7 +288,7 @@ class Destinations:
 
     def _remembered(self, outgoing: _Outgoing, sent: Sent) -> Sending:
         told = self._outcome(outgoing, sent)
-        if outgoing.key:
+        if outgoing.key and not all(each.code for each in told.states):
             self._ids.addressed.remember(outgoing.key, told)
         return told
 
@@ -342,7 +344,8 @@ class Destinations:
             delivery.queue or delivery.receiver: outcome
             for delivery, outcome in zip(outgoing.deliveries, sent.outcomes, strict=False)
         }
-        return Sending(str(sent.id), [_stored_state(each, outcomes) for each in outgoing.routes])
+        state = partial(_repeated_state, sent) if sent.is_repeated else _stored_state
+        return Sending(str(sent.id), [state(each, outcomes) for each in outgoing.routes])
 
     # What operators see
 
@@ -386,8 +389,7 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
         return _state(one)
     if outcomes.get(one.queue) is SendOutcome.FULL:
         return DestinationState(one.to, _FULL, f"too many messages wait for {one.to}")
-    names = [each.name for each in stored_of(one.sessions)]
-    stored = [outcomes.get(name) for name in (*names, *(each.name for each in one.remote if each.is_stored))]
+    stored = [outcomes.get(name) for name in _stored_names(one)]
     if (
         stored
         and len(stored) == len(one.sessions) + len(one.remote)
@@ -395,3 +397,25 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
     ):
         return DestinationState(one.to, _GONE, f"{one.to} has gone just now")
     return DestinationState(one.to)
+
+
+def _repeated_state(sent: Sent, one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationState:
+    """The same of a repeat: what happened when it was sent first. The destination may have meant others then."""
+    places = (one.queue, *_stored_names(one))
+    if one.to in sent.reached or any(outcomes.get(place) is SendOutcome.OK for place in places):
+        return DestinationState(one.to)
+    state = _stored_state(one, outcomes)
+    if state.code:
+        return state
+    return DestinationState(one.to, _UNREACHED, f"the first publish with this key did not reach {one.to}")
+
+
+def _stored_names(one: Route) -> list[SessionName]:
+    """The sessions that get it from the store."""
+    here = [each.name for each in stored_of(one.sessions)]
+    return [*here, *(each.name for each in one.remote if each.is_stored)]
+
+
+def _has_unstored(one: Route) -> bool:
+    """Whether a session gets it that the store does not have."""
+    return bool(unstored_of(one.sessions)) or not all(each.is_stored for each in one.remote)

@@ -4,9 +4,13 @@
 -- inboxes of sessions of other servers lies in the log as well, with `w`, what waits for whom: so these learn of it. Another
 -- server may just have taken a session that this one believes to have.
 --
--- Returns {prev, id, 1 if this was done before else 0, outcome, ...}: the newest id before this call; one outcome a delivery,
--- 'ok', 'gone' if the session is not in the store or its end has begun, 'full' if the receiver has what it may have waiting; or
--- 'fenced' if the server has been superseded. A call with a key that is remembered answers what the first one did.
+-- Returns {prev, id, 1 if this was done before else 0, {outcome, ...}, {to, ...}}: the newest id before this call; one
+-- outcome a delivery, 'ok', 'gone' if the session is not in the store or its end has begun, 'full' if the receiver has what
+-- it may have waiting; and the destinations that were reached, as they are addressed. Or 'fenced' if the server has been
+-- superseded.
+--
+-- A call that has reached any is remembered by its key. A repeat answers what the first one did: for a place that was not among
+-- its deliveries the outcome is 'other'.
 --
 -- KEYS[1]      node:<token>, the server that publishes
 -- KEYS[2]      last
@@ -23,13 +27,15 @@
 -- ARGV[8]      priority
 -- ARGV[9]      when it goes out of the queues, microseconds since 1970; 0: never
 -- ARGV[10]     the key as its publisher gave it, JSON, or empty
--- ARGV[11...]  for each delivery: whom it is addressed to; name of the session, or empty; the shared queue, or empty; the
+-- ARGV[11]     the destinations that get it past the store, as they are addressed, a JSON list; or empty
+-- ARGV[12...]  for each delivery: whom it is addressed to; name of the session, or empty; the shared queue, or empty; the
 --              shared queue that it may go back to from the session, or empty; messages and bytes that the receiver may
 --              have waiting, 0 for any number; 1 if the server does not have the session, else 0. There may be none: then
 --              only an id is given
 local node, last, facts, once, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local base, facts_max, once_ms, channel, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local sender, qos, priority, expires = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local sender, qos, priority, expires, beside = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[11]
+local first = 12  -- of the deliveries
 local call, format = redis.call, string.format
 
 -- include shared/packed.lua
@@ -45,14 +51,38 @@ local call, format = redis.call, string.format
 if call('EXISTS', node) == 0 then
   return 'fenced'
 end
-local before = call('GET', once)
-if before then
-  local prev, id, outcomes = string.match(before, '^(%d+) (%d+) ?(.*)$')
-  local answer = {tonumber(prev), tonumber(id), 1}
+local reached = beside ~= '' and cjson.decode(beside) or {}
+local is_reached = {}
+
+local function reach(to)
+  if not is_reached[to] then
+    is_reached[to] = true
+    reached[#reached + 1] = to
+  end
+end
+
+-- What a server of an earlier version has remembered: the outcomes in the order of its deliveries.
+local function remembered_in_order(prev, id, outcomes)
+  local answer, at = {}, first
   for outcome in string.gmatch(outcomes, '%a+') do
     answer[#answer + 1] = outcome
+    if outcome == 'ok' and ARGV[at] then
+      reach(ARGV[at])
+    end
+    at = at + 7
   end
-  return answer
+  return {tonumber(prev), tonumber(id), 1, answer, reached}
+end
+
+local before = call('GET', once)
+if before and string.sub(before, 1, 1) ~= '{' then
+  return remembered_in_order(string.match(before, '^(%d+) (%d+) ?(.*)$'))
+elseif before then
+  local known, answer = cjson.decode(before), {}
+  for at = first, #ARGV, 7 do
+    answer[#answer + 1] = known.places[ARGV[at + 1] ~= '' and ARGV[at + 1] or ARGV[at + 2]] or 'other'
+  end
+  return {tonumber(known.prev), tonumber(known.id), 1, answer, known.reached}
 end
 
 local now = call('TIME')
@@ -98,39 +128,38 @@ local function into_queue(queue, message, max_entries)
   return 'ok'
 end
 
-local outcomes, sessions, queues = {}, {}, {}
-for at = 11, #ARGV, 7 do
+local outcomes, places, sessions, queues = {}, {}, {}, {}
+for at = first, #ARGV, 7 do
   local to, name, queue, source = unpack(ARGV, at, at + 3)
   local message = packed({'t', to, unpack(entry)})
-  local outcome, reached, receiver
+  local outcome, taken, receiver
   if name ~= '' then
     local max_entries, max_bytes, is_elsewhere = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]), ARGV[at + 6] == '1'
     outcome = into_inbox(name, message, source, max_entries, max_bytes, is_elsewhere)
-    reached, receiver = sessions, name
+    taken, receiver = sessions, name
   else
     outcome = into_queue(queue, message, tonumber(ARGV[at + 4]))
-    reached, receiver = queues, queue
+    taken, receiver = queues, queue
   end
-  outcomes[#outcomes + 1] = outcome
+  outcomes[#outcomes + 1], places[receiver] = outcome, outcome
   if outcome == 'ok' then
-    reached[#reached + 1] = cjson.encode(receiver)
+    taken[#taken + 1] = cjson.encode(receiver)
+    reach(to)
   end
 end
 
 if next(elsewhere) then
-  call('XADD', log, text .. '-0', 'w', cjson.encode(elsewhere), 't', ARGV[11], unpack(entry))
+  call('XADD', log, text .. '-0', 'w', cjson.encode(elsewhere), 't', ARGV[first], unpack(entry))
 end
 call('SET', last, text)
-call('SET', once, format('%.0f', prev) .. ' ' .. text .. ' ' .. table.concat(outcomes, ' '), 'PX', once_ms)
+if #reached > 0 then
+  local record = {prev = format('%.0f', prev), id = text, places = places, reached = reached}
+  call('SET', once, cjson.encode(record), 'PX', once_ms)
+end
 if #sessions + #queues > 0 then
   local key = ARGV[10] ~= '' and ',"key":' .. ARGV[10] or ''
   local fact = '{"id":%s,"channel":"%s","sessions":[%s],"queues":[%s]%s}'
   fact = format(fact, text, channel, table.concat(sessions, ','), table.concat(queues, ','), key)
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'addressed', 'd', fact)
 end
--- One by one: unpack fails with more than about 8,000, and all that is above stays done.
-local answer = {prev, id, 0}
-for _, outcome in ipairs(outcomes) do
-  answer[#answer + 1] = outcome
-end
-return answer
+return {prev, id, 0, outcomes, reached}
