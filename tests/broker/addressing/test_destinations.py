@@ -251,3 +251,24 @@ class TestServicesOfTheServer:
         joe = login(world, "joe/1")
         assert refused(send(clerk, "hi", "joe/1", channel="/service/get")) == "user.illegalArgument"
         assert heard(joe) == []
+
+
+class TestSubscribersToo:
+    def test_a_publish_that_may_make_no_topic_goes_to_no_destination(self, make_world: Callable[..., World]) -> None:
+        world = make_world("limits.max_channels=1")
+        joe, clerk = login(world, "joe/1"), login(world, "clerk/1")
+        assert clerk.publish("/a", 1)["successful"]
+        reply = send(clerk, 2, "joe/1", channel="/b")
+        assert (refused(reply), "destinations" in reply["ext"]["publish"]) == ("resource.exhaust", False)
+        assert heard(joe) == []
+        assert send(clerk, 3, "joe/1", channel="/a")["successful"]
+        assert heard(joe) == [3]
+
+    def test_a_topic_is_published_to_once(self, world: World, clerk: Client) -> None:
+        login(world, "joe/1")
+        assert send(clerk, 1, "joe/1", channel="/a")["successful"]
+        assert world.broker.topics.known["/a"].claims == 1
+
+    def test_a_publish_that_no_destination_could_get_leaves_no_topic(self, world: World, clerk: Client) -> None:
+        assert refused(send(clerk, 1, "joe/1", channel="/a", persistent=True)) == "resource.unavailable"
+        assert "/a" not in world.broker.topics.known

@@ -204,6 +204,25 @@ class TestPersistent:
         assert reply["ext"]["publish"]["errorCode"] == "resource.noMoreSpace"
         assert joe.take() == []
 
+    def test_a_publish_that_subscribers_do_not_get_says_which_destinations_have_it(
+        self, world: StoredWorld, clerk: Clerk
+    ) -> None:
+        """The store refuses what would go into the history."""
+        joe = login(world, "joe/1", "/news")
+        world.store.is_full = True
+        kept: dict[str, Any] = {"history": {"maxEntries": 5}, "lifeTime": 60_000}
+        for key in ({}, {"key": "k"}):
+            reply = clerk.ask("hi", "joe/1", "ann/1", channel="/news", **kept, **key)
+            published = reply["ext"]["publish"]
+            assert (reply["successful"], published["errorCode"]) == (False, "resource.noMoreSpace")
+            assert reply["error"].endswith("resource.noMoreSpace")
+            assert [(each["to"], each["state"]) for each in published["destinations"]] == [
+                ("client/joe/1", "OK"),
+                ("client/ann/1", "ERROR"),
+            ]
+            assert data(come(joe)) == ["hi"]
+            assert "/news" not in world.broker.topics.known
+
     def test_subscribers_and_receivers_have_two_messages(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1", "/news")
         clerk.post("hi", "joe/1", channel="/news", persistent=True)

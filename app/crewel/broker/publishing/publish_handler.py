@@ -15,6 +15,7 @@ from crewel.bayeux.channel import Channel, Kind
 from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.addressing.destinations import Sending
 from crewel.broker.addressing.names import identity
 from crewel.broker.admission.admission import Admission
 from crewel.broker.admission.guard import NOT_AUTHORIZED
@@ -30,6 +31,7 @@ from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.service_registry import RemoteCall
 from crewel.broker.session import Event, Session
+from crewel.broker.topics.topic import Topic
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.pending_dead_letters import Payers
 from crewel.errors import (
@@ -226,23 +228,56 @@ class PublishHandler:
         return _published(message, published.id)
 
     def _publish_to_destinations(self, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
-        """All destinations are tried, and then the subscribers; one failure among them makes the publish unsuccessful."""
+        """All destinations are tried, and then the subscribers; one failure among them makes the publish unsuccessful, and the
+        reply says which destinations have the message all the same."""
         channel = message.channel
         key = scoped(qos.key, channel, session)
+        noticed: Topic | None = None
+        if has_subscribers := qos.subscribable and channel.is_broadcast:
+            self._broadcaster.plan_storage(channel, qos, session)  # if it may have no topic, no destination gets it
+            noticed = self._topics.known.get(channel.name)
         try:
             sending = yield from self._destinations.send(
                 session, channel, _delivered(message, qos), qos, f"{key} {_POINT_TO_POINT}" if key else ""
             )
-        except StoreError as error:
-            raise not_stored(error) from error
-        published = sending.id
-        if qos.subscribable and channel.is_broadcast:
+        except (StoreError, Refused) as error:
+            self._forget_notice(channel, noticed)
+            if isinstance(error, StoreError):
+                raise not_stored(error) from error
+            raise
+        published, refused = sending.id, None
+        if has_subscribers:
+            try:
+                published = yield from self._publish_beside(session, message, qos, noticed)
+            except Refused as error:
+                refused = error
+        return self._told(message, sending, published, refused)
+
+    def _forget_notice(self, channel: Channel, noticed: Topic | None) -> None:
+        """The topic that was taken notice of may have been erased meanwhile."""
+        if noticed is not None and self._topics.known.get(channel.name) is noticed:
+            self._topics.refused(channel.name)
+
+    def _publish_beside(self, session: Session, message: Message, qos: PublishQos, noticed: Topic | None) -> Steps[str]:
+        """Publish to the subscribers what was sent to destinations. Returns its id."""
+        try:
             outcome = self._publish_to_subscribers(session, message, qos)
-            reply = outcome if isinstance(outcome, dict) else (yield from outcome)
-            published = reply["ext"]["publish"]["id"]
+        finally:
+            self._forget_notice(message.channel, noticed)  # the topic has taken notice once more
+        reply = outcome if isinstance(outcome, dict) else (yield from outcome)
+        published: str = reply["ext"]["publish"]["id"]
+        return published
+
+    @staticmethod
+    def _told(message: Message, sending: Sending, published: str, refused: Refused | None) -> Reply:
+        """The reply to a publish with destinations: `refused` is why its subscribers do not get it."""
         states = [{"to": each.to, "state": "OK"} | _failed(each.code, each.message) for each in sending.states]
         failure = next((each for each in sending.states if each.code), None)
-        if failure is None:
+        if refused is not None:
+            reply = refusal(message.fields, message, refused)
+            why = reply.get("ext", {}).get("publish", {})
+            reply["ext"] = {"publish": {"id": published, "state": "ERROR"} | why}
+        elif failure is None:
             reply = _published(message, published)
         else:
             reply = replies.failed(message, coded(failure.code, failure.to))
