@@ -109,6 +109,17 @@ class TestResponder:
         told = Asking(self.world(make_world, service, is_async, lambda message: {1})).ask("/power/two", 7)
         assert told == {"data": None, "ext": {"error": FAULT}}
 
+    @pytest.mark.parametrize("error", [RemoteCallError({1}), RemoteCallError("\ud800")])
+    def test_a_failure_with_what_json_cannot_say_is_one_without(
+        self, make_world: MakeWorld, service: Service, is_async: bool, caplog: Any, error: Exception
+    ) -> None:
+        def fail(message: Any) -> Any:
+            raise error
+
+        told = Asking(self.world(make_world, service, is_async, fail)).ask("/power/two", 7)
+        assert told == {"data": None, "ext": {"error": FAULT}}
+        assert "a responder on /power/two failed" in caplog.text
+
     def test_what_is_no_request_is_let_pass(self, make_world: MakeWorld, service: Service, is_async: bool) -> None:
         heard: list[Any] = []
         world = self.world(make_world, service, is_async, lambda message: heard.append(message.data))

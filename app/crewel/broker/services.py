@@ -261,4 +261,7 @@ def _fail(publish: Publish, reply_to: str, message: Accepted, error: Exception) 
     code, text, data = failure(error)
     if (code, text) == (FAULT, UNTOLD) and data is None:
         log.error("a responder on %s failed", message.channel.name, exc_info=error)
-    publish(reply_to, data, ext=error_answer(code, text))
+    try:
+        publish(reply_to, data, ext=error_answer(code, text))
+    except TypeError as unsaid:  # JSON cannot say what the error carries
+        _fail(publish, reply_to, message, unsaid)
