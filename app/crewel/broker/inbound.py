@@ -209,16 +209,17 @@ class Inbound:
 
     def _process(self, exchange: Exchange) -> _Pending | _TurnOver | None:
         """Answer the elements that have no reply yet, up to one that has to be waited for, or to the end of the turn. While a
-        message is being stored, those after it that ask for the same are started too, so that the store gets them together."""
+        message is being stored, and nothing else follows for it, those after it that ask for the same are started too, so that
+        the store gets them together."""
         pending = self._take_ahead(exchange) if exchange.ahead else None
         if pending is not None:
             return pending
         answered, elements = exchange.replies, exchange.elements
         until = self._turns.portion() if elements[_SHORT:] else 0.0
         awaited: Awaitable[Any] | None = None
-        began = False
+        began = leads = False
         for element in elements[len(answered) :] if answered else elements:
-            if pending is not None and not (isinstance(awaited, Promise) and _is_only_stored(element)):
+            if pending is not None and not (leads and isinstance(awaited, Promise) and _is_only_stored(element)):
                 return pending
             if until and began and perf_counter() >= until:
                 return _TURN_OVER if pending is None else pending
@@ -233,7 +234,7 @@ class Inbound:
                     awaited, done = start(outcome)
                     if awaited is not None:
                         if pending is None:
-                            pending = message, outcome, awaited
+                            pending, leads = (message, outcome, awaited), _is_only_stored(element)
                         else:
                             _put_ahead(exchange, message, outcome, awaited)
                         continue

@@ -9,6 +9,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.broker.services import Service
+from crewel.security.grants import OPERATOR
 from tests.broker.stored_world import Receiver, StoredWorld, data
 from tests.broker.world import Client, Recording, Socket
 
@@ -124,3 +125,26 @@ def test_without_room_in_the_store_each_message_is_refused(stored: StoredWorld, 
     peer = eve.send(*(eve.message("/a", data=number, **PERSISTENT) for number in range(3)))
     stored.settle()
     assert [each["error"] for each in replies(peer)] == ["503::resource.unavailable"] * 3
+
+
+@pytest.mark.parametrize("is_persistent", [True, False])
+@pytest.mark.parametrize("face", ["socket", "polling", "back end"])
+def test_a_message_with_a_destination_is_not_overtaken(
+    stored: StoredWorld, joe: Receiver, face: str, is_persistent: bool
+) -> None:
+    """It is stored for its destination first, and then for its subscribers."""
+    to = {"to": "ann", "forceQueuing": True}
+    asked = {"publish": {"destination": to, "persistent": is_persistent}}
+    kinds: list[dict[str, Any]] = [{"ext": asked}, PERSISTENT, {"ext": asked}, PERSISTENT, PERSISTENT]
+    messages: list[Fields] = [{"channel": "/a", "data": number, **kind} for number, kind in enumerate(kinds)]
+    if face == "back end":
+        answers = stored.wait(stored.broker.publishing.for_back_ends.post(OPERATOR, messages))
+    else:
+        eve = Client(stored, Socket() if face == "socket" else None).joined()
+        peer = eve.send(*(eve.message(**each) for each in messages))
+        stored.settle()
+        answers = replies(peer)
+    stored.settle()
+    assert [each["successful"] for each in answers] == [True] * len(kinds)
+    assert data(joe.take()) == list(range(len(kinds)))
+    assert stored.broker.addressing.destinations.waiting("ann") == 2

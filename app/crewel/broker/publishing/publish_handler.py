@@ -446,7 +446,8 @@ class BackendPublisher:
 
     async def _begin(self, session: Session, element: Any, overload: Refused | None) -> Reply | asyncio.Task[Reply]:
         """The reply; or, once the message is on its way to the store, a promise of it. Whatever else must be
-        waited for comes first, so that messages that follow do not overtake this one."""
+        waited for comes first, so that messages that follow do not overtake this one: also its destinations, before it is
+        published."""
         message: Message | None = None
         try:
             if type(element) is not dict:
@@ -458,7 +459,8 @@ class BackendPublisher:
             if isinstance(outcome, dict):
                 return outcome
             pending, reply = start(outcome)
-            while pending is not None and not isinstance(pending, Promise):
+            is_last = not _has_two_parts(message)
+            while pending is not None and not (is_last and isinstance(pending, Promise)):
                 pending, reply = resume(outcome, await outcome_of(pending))
             if pending is not None:
                 return asyncio.ensure_future(_end(outcome, pending, message))
@@ -473,6 +475,12 @@ class BackendPublisher:
         if not self._outbound.pipe.rcv(session, message):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         return self._take(session, message)
+
+
+def _has_two_parts(message: Message) -> bool:
+    """Whether the message goes to destinations first, and then to subscribers."""
+    asked = message.ext.get("publish")
+    return message.channel.is_broadcast and type(asked) is dict and bool(asked.get("destination"))
 
 
 async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:
