@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crewel.broker.addressing.lease_room import AHEAD
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
@@ -15,7 +16,7 @@ from crewel.storage.shared_queues import StoredQueue
 from crewel.storage.store import Store
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin, store
-from tests.broker.world import reply_to
+from tests.broker.world import Client, data_of, reply_to
 
 EDITED = b'{"channel":"/news","data":2}'
 
@@ -52,6 +53,45 @@ def wait(world: StoredWorld) -> None:
     """Until what has to be asked again has been."""
     world.advance(1.0)
     world.commit()
+
+
+class TestAHandOver:
+    """What waits for a subject goes to a session that acknowledges nothing."""
+
+    @pytest.mark.parametrize("is_done", [False, True])
+    def test_whose_end_is_in_doubt_sends_each_message_once(self, world: StoredWorld, is_done: bool) -> None:
+        clerk = Clerk(world)
+        wanted = [clerk.post(number, queue("ann")) for number in range(AHEAD + 2)]
+        line = Line(world, "discard_waiting", is_done=is_done)
+        ann = self._come(world)
+        wait(world)
+        assert data_of(ann.connect(advice={"timeout": 0}).received) == [*range(len(wanted))]
+        assert (line.left, world.broker.addressing.destinations.waiting("ann")) == (0, 0)
+        assert ends(world) == {(each, "settled"): 1 for each in wanted}
+
+    def test_that_could_not_read_the_queue_reads_it_again(
+        self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        message_id = Clerk(world).post("hi", queue("ann"))
+        peek, errors = shared_queues.peek, [StoreUnavailable("away")]
+
+        async def broken(*asked: Any) -> Any:
+            if errors:
+                raise errors.pop()
+            return await peek(*asked)
+
+        monkeypatch.setattr(shared_queues, "peek", broken)
+        ann = self._come(world)
+        wait(world)
+        assert data_of(ann.connect(advice={"timeout": 0}).received) == ["hi"]
+        assert (errors, ends(world)) == ([], {(message_id, "settled"): 1})
+
+    @staticmethod
+    def _come(world: StoredWorld) -> Client:
+        ann = Client(world)
+        assert ann.handshake(ext={"session": {"name": "ann/1"}})["successful"]
+        ann.connect(advice={"timeout": 0})
+        return ann
 
 
 class TestASend:

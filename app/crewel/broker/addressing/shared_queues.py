@@ -188,8 +188,9 @@ class SharedQueues:
             dropped += count
         return dropped
 
-    async def discard(self, name: str, ids: list[LogId] | None, reason: EndReason) -> int:
-        """End these messages of the queue, or all, at most so many as one step takes; returns how many. Raises StoreError."""
+    async def discard(self, name: str, ids: list[LogId] | None, reason: EndReason, *, retries: bool = False) -> int:
+        """End these messages of the queue, or all, at most so many as one step takes; returns how many. `retries`: the store is
+        asked until it has answered, and then it may have been done before. Raises StoreError."""
         access = self._access
         step = shared_queues.discard(access.keys, access.token, name, ids, access.facts_max, reason=reason)
 
@@ -198,7 +199,7 @@ class SharedQueues:
                 self._discarded(name, reason, count)
             return count
 
-        discarded: int = await access.writing.ask(step, then=answered)
+        discarded: int = await access.writing.ask(step, then=answered, retries=retries)
         return discarded
 
     def _discarded(self, name: str, reason: EndReason, count: int) -> None:
@@ -406,9 +407,13 @@ class SharedQueues:
                 for entry in entries:
                     receivers = [self.next_of(candidates)] if is_exclusive(queue.name) else candidates
                     self._outbound.fan_out(entry, receivers, None)
-                count = await self.discard(queue.name, [entry.position for entry in entries], EndReason.SETTLED)
-                if not count:
-                    queue.count = 0
+                places = [entry.position for entry in entries]
+                # Until it is done: they have been sent, and must not be sent again.
+                if not await self.discard(queue.name, places, EndReason.SETTLED, retries=True):
+                    queue.count, queue.lease_again = 0, True
+        except StoreError as error:
+            log.warning("what waits for %s cannot be sent at the moment: %s", queue.name, error)
+            self._loop.call_later(_PAUSE_S, self.refresh, queue.name)
         finally:
             queue.is_asked = False
         if queue.lease_again:
