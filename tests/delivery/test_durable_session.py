@@ -547,6 +547,13 @@ class TestPriorities:
         found = of_priorities(*priorities).lowest_evicted()
         assert (None if found is None else place_of(found)) == least
 
+    def test_the_bytes_of_what_may_give_way_are_known(self) -> None:
+        durable = of_priorities(9, 5, 1, 1)
+        durable.end_message(LogId(4))  # its rank is still there
+        sizes = [durable.size_of(LogId(each)) for each in (1, 2, 3, 4)]
+        assert sizes[:3] == [each.size for each in durable.pending.values()]
+        assert [[*durable.evicted_sizes(priority)] for priority in (9, 5, 0)] == [sizes, sizes[1:], []]
+
 
 class TestExpiry:
     def test_nothing_expires_that_is_not_to_be_destroyed(self) -> None:

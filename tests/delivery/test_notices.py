@@ -186,3 +186,13 @@ def test_many_entries_leave_their_batches(resends: bool) -> None:
     batches.retain(entries[:2])
     assert batches.take_out({entries[0]}, []) == []
     assert batches.unacknowledged == [entries[1]]
+
+
+@pytest.mark.parametrize(("priorities", "found"), [((), None), ((5,), 1), ((9, 7), 2)])
+def test_a_notice_does_not_give_way(priorities: tuple[int, ...], found: int | None) -> None:
+    durable = opened(*((place, waiting(priority)) for place, priority in enumerate(priorities, 1)))
+    for place in (20, 30):
+        durable.notice(LogId(place), f"/{place}")
+        durable.evict(LogId(place))
+    rank = durable.lowest_evicted()
+    assert (None if rank is None else place_of(rank)) == found

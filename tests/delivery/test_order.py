@@ -6,8 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.delivery.entry import Entry, comes_before, in_order, insert, least, place_of, priority_of, rank_of
-from crewel.delivery.records import LogId
+from crewel.delivery.entry import (
+    Entry,
+    beyond,
+    comes_before,
+    in_order,
+    insert,
+    least,
+    notice_entry,
+    place_of,
+    priority_of,
+    rank_of,
+)
+from crewel.delivery.records import LogId, PendingMessage
 
 PRIORITIES = st.integers(0, 9)
 PLACES = st.integers(0, 2**53).map(LogId)
@@ -67,6 +78,23 @@ class TestGivingWay:
         self, priorities: tuple[int, ...], front: int, found: int | None
     ) -> None:
         assert least(entries(*priorities), front) == found
+
+    @pytest.mark.parametrize(
+        ("waiting", "front", "found"), [("n", 0, None), ("nm", 0, 1), ("mnn", 0, 0), ("mnnm", 1, 3), ("Mn", 0, 0)]
+    )
+    def test_a_notice_does_not_give_way(self, waiting: str, front: int, found: int | None) -> None:
+        notice = notice_entry(PendingMessage(channel="/a"), LogId(7))
+        messages = {"n": notice, "m": Entry({"channel": "/a"}), "M": Entry({"channel": "/a"}, priority=9)}
+        assert least([messages[each] for each in waiting], front) == found
+
+    @pytest.mark.parametrize(
+        ("priorities", "front", "priority", "found"),
+        [((), 0, 5, 0), ((5,), 2, 5, 1), ((9, 5, 1), 0, 5, 1), ((9, 5, 1), 2, 5, 2), ((9, 9), 0, 5, 2)],
+    )
+    def test_what_has_a_higher_priority_does_not_give_way(
+        self, priorities: tuple[int, ...], front: int, priority: int, found: int
+    ) -> None:
+        assert beyond(entries(*priorities), front, priority) == found
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ wait among the messages, and are none: each goes behind the messages that it is 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from crewel.delivery.entry import place_of, priority_of, rank_of
@@ -56,10 +56,26 @@ class DeliveryOrder(PendingDeliveries):
         return bool(self.evicted) and self.evicted[0] < rank_of(log_id, priority)
 
     def lowest_evicted(self) -> int | None:
-        """The rank of the evicted message that is dropped first: the oldest of the lowest priority. None if there is none."""
-        if not self.evicted:
-            return None
-        return self.evicted[bisect_left(self.evicted, rank_of(LogId(0), priority_of(self.evicted[-1])))]
+        """The rank of the evicted message that is dropped first: the oldest of the lowest priority. None if there is none.
+        Notices are not dropped."""
+        evicted, end = self.evicted, len(self.evicted)
+        while end:
+            start = bisect_left(evicted, rank_of(LogId(0), priority_of(evicted[end - 1])), 0, end)
+            for position in range(start, end):
+                if place_of(evicted[position]) not in self.notices:
+                    return evicted[position]
+            end = start
+        return None
+
+    def evicted_sizes(self, priority: int) -> Iterator[int]:
+        """The bytes of each evicted message that has no higher priority than this."""
+        for position in range(bisect_left(self.evicted, rank_of(LogId(0), priority)), len(self.evicted)):
+            yield self.size_of(place_of(self.evicted[position]))
+
+    def size_of(self, log_id: LogId) -> int:
+        """The bytes of a pending message; 0 if it is not pending, or is a notice."""
+        pending = self.find(log_id)
+        return 0 if pending is None else pending.size
 
     def forget_evicted(self, log_id: LogId) -> None:
         """The message, which is pending, is evicted no more, if it was."""

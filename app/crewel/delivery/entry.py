@@ -316,11 +316,21 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def least(queue: list[Entry], front: int) -> int | None:
-    """The position of the entry that is dropped first, beyond the `front` ones: the oldest of the lowest priority. None if
-    there is none."""
-    if len(queue) <= front:
-        return None
-    return bisect_left(queue, _descending(queue[-1]), front, key=_descending)
+    """The position of the entry that is dropped first, beyond the `front` ones: the oldest of the lowest priority that is no
+    notice. None if there is none."""
+    end = len(queue)
+    while end > front:
+        start = bisect_left(queue, _descending(queue[end - 1]), front, end, key=_descending)
+        for position in range(start, end):
+            if not queue[position].is_notice:
+                return position
+        end = start
+    return None
+
+
+def beyond(queue: list[Entry], front: int, priority: int) -> int:
+    """The position of the first entry that has no higher priority than this, beyond the `front` ones."""
+    return bisect_left(queue, -priority, min(front, len(queue)), key=_descending)
 
 
 def comes_before(place: LogId, priority: int, queue: Iterable[Entry]) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_records import DeadLetterFilter
-from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
 from tests.broker.world import Client
 from tests.work import instructions
 
@@ -210,7 +210,69 @@ class TestDroppingTheOldest:
         (sent,) = joe.take()
         store(world, "/a", *range(5))
         store(world, "/a", "large" * 1000)
-        assert data([*joe.take(ok(sent)), *joe.take()]) == [1, 2, 3, 4]
+        assert data([*joe.take(ok(sent)), *joe.take()]) == [0, 1, 2, 3, 4]
+
+    @pytest.mark.parametrize("is_resent", [False, True])
+    def test_one_that_has_no_room_beside_what_was_sent_takes_no_others_place(
+        self, joe: Receiver, is_resent: bool
+    ) -> None:
+        """Memory has only the places of what an absent client was sent."""
+        world, mailbox = joe.world, joe.session.mailbox
+        store(world, "/a", "large" * 1400)
+        joe.take()
+        if is_resent:
+            joe.ack = None
+            joe.take()
+        else:
+            world.sweep_after(AWAY_S)
+        assert mailbox.is_absent is not is_resent
+        kept = store(world, "/a", *range(5))
+        store(world, "/a", "large" * 1000)
+        assert [*map(str, mailbox.stored())][1:] == kept
+
+    @pytest.mark.parametrize("is_away", [False, True])
+    @pytest.mark.parametrize("is_stored", [False, True])
+    def test_one_that_has_no_room_beside_urgent_messages_takes_no_others_place(
+        self, joe: Receiver, is_stored: bool, is_away: bool
+    ) -> None:
+        world, mailbox = joe.world, joe.session.mailbox
+        if is_away:
+            world.sweep_after(AWAY_S)
+        client = Client(world).joined()
+        client.publish("/a", "large" * 1400, ext={"publish": {"priority": "HIGH", "persistent": is_stored}})
+        for value in [*range(5), "large" * 1000]:
+            client.publish("/a", value, ext={"publish": {"persistent": is_stored}})
+        world.settle()
+        assert data(joe.take()) == ["large" * 1400, *range(5)]
+        assert mailbox.depth == 6
+
+    @pytest.mark.parametrize("is_away", [False, True])
+    def test_notices_keep_their_place(self, joe: Receiver, is_away: bool) -> None:
+        world = joe.world
+        joe.subscribe("/b")
+        if is_away:
+            world.sweep_after(AWAY_S)
+        store(world, "/b", "gone")
+        assert world.wait(world.broker.topics.endings.erase("/b", force=True))
+        world.settle()
+        store(world, "/a", *["large" * 300] * 9)
+        taken = joe.take()
+        assert data(taken) == [None, *["large" * 300] * 6]
+        assert origin(taken[0])["state"] == "ERASED"
+
+    def test_one_that_has_no_room_costs_the_same_however_long_the_queue_is(self, make_stored: MakeStored) -> None:
+        costs = {}
+        for count in (few := 50, many := 400):
+            world = make_stored("bayeux.max_queue_messages=2000")
+            queue = {"maxEntries": 2000, "maxBytes": 100_000, "onOverflow": "dropOldest"}
+            joe = Receiver(world).started("/a", name="joe/1", queue=queue)
+            store(world, "/a", "large" * 10_000)
+            joe.take()
+            store(world, "/a", *range(count))
+            store(world, "/a", "large" * 16_000)
+            costs[count] = instructions(partial(store, world, "/a", "large" * 16_000))
+            assert joe.session.mailbox.depth == count + 1
+        assert costs[many] < costs[few] * 2, costs
 
     def test_a_message_of_a_lower_priority_makes_no_room(self, stored: StoredWorld, joe: Receiver) -> None:
         client = Client(stored).joined()

@@ -7,12 +7,13 @@ message that is delivered again keeps its place, and no queue is sorted. Transie
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain, islice
 from typing import Final, NamedTuple, assert_never
 
 from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra, is_transient
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, place_of, priority_of
+from crewel.delivery.entry import Entry, beyond, place_of, priority_of
 from crewel.delivery.pending_dead_letters import Payers
 from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.qos.connect import Bounds, OverflowPolicy
@@ -25,7 +26,7 @@ _SPARE: Final = 500
 
 
 class _Seen(NamedTuple):
-    """What a mailbox looked like when its transient messages were counted. While none of it changes, the count holds."""
+    """What a mailbox looked like when messages were counted. While none of it changes, the count holds."""
 
     batch: int
     stored: int
@@ -38,7 +39,7 @@ class StoredMailbox(Mailbox):
     """What it holds of the log is in `durable`, and outlives the process."""
 
     is_stored = True
-    __slots__ = ("_counted",)
+    __slots__ = ("_counted", "_droppable")
 
     durable: DurableSession
 
@@ -47,6 +48,7 @@ class StoredMailbox(Mailbox):
         self.take_over(former)
         self.durable = durable
         self._counted: tuple[_Seen, int] | None = None
+        self._droppable: tuple[tuple[_Seen, int, int], int] | None = None
         if self.batches is not NO_BATCHES:
             self.batches.number = durable.batch - BATCH_BLOCK + 1
             self.batches.reserve_at = durable.batch - _SPARE + 1
@@ -152,19 +154,16 @@ class StoredMailbox(Mailbox):
         now = self._listener.now()
         if self.is_due(now):
             self.expire(now, is_away=self.is_absent)
-        dropped = 0
+        is_first = True
         while True:
             code = self._exceeded(entry, bounds)
             if entry.position and (self.durable.find(entry.position) is None or self.must_end):
                 return False  # its own life had ended; or it becomes a dead letter with the end of the session
             if code is None:
                 return True
-            if dropped == 1 and code == SIZE and not self._fits_beside_client(entry, bounds):
-                self._end_place(entry.position, EndReason.DROPPED)
+            if not self._apply_policy(entry, bounds, code, is_first=is_first):
                 return False
-            if not self._apply_policy(entry, bounds, code):
-                return False
-            dropped += 1
+            is_first = False
 
     def shorten(self) -> None:
         """Nothing: its bounds hold for each message that comes."""
@@ -174,12 +173,6 @@ class StoredMailbox(Mailbox):
         stored = len(self.durable) - (1 if entry.position else 0)
         code = bounds.exceeded(self._count_waiting(stored, bounds), self.durable.size)
         return SIZE if code is None and not self._has_bytes(entry) else code
-
-    def _fits_beside_client(self, entry: Entry, bounds: Bounds) -> bool:
-        """Whether the entry can have room at all, beside the stored messages that the client has: these cannot be dropped. It
-        is asked only when to drop one message was not enough."""
-        kept = sum(len(each.wire) for each in self.at_client() if each.position)
-        return not kept or kept + (len(entry.wire) if entry.position else 0) <= bounds.max_bytes
 
     def _waiting_at_most(self) -> int:
         """An upper bound that costs little: what is open at the client and waits again counts twice."""
@@ -201,20 +194,17 @@ class StoredMailbox(Mailbox):
     def _count_transients(self, stored: int) -> int:
         """How many messages wait that are not stored. A full queue is asked about every message that arrives, so they are
         counted again only after something has come or gone."""
-        batches = self.batches
-        seen = _Seen(
-            batches.number,
-            stored,
-            len(self.queue),
-            len(batches) + batches.resending,
-            len(self.dispatcher.in_flight),
-        )
+        seen = self._seen(stored)
         if self._counted is None or self._counted[0] != seen:
             self._counted = seen, len(self.transients())
         return self._counted[1]
 
-    def _apply_policy(self, entry: Entry, bounds: Bounds, code: str) -> bool:
-        """Do as the policy says; True if a message was dropped for this one."""
+    def _seen(self, stored: int) -> _Seen:
+        batches, queued = self.batches, len(self.queue)
+        return _Seen(batches.number, stored, queued, len(batches) + batches.resending, len(self.dispatcher.in_flight))
+
+    def _apply_policy(self, entry: Entry, bounds: Bounds, code: str, *, is_first: bool) -> bool:
+        """Do as the policy says; True if a message was dropped for this one, which may not be the first."""
         durable, recovered, policy = self.durable, self.recovered, bounds.policy
         if policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in self.queue:
             policy = OverflowPolicy.DISCONNECT  # a client that knows that it misses nothing sees no gap
@@ -223,8 +213,10 @@ class StoredMailbox(Mailbox):
         match policy:
             case OverflowPolicy.DROP_OLDEST:
                 is_in_memory = code == SIZE and not entry.position and durable.fits(bounds.max_bytes)
-                if super()._drop_oldest(entry) if is_in_memory else self._drop_oldest(entry):
-                    return True  # what is stored and not in memory would not make room there
+                if not is_first or self._has_droppable(entry, bounds):
+                    self._droppable = None  # what is dropped changes it
+                    if super()._drop_oldest(entry) if is_in_memory else self._drop_oldest(entry):
+                        return True  # what is stored and not in memory would not make room there
                 self._end_place(entry.position, EndReason.DROPPED)
             case OverflowPolicy.DISCONNECT:
                 self.must_end = True
@@ -239,6 +231,37 @@ class StoredMailbox(Mailbox):
             case _:
                 assert_never(policy)
         return False
+
+    def _has_droppable(self, entry: Entry, bounds: Bounds) -> bool:
+        """Whether to drop messages makes room for the bytes of the entry. What the client has, what goes out again, and what
+        has a higher priority stays."""
+        durable, queue, resending = self.durable, self.queue, self.batches.resending
+        front = beyond(queue, resending, entry.priority)
+        excess = durable.size - bounds.max_bytes
+        sizes: Iterable[int]
+        if excess > 0:
+            waiting = durable.size - (durable.size_of(entry.position) if entry.position else 0)
+            stays = bool(self.retained) or any(map(is_transient, queue[:front]))
+            evicted = () if resending else durable.evicted_sizes(entry.priority)
+            sizes = chain(
+                evicted, (durable.size_of(each.position) for each in islice(queue, front, None) if each.position)
+            )
+        elif self._has_bytes(entry):
+            return True
+        else:
+            waiting, stays = self.count_bytes(), front > 0
+            excess = waiting + len(entry.wire) - self._listener.share(self.queue_max_bytes)
+            sizes = (len(each.wire) for each in islice(queue, front, None) if not each.is_notice)
+        seen = self._seen(len(durable) - (1 if entry.position else 0)), waiting, entry.priority
+        if self._droppable is None or self._droppable[0] != seen:
+            total = 0
+            for size in sizes:
+                total += size
+                if total >= excess:
+                    return True
+            self._droppable = seen, total  # one that is refused is often followed by others
+        total = self._droppable[1]
+        return total >= excess or (total == waiting and not stays)  # a message that is alone fits, however large
 
     def _drop_oldest(self, entry: Entry) -> bool:
         """End the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
