@@ -12,7 +12,7 @@ from crewel.cli import bayeux_client, output, qos_options
 
 if TYPE_CHECKING:
     from crewel.bayeux.channel import Channel
-    from crewel.client import Client, Message, Subscription, Transition
+    from crewel.client import Client, Message, Position, Subscription, Transition
 
 Print = Callable[["Message"], None]
 
@@ -159,6 +159,8 @@ class Reader:
         self._left = count
         self._listeners: list[Subscription] = []
         self._subscriptions: list[Subscription] = []
+        self._positions: dict[str, Position] = {}
+        """Where each subscription was after the last message that was taken: it moves on with one too many as well."""
 
     async def prepare(self, *, with_addressed: bool) -> None:
         """Subscribe before the first connect, which brings the waiting messages."""
@@ -172,6 +174,7 @@ class Reader:
         for subscription in subscriptions:
             if subscription.recovered is not None:
                 _say(f"{subscription.channel}: {'recovered' if subscription.recovered else 'not recovered'}")
+            self._note_position(subscription)
         self.client.on_state(ConnectionNotices())
         tasks = [
             asyncio.create_task(each)
@@ -185,7 +188,7 @@ class Reader:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            self._tell_position(subscriptions)
+            self._tell_position()
 
     async def _subscribed(self, subscription: "Subscription") -> None:
         while self._wants_more:
@@ -195,8 +198,10 @@ class Reader:
                 _say(f"{subscription.channel} was erased, subscribing again")
                 options = self._options | ({"since": {}} if "since" in self._options else {})
                 subscription = await self.client.subscribe(subscription.channel, **options)
+                self._note_position(subscription)
                 continue
-            self._took(message)
+            if self._took(message):
+                self._note_position(subscription)
 
     async def _addressed(self, listener: "Subscription") -> None:
         while self._wants_more:
@@ -206,15 +211,20 @@ class Reader:
     def _wants_more(self) -> bool:
         return self._left is None or self._left > 0
 
-    def _took(self, message: "Message") -> None:
+    def _took(self, message: "Message") -> bool:
         if not self._wants_more:  # another channel had the last one meanwhile: the server keeps this one
-            return
+            return False
         self._take(message)
         self._left = None if self._left is None else self._left - 1
+        return True
 
-    def _tell_position(self, subscriptions: list["Subscription"]) -> None:
-        reached = {channel: place for each in subscriptions for channel, place in each.position.items()}
-        if "since" in self._options and reached:
+    def _note_position(self, subscription: "Subscription") -> None:
+        if "since" in self._options:
+            self._positions[subscription.channel] = subscription.position
+
+    def _tell_position(self) -> None:
+        reached = {channel: place for each in self._positions.values() for channel, place in each.items()}
+        if reached:
             _say(f"continue with --since {qos_options.shown(reached, self._channels)}")
 
 
