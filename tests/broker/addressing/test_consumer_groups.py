@@ -504,6 +504,15 @@ class TestSubscribers:
             settled(each, one)
             self._nothing_is_left(world, each)
 
+    def test_a_message_that_another_member_gets_comes_before_younger_ones(self, world: StoredWorld) -> None:
+        joe, held = self._waiting(world)
+        publish(world, 1)
+        (message,) = [*joe.heard(held), *come(joe)]
+        member(world, "ann/1")
+        store(world, "/jobs/of-joe", 2, 3)
+        joe.tell(failed(message, "user.update.error"))
+        assert data([*come(joe), *come(joe)]) == [1, 2, 3]
+
     def test_a_subscription_to_the_newest_only_does_not_end_what_the_group_has(self, world: StoredWorld) -> None:
         joe = login(world, "joe/1")
         reply = joe.say("/meta/subscribe", subscription="/jobs/*", ext={"subscribe": {"newestOnly": True}})

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, assert_never
 from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra, is_transient
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, beyond, place_of, priority_of
+from crewel.delivery.entry import Entry, beyond, comes_before, place_of, priority_of
 from crewel.delivery.pending_dead_letters import Payers
 from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.qos.connect import Bounds, OverflowPolicy
@@ -329,8 +329,11 @@ class StoredMailbox(Mailbox):
         attempts = self.attempts(place)
         self.forget_stored(place)
         self.durable.requeue(place)
-        if place in self.durable.pending:  # it is for the session all the same, by its subscription
+        own = self.durable.pending.get(place)
+        if own is not None:  # it is for the session all the same, by its subscription
             self.durable.evict(place)
+            if comes_before(place, own.priority, self.queue):
+                self.recall()  # so that it is read before what is younger
         self._listener.has_changed(self.durable)
         return attempts
 
