@@ -11,6 +11,7 @@ import orjson
 import pytest
 from websockets.frames import Frame, Opcode
 
+from crewel.broker.mailboxes.exchange import Forwarded
 from crewel.settings import Settings, load
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.shared_buffer import LEAST
@@ -202,7 +203,18 @@ async def test_nothing_that_comes_after_a_close_is_answered(heard: Heard) -> Non
     assert heard.messages == []
 
 
-@pytest.mark.parametrize("ending", ["eof_received", "cut_off", "shut", "connection_lost", "close"])
+async def test_another_node_hears_of_a_close_after_what_came_before_it(heard: Heard) -> None:
+    class Relay(Forwarded):
+        def gone(self) -> None:
+            heard.messages.append("gone")
+
+    heard.socket.relay = Relay()
+    heard.send(frame(b'[{"n":1}]') + frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
+    await asyncio.sleep(0)
+    assert heard.messages == [{"n": 1}, "gone"]
+
+
+@pytest.mark.parametrize("ending", ["eof_received", "cut_off", "shut", "connection_lost", "close", "last words"])
 async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(lane: FastLane, ending: str) -> None:
     kinds = (SocketClient, DeflatingClient, SocketClient, DeflatingClient)
     clients = [kind(lane, acknowledges=False) for kind in kinds]
@@ -213,6 +225,9 @@ async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(l
     assert isinstance(ended, FastSocket)
     if ending == "close":
         clients[0].receive(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
+    elif ending == "last words":
+        said = clients[0].request({"channel": "/elsewhere", "data": 1})
+        clients[0].receive(said + frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
     else:
         arguments = {"shut": (1001, "over"), "connection_lost": (None,)}.get(ending, ())
         getattr(ended, ending)(*arguments)
