@@ -219,6 +219,27 @@ async def test_what_is_pipelined_behind_an_open_request_is_answered_after_a_half
     assert wire.is_closed
 
 
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_what_is_pipelined_behind_a_request_that_was_just_answered_is_answered_after_a_half_close(
+    lane: FastLane, monkeypatch: pytest.MonkeyPatch, is_held: bool
+) -> None:
+    wire, connection = wires.Wire(), FastConnection(lane)
+    connection.connection_made(wire)
+    open_requests = list[Peer]()
+    monkeypatch.setattr(lane, "receive", lambda peer, _: open_requests.append(peer))
+    connection.data_received(REQUEST * 2)
+    if not is_held:
+        monkeypatch.setattr(lane, "receive", lambda peer, _: peer.send([b"{}"]))
+    open_requests[0].send([b"{}"])
+    assert connection.eof_received() is is_held
+    if is_held:
+        assert not wire.is_closed
+        open_requests[1].send([b"{}"])
+        await turns()
+    assert len(wire.written) == 2
+    assert wire.is_closed
+
+
 async def test_a_half_closed_request_that_is_slowed_down_is_answered(lane: FastLane) -> None:
     wire, connection = wires.Wire(), FastConnection(lane)
     connection.connection_made(wire)

@@ -100,11 +100,12 @@ class FastConnection(asyncio.Protocol, Peer):
     def eof_received(self) -> bool:
         """The peer sends no more: it still gets the answers to what it has sent, and that to a held connect now. True keeps
         the connection open until then."""
-        self.is_half_closed = True
+        self.is_half_closed, transport = True, self._transport
         if self._is_busy:
             self._lane.broker.mailboxes.outbound.half_closed(self)
-        elif self._is_free:
-            return False  # what is kept is half a request
+        elif self._is_free and transport is not None:
+            self._go_on()  # what is kept may be a whole request: the one before it was answered in this very turn
+            return not transport.is_closing()
         return self._is_busy or bool(self._chunks)
 
     def pause_writing(self) -> None:
