@@ -424,6 +424,15 @@ class TestArrivingByTheLogToo:
     def test_the_message_is_delivered_once(self, durable: DurableSession) -> None:
         assert durable.in_order() == [4, 5]
 
+    def test_the_message_counts_once(self, durable: DurableSession) -> None:
+        assert (len(durable), durable.size) == (2, 20)
+
+    def test_the_message_that_goes_back_to_the_group_still_counts(self, durable: DurableSession) -> None:
+        durable.requeue(self.X)
+        assert (len(durable), durable.size) == (2, 20)
+        durable.settle_all([self.X])
+        self.assert_has_ended(durable)
+
     def test_what_is_spilled_is_one_message_too(self, durable: DurableSession) -> None:
         durable.spilled([self.X])
         assert (len(durable), durable.size) == (2, 20)
@@ -434,12 +443,13 @@ class TestArrivingByTheLogToo:
         inbox = {self.X: PendingMessage(0, 12, source="group:/a g")}
         pending = {each: PendingMessage(0, 10) for each in (self.X, LogId(5))}
         durable = adopted(subscriptions={"/a": LogId(3)}, pending=pending, inbox=inbox)
+        assert (len(durable), durable.size) == (2, 20)
         assert durable.end_message(self.X)
         self.assert_has_ended(durable)
 
     @staticmethod
     def assert_has_ended(durable: DurableSession) -> None:
-        assert (list(durable.pending), list(durable.inbox), durable.size) == ([5], [], 10)
+        assert (list(durable.pending), list(durable.inbox), len(durable), durable.size) == ([5], [], 1, 10)
         ended, _ = durable.take_ended()
         assert ended == [Disposition(JOE, EndReason.SETTLED, (LogId(4),))]
 

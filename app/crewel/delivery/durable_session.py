@@ -121,13 +121,14 @@ class DurableSession(DeliveryOrder):
             rank_of(each, pending.priority) for each, pending in (*messages.items(), *self.notices.items())
         )
         self.place_notices()
-        self.applied_size = sum(pending.size for pending in (*record.pending.values(), *record.inbox.values()))
+        self.applied_size = sum(pending.size for pending in (record.inbox | record.pending).values())
+        self.in_both = len(record.pending.keys() & record.inbox.keys())
         self.expiry = _first_expiry(messages.values())
         self.adopted_to = max(messages, default=LogId(0))
 
     def __len__(self) -> int:
         """How many messages are pending."""
-        return len(self.pending) + len(self.inbox)
+        return len(self.pending) + len(self.applied_inbox) - self.in_both
 
     @property
     def is_named(self) -> bool:
@@ -229,11 +230,11 @@ class DurableSession(DeliveryOrder):
     def _pop(self, log_id: LogId) -> PendingMessage | None:
         """What was known of the message. One that came by the log and from a group is in both."""
         pending, leased = self.pending.pop(log_id, None), self.applied_inbox.pop(log_id, None)
-        if pending is not None:
-            self.applied_size -= pending.size
-        if leased is not None:
-            self.applied_size -= leased.size
-        return pending or leased
+        self.in_both -= pending is not None and leased is not None
+        ended = pending or leased
+        if ended is not None:
+            self.applied_size -= ended.size
+        return ended
 
     def note(self, log_id: LogId, reason: EndReason) -> None:
         """Remember for the facts how a message ended."""
@@ -275,8 +276,7 @@ class DurableSession(DeliveryOrder):
             self._stored.pop(log_id, None)
             self._put_outside_log(log_id)
             if pending is not None:
-                if log_id in self.inbox:  # from a group, and one message from now on
-                    self.applied_size -= self.inbox[log_id].size
+                self.in_both -= log_id in self.inbox  # from a group: its bytes are those in the log
                 self.inbox[log_id] = pending
         self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
 
@@ -299,7 +299,10 @@ class DurableSession(DeliveryOrder):
         self.inbox[log_id] = pending
         if not is_newest:
             self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
-        self.applied_size += pending.size
+        if log_id in self.applied:
+            self.in_both += 1
+        else:
+            self.applied_size += pending.size
         if pending.expires:
             self._note_expiry(pending.expires)
         return True
@@ -310,7 +313,11 @@ class DurableSession(DeliveryOrder):
         self.forget_evicted(log_id)
         pending = self.inbox.pop(log_id, None)
         self._stored_inbox.pop(log_id, None)
-        if pending is not None:
+        if pending is None:
+            return
+        if log_id in self.pending:  # it is for the session all the same, by its subscription
+            self.in_both -= 1
+        else:
             self.applied_size -= pending.size
 
     def attempted(self, log_id: LogId, times: int, tries: str = "") -> None:

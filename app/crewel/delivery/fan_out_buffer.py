@@ -167,6 +167,7 @@ class PendingDeliveries:
         "applied_inbox",
         "applied_number",
         "applied_size",
+        "in_both",
         "notices",
     )
 
@@ -179,6 +180,9 @@ class PendingDeliveries:
         """What is pending in the log, without records that are not applied."""
         self.applied_inbox: dict[LogId, PendingMessage] = {}
         """What is pending in the inbox, outside the log."""
+        self.in_both = 0
+        """How many messages are pending in both, for they came by the log and from a group: each is one, with the bytes that it
+        has in the log."""
         self.notices: dict[LogId, PendingMessage] = {}
         """Notices that topics were erased, which wait like messages and are none: by their places."""
         self._newest = LogId(0)
@@ -273,8 +277,8 @@ class PendingDeliveries:
         for log_id in ids:
             pending = opened.pop(log_id, None)
             if inbox and (leased := inbox.pop(log_id, None)) is not None:
-                self.applied_size -= 0 if pending is None else pending.size  # it came by the log and from a group
-                pending = leased
+                self.in_both -= pending is not None
+                pending = pending or leased
             if pending is not None:
                 self.applied_size -= pending.size
                 settled.append(log_id)
