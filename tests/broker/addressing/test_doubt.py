@@ -12,7 +12,7 @@ from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.storage import shared_queues
 from crewel.storage.script_step import REMEMBERED_MS, Step
-from crewel.storage.shared_queues import StoredQueue
+from crewel.storage.shared_queues import Lease, StoredQueue
 from crewel.storage.store import Store
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin, store
@@ -247,6 +247,25 @@ def test_a_store_that_is_full_is_asked_again_when_it_may_have_space(world: Store
     assert ids(messages) == [message_id]
     settled(second, *messages)
     assert ends(world) == {(message_id, "settled"): 1}
+
+
+def test_a_queue_is_not_asked_for_again_because_the_store_is_slow(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, lease = [0], shared_queues.lease
+
+    def lease_late(*what: Any) -> Step[Lease]:
+        asked[0] += 1
+        assert asked[0] < 20
+        world.loop._now += 0.3
+        return lease(*what)
+
+    monkeypatch.setattr(shared_queues, "lease", lease_late)
+    message_id = Clerk(world).post("hi", queue("joe"))
+    joe = login(world, "joe/1")
+    assert ids(come(joe)) == [message_id]
+    world.advance(0.1)
+    assert 0 < asked[0] <= 2
 
 
 def test_a_login_waits_for_the_end_of_the_session_before_it(world: StoredWorld) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 class SharedQueue:
     """What this server knows of one shared queue: how much waits in it, and since when the store is asked for some."""
 
-    __slots__ = ("asked_at", "count", "is_asked", "lease_again", "looked_at", "name", "touched_at")
+    __slots__ = ("count", "is_asked", "lease_again", "looked_at", "name", "touched_at")
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
@@ -16,8 +16,6 @@ class SharedQueue:
         """Loop time (s) at which the last one came."""
         self.is_asked = False
         """Whether the store is just being asked to lease some."""
-        self.asked_at = 0.0
-        """Loop time (s) at which it was asked."""
         self.lease_again = False
         """Whether there was reason meanwhile to ask it again."""
         self.looked_at = now

@@ -41,8 +41,6 @@ log = logging.getLogger(__name__)
 FULL: Final = "resource.overflow.queue.entries"
 _PAUSE_S: Final = 0.2  # before the store is asked again that was away
 _LOOK_S: Final = 1.0  # between looks at a queue that sessions of other nodes may empty
-_AT_FIRST_S: Final = 0.15
-"""An answer that took longer may be that to a repeat: it tells what was when the store was asked first."""
 
 
 @dataclass(eq=False)
@@ -312,7 +310,7 @@ class SharedQueues:
 
     def _lease(self, queue: SharedQueue, members: list[Member]) -> None:
         access = self._access
-        queue.is_asked, queue.lease_again, queue.asked_at = True, False, self._loop.time()
+        queue.is_asked, queue.lease_again = True, False
         sessions = access.node.sessions
         asked = {
             member.name: durable
@@ -326,15 +324,21 @@ class SharedQueues:
         def answered(answer: Lease | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
                 again = shared_queues.leased_before(step)
-                access.writing.submit(again, partial(self._leased, queue, asked), retries=True)
+                access.writing.submit(again, partial(self._leased, queue, asked, is_repeat=True), retries=True)
             else:
                 self._leased(queue, asked, answer)
 
         access.writing.submit(step, answered)
 
     def _leased(
-        self, queue: SharedQueue, asked: Mapping[SessionName, DurableSession], answer: Lease | StoreError
+        self,
+        queue: SharedQueue,
+        asked: Mapping[SessionName, DurableSession],
+        answer: Lease | StoreError,
+        *,
+        is_repeat: bool = False,
     ) -> None:
+        """`is_repeat`: the store was asked before and did not answer. What it says is what was then."""
         if isinstance(answer, StoreError):
             queue.is_asked = False
             if isinstance(answer, StoreUnavailable | StoreFull):
@@ -342,21 +346,20 @@ class SharedQueues:
             return  # else the sessions are another server's by now, or all is read again
         self.expired(queue.name, answer.expired, answer.left)
         self.blocked.discard(queue.name)
-        is_late = self._loop.time() - queue.asked_at > _AT_FIRST_S
         for leased in answer.leased:
             if leased.id <= self._access.node.cursor:
                 self._arrive(queue.name, leased, asked)
             else:
                 self._access.in_place(leased.id, partial(self._arrive, queue.name, leased, asked))
         newest = max((leased.id for leased in answer.leased), default=LogId(0))
-        self._access.in_place(newest, partial(self._after_lease, queue, asked, answer, is_late=is_late))
+        self._access.in_place(newest, partial(self._after_lease, queue, asked, answer, is_repeat=is_repeat))
 
     def _after_lease(
-        self, queue: SharedQueue, asked: Mapping[SessionName, DurableSession], answer: Lease, *, is_late: bool
+        self, queue: SharedQueue, asked: Mapping[SessionName, DurableSession], answer: Lease, *, is_repeat: bool
     ) -> None:
         """All that was leased has come, and taken its room: ask for another lease, where there is reason to."""
         queue.is_asked = False
-        if is_late:
+        if is_repeat:
             self._look(queue)
         elif answer.left and (answer.leased or queue.lease_again or not asked):
             self.schedule_lease(queue.name)
