@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from crewel.storage.keys import Keys
 from tests.admin.desk import Desk
 from tests.cli.command import Running, crewel
 from tests.conftest import StartServer
@@ -20,6 +21,7 @@ from tests.functional.test_nodes import publish, values, wait_for
 from tests.functional.wire import until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
+from tests.store_process import shared_store
 
 _numbers = count(1)
 
@@ -95,6 +97,23 @@ def test_a_job_drains_the_sessions_of_all_nodes(pair: list[Server], desks: list[
     assert [each["id"] for each in ended["errors"]] == ([f"client/{subject}/9"] if by == "sessions" else [])
     for number in (1, 2):
         assert desks[0].get(f"/sessions/{subject}/{number}")["waiting"] == 0
+
+
+def test_a_session_that_is_being_taken_over_is_not_taken_for_one_that_is_not_there(
+    pair: list[Server], desks: list[Desk]
+) -> None:
+    """By what the store says, a node has it that is dead."""
+    name = f"client/oper{next(_numbers)}/1"
+    key = Keys(pair[0].store_sets[1].partition("=")[2]).session(name)
+    asked = {"what": "drain", "sessions": [name]}
+    with shared_store().client() as client:
+        client.hset(key, "owner", "dead")
+        refused: Any = desks[0].ask("POST", "/jobs", asked)
+        assert refused.status == 503
+        client.delete(key)
+    job = desks[0].post("/jobs", asked)
+    ended = until(lambda: told if (told := desks[0].get(f"/jobs/{job['id']}"))["ended"] is not None else None)
+    assert (ended["state"], ended["undone"]) == ("done", 1)
 
 
 def until_waiting(desk: Desk, path: str, wanted: int) -> None:

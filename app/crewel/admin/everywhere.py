@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from crewel.errors import IllegalArgument, Refused
+from crewel.errors import IllegalArgument, Refused, StoreUnavailable
 from crewel.security.grants import Role, Scope
 
 _ILLEGAL: Final = "user.illegalArgument"
@@ -17,6 +17,10 @@ class Everywhere(Protocol):
     async def command(self, text: object, who: str, scope: Scope) -> dict[str, Any]:
         """Carry out a command at the nodes that it concerns."""
 
+    async def is_somewhere(self, name: str) -> bool:
+        """Whether the session is at a node, by what the store says; one that has ended has it until another takes it over.
+        Raises StoreError."""
+
     async def overview(self, after_ms: float) -> dict[str, Any]:
         """The overview of all nodes."""
 
@@ -27,14 +31,21 @@ async def sessions_of(everywhere: Everywhere | None, subject: str, who: str) -> 
 
 
 async def waiting_elsewhere(everywhere: Everywhere | None, name: str, who: str) -> int:
-    """How many messages wait for the session, which this node does not have; 0 if none has it. Raises StoreError."""
-    return await _told(everywhere, f"__cmd:{name}/?cbQueueNumMsgs", who, Role.VIEW) or 0
+    """How many messages wait for the session, which this node does not have; 0 if none has it. Raises StoreError, also while
+    another node takes it over."""
+    return await _told_of(everywhere, name, "cbQueueNumMsgs", who, Role.VIEW) or 0
 
 
 async def drain_elsewhere(everywhere: Everywhere | None, name: str, who: str) -> int | None:
     """Drain the session, which this node does not have; how many became dead letters, None if no node has it. Raises
-    StoreError."""
-    number: int | None = await _told(everywhere, f"__cmd:{name}/?drainCallbackQueue", who, Role.OPERATE)
+    StoreError, also while another node takes it over."""
+    return await _told_of(everywhere, name, "drainCallbackQueue", who, Role.OPERATE)
+
+
+async def _told_of(everywhere: Everywhere | None, name: str, what: str, who: str, role: Role) -> int | None:
+    number: int | None = await _told(everywhere, f"__cmd:{name}/?{what}", who, role)
+    if number is None and everywhere is not None and await everywhere.is_somewhere(name):
+        raise StoreUnavailable(f"a node takes over the session {name}: try again later")
     return number
 
 

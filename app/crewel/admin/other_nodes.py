@@ -119,6 +119,10 @@ class OtherNodes:
         store = self._admin.store
         return await nodes.owner(store, name, await nodes.tokens(store))
 
+    async def is_somewhere(self, name: str) -> bool:
+        """Whether the session is at a node, by what the store says. Raises StoreError."""
+        return self._admin.find(name) is not None or await self._owner(name) != ""
+
     async def _hand_over(self, token: str, route: Route, ask: Ask, sent: Sent) -> Any:
         """Let another node do it, and return its answer. Raises RefusedElsewhere, and StoreUnavailable."""
         query, body = sent

@@ -1,0 +1,52 @@
+"""What jobs learn of sessions of other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from crewel.admin.everywhere import Everywhere, drain_elsewhere, waiting_elsewhere
+from crewel.errors import IllegalArgument, StoreUnavailable
+from crewel.security.grants import Scope
+
+pytestmark = pytest.mark.unit
+
+JOE = "client/joe/1"
+Asks = Callable[[Everywhere | None, str, str], Awaitable[int | None]]
+
+
+class Nodes(Everywhere):
+    """Two nodes: one is dead, and has these sessions."""
+
+    def __init__(self, *left: str) -> None:
+        self._left = left
+
+    async def command(self, text: object, who: str, scope: Scope) -> dict[str, Any]:
+        if JOE in str(text):
+            raise IllegalArgument("command", "is about a session that is not here")
+        return {"command": text, "result": 3}
+
+    async def overview(self, after_ms: float) -> dict[str, Any]:
+        return {}
+
+    async def is_somewhere(self, name: str) -> bool:
+        return name in self._left
+
+
+@pytest.mark.parametrize("ask", [drain_elsewhere, waiting_elsewhere])
+async def test_a_session_that_is_being_taken_over_is_asked_for_again(ask: Asks) -> None:
+    with pytest.raises(StoreUnavailable):
+        await ask(Nodes(JOE), JOE, "admin")
+
+
+@pytest.mark.parametrize(("ask", "told"), [(drain_elsewhere, None), (waiting_elsewhere, 0)])
+async def test_a_session_of_no_node_is_not_there(ask: Asks, told: int | None) -> None:
+    for everywhere in (Nodes(), None):
+        assert await ask(everywhere, JOE, "admin") == told
+
+
+@pytest.mark.parametrize("ask", [drain_elsewhere, waiting_elsewhere])
+async def test_a_session_of_a_living_node_answers(ask: Asks) -> None:
+    assert await ask(Nodes("client/ann/1"), "client/ann/1", "admin") == 3
