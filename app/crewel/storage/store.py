@@ -79,12 +79,13 @@ class Store:
         self._news = asyncio.Event()
         self._embedded = None if settings.storage.url else Embedded(settings.storage, self._news.set)
         self._space: Space | None = None
-        self._mark = Step("mark", (self.keys.copied,), (), bytes)
+        self.mark = Step("mark", (self.keys.copied,), (), bytes)
+        """Writes, and nothing else."""
         self._is_doubted = False  # that the server at the other end is the primary
         self._further: dict[
             Connection, Callable[[str], None]
         ] = {}  # connections beside the writer's, and how each is closed
-        self._writer = Writer(lambda: self._storage.replicas, lambda: _command(self._mark), self._lose, self._doubt)
+        self._writer = Writer(lambda: self._storage.replicas, lambda: _command(self.mark), self._lose, self._doubt)
         self._pool: ConnectionPool | None = None
         self._last_client: tuple[str, int] | None = None
         self._history = ""  # of the store's writes: what it and its replicas have in common
@@ -196,7 +197,7 @@ class Store:
         if not needed:
             done(None)
             return
-        commands = [pack(_command(self._mark)), pack(("WAIT", needed, REPLICAS_MS))]
+        commands = [pack(_command(self.mark)), pack(("WAIT", needed, REPLICAS_MS))]
         connection.exchange(commands, lambda answers: done(not_copied(answers, needed)))
 
     async def connect_again(self, lost: Callable[[str], None]) -> Connection:

@@ -143,20 +143,14 @@ class TestAPublish:
 
 
 class TestAnOutageThatIsLonger:
-    """By its end the store has forgotten what it has done, and to ask again is to ask for the first time."""
+    """By its end the store has forgotten what it has done, and to ask again is to ask for the first time. It was there all the
+    time: its replicas were not, say."""
 
     def end(self, world: StoredWorld, line: Line) -> None:
-        """It is two outages, with a moment in between in which the store answers nothing."""
-        world.durability._store_is_gone()
-        world.advance(REMEMBERED_MS / 2000)
-        world.durability._store_is_back()
-        world.advance(0.1)
-        world.durability._store_is_gone()
-        world.advance(REMEMBERED_MS / 2000)
-        keys = world.store.reader.keys(world.store.keys.once("*"))
-        world.wait(world.store.reader.delete(*world.wait(keys)))
+        world.advance(REMEMBERED_MS / 1000)
+        keys = world.wait(world.store.reader.keys(world.store.keys.once("*")))
+        world.wait(world.store.reader.delete(*keys))
         line.left = 0
-        world.durability._store_is_back()
         wait(world)
 
     def test_than_a_lease_is_remembered(self, world: StoredWorld) -> None:
@@ -177,6 +171,42 @@ class TestAnOutageThatIsLonger:
         (message,) = come(joe)
         settled(joe, message)
         assert ends(world) == {(origin(message)["id"], "settled"): 1}
+
+    def test_than_a_send_is_asked_again_whose_publisher_repeats_the_key(self, world: StoredWorld) -> None:
+        clerk, joe = Clerk(world), login(world, "joe/1")
+        line = Line(world, "send", 10_000, is_done=True)
+        assert not clerk.ask("hi", "joe/1", persistent=True, key="k")["successful"]
+        world.advance(REMEMBERED_MS / 1000 - 10.0)
+        line.left = 0
+        message_id = clerk.post("hi", "joe/1", persistent=True, key="k")
+        wait(world)
+        messages = come(joe)
+        assert ids(messages) == [message_id]
+        settled(joe, *messages)
+        assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_than_a_redrive_is_remembered(self, world: StoredWorld) -> None:
+        joe = login(world, "joe/1", "/news")
+        store(world, "/news", 1)
+        joe.take(failed(come(joe)[0], "user.x"))
+        (letter,) = world.letters()
+        line = Line(world, "redrive", 10_000, is_done=True)
+        redrive = world.broker.dead_letters.redrive.redrive(Chosen(ids=(letter.dead_id,)), Limits())
+        asked = world.loop.create_task(redrive)
+        self.end(world, line)
+        assert world.wait(asked).done == 0  # it was not done when the operator was answered
+        assert data(come(joe)) == [1]
+
+    def test_than_steps_are_remembered_begins_with_the_first_lost_answer(self, world: StoredWorld) -> None:
+        """While the store refuses a step, it has done nothing that it could forget."""
+        line = Line(world, "lease_queued", 10_000, is_done=False)
+        Clerk(world).post("hi", queue("joe"))
+        joe, node = login(world, "joe/1"), world.access.node
+        world.advance(REMEMBERED_MS / 1000)
+        line.left = 0
+        wait(world)
+        assert data(come(joe)) == ["hi"]
+        assert world.access.node is node
 
 
 @pytest.mark.parametrize("is_done", [True, False])

@@ -278,7 +278,7 @@ class Destinations:
                         self._stored(outgoing, late)
                         self._remembered(outgoing, late)
 
-                access.writing.submit(step, known, retries=True, for_s=REPEATABLE_S)
+                access.writing.submit(step, known, retries=True, for_s=REPEATABLE_S, in_doubt=True)
             access.suspect(answer)
         elif answer.is_repeated:
             outgoing.promise.resolve(self._remembered(outgoing, answer))

@@ -324,7 +324,8 @@ class SharedQueues:
         def answered(answer: Lease | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
                 again = shared_queues.leased_before(step)
-                access.writing.submit(again, partial(self._leased, queue, asked, is_repeat=True), retries=True)
+                found = partial(self._leased, queue, asked, is_repeat=True)
+                access.writing.submit(again, found, retries=True, in_doubt=True)
             else:
                 self._leased(queue, asked, answer)
 

@@ -23,7 +23,7 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.delivery.records import LogId, Submission
-from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
+from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.publish import PublishQos
 from crewel.settings import Settings
 from crewel.storage.connection import Done
@@ -228,15 +228,24 @@ async def _then(first: Awaitable[None], done: asyncio.Future[None]) -> None:
 class _Request(Generic[T]):
     """One step, and who wants its answer."""
 
-    __slots__ = ("done", "retries_until", "size", "step", "unordered")
+    __slots__ = ("done", "doubted_at", "retries_until", "size", "step", "unordered")
 
     def __init__(
-        self, step: Step[T], done: Callable[[T | StoreError], None], *, retries_until: float, size: int, unordered: bool
+        self,
+        step: Step[T],
+        done: Callable[[T | StoreError], None],
+        *,
+        retries_until: float,
+        doubted_at: float,
+        size: int,
+        unordered: bool,
     ) -> None:
         self.step = step
         self.done = done
         self.retries_until = retries_until
         """By the loop's clock; 0 if it is asked once."""
+        self.doubted_at = doubted_at
+        """Since when the store may have done it without an answer; infinite if it has not, as far as is known."""
         self.size = size
         self.unordered = unordered
 
@@ -313,6 +322,9 @@ class WriteQueue(Generic[T]):
         self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
         self._turn: asyncio.Task[None] | None = None  # work that does not wait for what is under way
         self._paused: set[asyncio.TimerHandle] = set()
+        self.on_forgotten: Callable[[float], object] = lambda _: None
+        """Called with the time since when a step was in doubt, when that ends so late that the store may have forgotten what it
+        has done of it."""
         self.is_closed = True
 
     def open(self, store: Store) -> None:
@@ -351,16 +363,33 @@ class WriteQueue(Generic[T]):
         *,
         retries: bool = False,
         for_s: float = math.inf,
+        in_doubt: bool = False,
         size: int = 0,
         unordered: bool = False,
     ) -> None:
         """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, at
-        most for `for_s` seconds, for a step that may be repeated; before that only a refusal comes back as an error. `size`:
-        what it counts of `MOST_BYTES`. `unordered`: neither the step nor its answer depends on what is taken from the log
-        meanwhile."""
-        until = self._loop.time() + for_s if retries else 0.0
-        self._queue.append(_Request(step, done, retries_until=until, size=size, unordered=unordered))
+        most for `for_s` seconds, for a step that may be repeated; before that only a refusal comes back as an error.
+        `in_doubt`: the store may have done it, for it was asked before and gave no answer. `size`: what it counts of
+        `MOST_BYTES`. `unordered`: neither the step nor its answer depends on what is taken from the log meanwhile."""
+        now = self._loop.time()
+        self._queue.append(
+            _Request(
+                step,
+                done,
+                retries_until=now + for_s if retries else 0.0,
+                doubted_at=now if in_doubt else math.inf,
+                size=size,
+                unordered=unordered,
+            )
+        )
         self._wake()
+
+    async def asked_again(self) -> None:
+        """Wait until the store does what it is asked to, and all that had to be asked again was asked once more since then.
+        Raises StoreError."""
+        await self.ask(self._store.mark, retries=True)
+        await asyncio.sleep(_PAUSE)  # and then all that was in a pause is in the queue
+        await self.ask(self._store.mark, retries=True)
 
     def probe(self) -> None:
         """Append nothing: the answer shows what has been appended without our knowing."""
@@ -486,9 +515,7 @@ class WriteQueue(Generic[T]):
 
     def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]) -> None:
         for request, answer in answers:
-            if request.retries_until and isinstance(answer, StoreUnavailable | StoreFull) and self._asks_again(request):
-                assert not isinstance(request, _Turn)
-                self._ask_later(request)
+            if request.retries_until and self._is_asked_again(request, answer):
                 continue
             try:
                 awaited = request.answered(answer)
@@ -505,8 +532,23 @@ class WriteQueue(Generic[T]):
             resolve(self._idle, None)
             self._idle = None
 
-    def _asks_again(self, request: _Request[Any] | Publishes[T] | _Turn[Any]) -> bool:
-        return not self.is_closed and self._loop.time() < request.retries_until
+    def _is_asked_again(self, request: _Request[Any] | Publishes[T] | _Turn[Any], answer: Any) -> bool:
+        """Whether the store will be asked again; if not, this is what comes of the step."""
+        assert isinstance(request, _Request)
+        now = self._loop.time()
+        if isinstance(answer, StoreUncertain):
+            request.doubted_at = min(request.doubted_at, now)
+        if isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed and now < request.retries_until:
+            self._ask_later(request)
+            return True
+        if now >= request.doubted_at + REPEATABLE_S and self._is_remembered(request.step):
+            self.on_forgotten(request.doubted_at)
+        return False
+
+    def _is_remembered(self, step: Step[Any]) -> bool:
+        """Whether the store remembers for a while that it has done this. Any other step may be asked again at any time."""
+        begin = self._store.keys.once("")
+        return any(key.startswith(begin) for key in step.keys)
 
     async def _hand_over_later(
         self, awaited: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]
@@ -518,7 +560,7 @@ class WriteQueue(Generic[T]):
         finally:
             self._hand_over(answers)
 
-    def _ask_later(self, request: _Request[Any] | Publishes[T]) -> None:
+    def _ask_later(self, request: _Request[Any]) -> None:
         def again() -> None:
             self._queue.append(request)
             self._wake()

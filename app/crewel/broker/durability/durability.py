@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import secrets
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.payers import payers_of
-from crewel.broker.durability.access import REPEATABLE_S
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.listeners import DurabilityListener
@@ -63,7 +61,6 @@ _MOST_SHARED: Final = 200_000
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _ANSWERS_S: Final = 10.0  # that the store has for what is under way when the server ends
 _RELOAD_PAUSE: Final = 0.5
-_STEADY_S: Final = 2.0  # that the store must be there, so that all steps that are retried have been asked again
 
 
 class _Former(NamedTuple):
@@ -92,8 +89,8 @@ class Durability:
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
     _slow: SlowStore = field(default_factory=SlowStore, init=False)
     _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
-    _gone_at: float = field(default=math.inf, init=False)  # since when the store was not there, or not for long
-    _back_at: float = field(default=-math.inf, init=False)  # when it came back last
+    _read_at: float = field(default=0.0, init=False)  # when the store began to refuse what was asked before it was read
+    _is_to_read: bool = field(default=False, init=False)  # again, because it has forgotten a step
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
     def __post_init__(self) -> None:
@@ -130,7 +127,8 @@ class Durability:
             await self.lease.end()
             raise
         self._access.writing.probe()  # for what a server that lived appended before its last session was taken
-        self._access.store.watch(self._store_is_back, self._store_is_gone)
+        self._access.store.watch(self._store_is_back, lambda: None)
+        self._access.writing.on_forgotten = self._step_is_forgotten
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
@@ -159,6 +157,7 @@ class Durability:
         self._access.token = secrets.token_hex(8)
         self._generation = self._access.store.generation
         last = await self.lease.claim()
+        self._read_at = self._runtime.loop.time()
         self._clock.continue_from(last)
         self._epoch = await node_leases.epoch(self._access.store, self._access.token)
         records: list[SessionRecord] = []
@@ -498,29 +497,33 @@ class Durability:
         for each in ended:
             self._runtime.metrics.ended[each.reason] += len(each.ids)
 
-    def _store_is_gone(self) -> None:
-        now = self._runtime.loop.time()
-        if now > self._back_at + _STEADY_S:  # else what has to be asked again was not asked in between
-            self._gone_at = now
-
     def _store_is_back(self) -> None:
-        self._asked_at = self._back_at = now = self._runtime.loop.time()
+        self._asked_at = self._runtime.loop.time()
         if self._access.store.generation == self._generation or self._access.store.keeps_everything:
             self._access.writing.probe()
-            if now > self._gone_at + REPEATABLE_S:
-                self._runtime.spawn(self._read_again(self._access.node))
         else:
             self._losses.store_changed()
             self._suspect(Behind("the store has restarted, or another one is in its place"))
 
+    def _step_is_forgotten(self, doubted_at: float) -> None:
+        """The store may have done this step without an answer, and have forgotten it. What it has done shows in it."""
+        if doubted_at >= self._read_at and not (self._is_to_read or self._closing.is_set()):
+            self._is_to_read = True
+            self._runtime.spawn(self._read_again(self._access.node))
+
     async def _read_again(self, node: LogConsumer) -> None:
-        """The store may have forgotten what it has done of steps that it did not answer. What it has done shows in it, once it
-        knows all that memory knows."""
-        while self._access.node is node and not (self._closing.is_set() or self._access.is_superseded):
-            await self.committed()
-            if self._access.node is node:
-                await self._lost(Behind("the store was unavailable for longer than it remembers steps"))
-            await asyncio.sleep(_RELOAD_PAUSE)
+        """Read all sessions, once the store knows all that memory knows, and has answered the other steps that are asked again:
+        it would refuse them afterwards."""
+        try:
+            while self._access.node is node and not (self._closing.is_set() or self._access.is_superseded):
+                with suppress(StoreError):
+                    await self._access.writing.asked_again()
+                    await self.committed()
+                    if self._access.node is node:
+                        await self._lost(Behind("the store was asked again for longer than it remembers steps"))
+                await asyncio.sleep(_RELOAD_PAUSE)
+        finally:
+            self._is_to_read = False
 
     def _suspect(self, error: StoreError) -> None:
         self._runtime.spawn(self._lost(error))
