@@ -12,6 +12,7 @@ from crewel.broker.durability.log_appender import LogAppender
 from crewel.errors import StoreUnavailable
 from crewel.storage import log as stored_log
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue
+from tests.broker.addressing.test_doubt import Line
 from tests.broker.durability.test_log_appender import appended
 from tests.broker.slow import Slow
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, store
@@ -118,6 +119,53 @@ def test_a_session_that_ends_meanwhile_ends(world: StoredWorld, monkeypatch: pyt
     world.commit()
     assert not world.wait(world.store.reader.exists(world.store.keys.session("client/ann/1")))
     assert login(world, "ann/1").session.is_live
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_session_that_has_ended_before_ends_although_the_store_has_not_answered(
+    world: StoredWorld, is_done: bool
+) -> None:
+    """It is asked again under a token that it refuses by then."""
+    ann = login(world, "ann/1")
+    world.commit()
+    line = Line(world, "close", 10_000, is_done=is_done)
+    assert ann.say("/meta/disconnect")["successful"]
+    world.wait(world.durability._reload())
+    line.left = 0
+    world.advance(60.0)
+    world.commit()
+    assert not world.wait(world.store.reader.exists(world.store.keys.session("client/ann/1")))
+    assert login(world, "ann/1").session.is_live
+
+
+WORKERS = {"subscription": "/jobs", "ext": {"subscribe": {"group": "workers"}}}
+
+
+def test_a_group_that_a_session_knows_nothing_of_ends_it(world: StoredWorld) -> None:
+    """It would get messages of the group for which its client has no listener."""
+    ann = login(world, "ann/1")
+    Line(world, "subscribe", is_done=True)
+    again = Line(world, "unsubscribe", 10_000, is_done=False)
+    assert not ann.say("/meta/subscribe", **WORKERS)["successful"]
+    world.wait(world.durability._reload())
+    again.left = 0
+    assert not ann.is_known
+
+
+def test_all_that_is_asked_again_has_its_turn_before(world: StoredWorld) -> None:
+    """When the store has forgotten one step, others may be in a pause."""
+    ann, node = login(world, "ann/1"), world.access.node
+    Line(world, "subscribe", is_done=True)
+    Line(world, "unsubscribe", is_done=False)
+    assert not ann.say("/meta/subscribe", **WORKERS)["successful"]
+    world.access.writing.on_forgotten(world.loop.time())
+    for _ in range(50):
+        world.wait(world.store.reader.ping())  # time enough for the store, and none for the pause
+    assert world.access.node is node
+    world.advance(60.0)
+    assert world.access.node is not node
+    assert ann.is_known
+    assert world.broker.addressing.groups.of(ann.session) == []
 
 
 def test_a_message_that_a_session_has_failed_meanwhile_comes_again(

@@ -19,7 +19,6 @@ from crewel.bayeux.message import Fields
 from crewel.broker.handler_steps import Promise, resolve
 from crewel.broker.session import Session
 from crewel.delivery.beside_log import BesideLog
-from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.delivery.records import LogId, Submission
@@ -83,8 +82,6 @@ class StoreAccess:
         self.is_adopting = False
         """Whether sessions are being read, and do not replace those in memory yet: neither have what the store puts into one
         of them now."""
-        self.ended_meanwhile: list[DurableSession] = []
-        """Sessions that have ended while they are read: what is read may say that they live."""
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
         self._changes: dict[str, asyncio.Future[None]] = {}

@@ -68,6 +68,8 @@ class _Former(NamedTuple):
 
     patterns: set[str]
     """What it was subscribed to."""
+    groups: list[tuple[str, str]]
+    """What it was a member of."""
     session: Session
     durable: DurableSession
 
@@ -174,7 +176,7 @@ class Durability:
         await self._shared_queues.keep_groups()
         queues = await stored_queues(self._access.store)
         await self._losses.count_sessions(self._access.node.sessions.keys() - {record.name for record in records})
-        before = self._set_aside()
+        before, ended = self._set_aside()
         self._access.node = LogConsumer(LogConsumer.starting_cursor(records, last), last)
         self.appender.begin_again()
         self._under_way = None
@@ -184,6 +186,7 @@ class Durability:
             self.restore(record, same)
         self._access.is_adopting = False
         self._continue(before)
+        self._end_once_more(ended)
         # Nor is anything delivered from an inbox before what the log has in front of it.
         await self.appender.read_up_to(max(last, newest_outside_log(records)))
         for durable in self._access.node.sessions.values():
@@ -230,19 +233,22 @@ class Durability:
         finally:
             self._access.is_reloading = False
 
-    def _set_aside(self) -> dict[SessionName, _Former]:
+    def _set_aside(self) -> tuple[dict[SessionName, _Former], list[DurableSession]]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
-        Returns what each was."""
-        before = {}
+        Returns what each was, and those that had ended."""
+        before, ended = {}, []
         durables = list(self._access.node.sessions.values())
         for durable in durables:
             self._access.node.drop(durable)
             session, durable.connected = durable.connected, None
-            if session is not None:
-                self._listener.set_aside(session)
-                before[durable.name] = _Former(set(durable.since), session, durable)
+            if session is None:
+                ended.append(durable)
+                continue
+            groups = self._addressing.groups.of(session)
+            self._listener.set_aside(session)
+            before[durable.name] = _Former(set(durable.since), groups, session, durable)
         self._access.changed(durable.name for durable in durables)
-        return before
+        return before, ended
 
     def _continue(self, before: dict[SessionName, _Former]) -> None:
         """Sessions are what they were, also in what only memory knew. One whose subscriptions the store has not as its client
@@ -257,17 +263,17 @@ class Durability:
             durable.connected.remember(former.session)
             for entry in former.session.mailbox.transients():
                 self._mailboxes.outbound.enqueue(durable.connected, entry)
-            if set(durable.since) != former.patterns:
+            groups = self._addressing.groups.of(durable.connected)
+            if set(durable.since) != former.patterns or set(groups) != set(former.groups):
                 log.warning(
                     "the subscriptions of a session in the store differ from those of its client: the session ends"
                 )
                 self._runtime.metrics.lost_sessions += 1
                 self._listener.end(durable.connected, Event.SILENCE)
-        self._end_once_more()
 
-    def _end_once_more(self) -> None:
-        """End the sessions that have ended while they were read."""
-        ended, self._access.ended_meanwhile = self._access.ended_meanwhile, []
+    def _end_once_more(self, ended: list[DurableSession]) -> None:
+        """End the sessions that had ended before they were read, or while they were: the store refuses the steps that were to
+        end them by then."""
         for former in ended:
             durable = self._access.node.sessions.get(former.name)
             if durable is not None and durable.connected is not None:

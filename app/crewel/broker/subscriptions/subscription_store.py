@@ -208,8 +208,7 @@ class SubscriptionStore:
         it."""
         durable.connected = None
         if self._access.is_adopting:
-            self._access.ended_meanwhile.append(durable)
-            return
+            return  # what is read may say that it lives: then it ends once more
         node = self._access.node
         pending = node.unsubscribing(durable, node.patterns(durable))
 
