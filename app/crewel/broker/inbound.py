@@ -295,8 +295,11 @@ class Inbound:
         session = exchange.session
         if channel.name == HANDSHAKE:
             exchange.session = session = Session(self._host, self._runtime.cluster.marked(new_secret()), exchange.peer)
-        elif session is not None and session.id != message.fields.get("clientId"):
-            session = None  # only the first message's session speaks in this payload
+        elif session is not None:
+            if not session.is_live:  # it was read again meanwhile: then it is another one by now
+                session = exchange.session = self._sessions.get(session.id, session)
+            if session.id != message.fields.get("clientId"):
+                session = None  # only the first message's session speaks in this payload
         pipe = self._outbound.pipe
         passes = pipe.rcv_meta(session, message) if channel.is_meta else pipe.rcv(session, message)
         # A connect that comes last is answered as the failures that its request has reported leave the session. Otherwise a

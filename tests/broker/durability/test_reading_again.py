@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from crewel.bayeux.channel import Channel
+from crewel.bayeux.message import Fields, Message
 from crewel.broker.durability import durability
 from crewel.broker.durability.log_appender import LogAppender
+from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
+from crewel.security.policy import GRANTED, Answer, OpenPolicy
 from crewel.storage import log as stored_log
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue
 from tests.broker.addressing.test_doubt import Line
 from tests.broker.durability.test_log_appender import appended
 from tests.broker.slow import Slow
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, store
+from tests.broker.world import Request, reply_to
 
 
 @pytest.fixture
@@ -29,6 +35,30 @@ def joe(world: StoredWorld) -> Receiver:
     receiver = Receiver(world).started("/a", name="joe/1", update=False)
     world.commit()
     return receiver
+
+
+class SlowTurn:
+    """What is appended from now on has its turn late."""
+
+    def __init__(self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = world
+        finish, self._ends, self._begun = LogAppender._finish, asyncio.Event(), asyncio.Event()
+
+        async def late(appender: LogAppender) -> None:
+            self._begun.set()
+            await self._ends.wait()
+            await finish(appender)
+
+        monkeypatch.setattr(LogAppender, "_finish", late)
+        world.broker.mailboxes.outbound.fan_outs.slice_s = -1.0
+
+    def wait(self) -> None:
+        """Until something waits for its turn."""
+        self.world.wait(self._begun.wait())
+
+    def end(self) -> None:
+        """Let everything have its turn."""
+        self._ends.set()
 
 
 class Reading:
@@ -56,20 +86,11 @@ def test_a_group_that_waits_for_its_turn_meanwhile(
     world: StoredWorld, joe: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store(world, "/a", 1)
-    reading = Reading(world, monkeypatch)
-    finish, turn, waits = LogAppender._finish, asyncio.Event(), asyncio.Event()
-
-    async def late(appender: LogAppender) -> None:
-        waits.set()
-        await turn.wait()
-        await finish(appender)
-
-    monkeypatch.setattr(LogAppender, "_finish", late)
-    world.broker.mailboxes.outbound.fan_outs.slice_s = -1.0
+    reading, turn = Reading(world, monkeypatch), SlowTurn(world, monkeypatch)
     published = [world.loop.create_task(world.broker.publish_stored("/a", value)) for value in (2, 3)]
-    world.wait(waits.wait())
+    turn.wait()
     reading.replace()
-    turn.set()
+    turn.end()
     reading.end()
     for each in published:
         world.wait(each)
@@ -136,6 +157,81 @@ def test_a_session_that_has_ended_before_ends_although_the_store_has_not_answere
     world.commit()
     assert not world.wait(world.store.reader.exists(world.store.keys.session("client/ann/1")))
     assert login(world, "ann/1").session.is_live
+
+
+def straddled(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch, client: Receiver, channel: str, **fields: Any
+) -> Fields:
+    """The reply to a message behind two publishes in one payload: the second waits for its turn while all is read again."""
+    reading, turn = Reading(world, monkeypatch), SlowTurn(world, monkeypatch)
+    published = [client.message("/a", data=value, ext={"publish": {"persistent": True}}) for value in (1, 2)]
+    message = client.message(channel, **fields)
+    peer = Request(client.browser)
+    world.broker.inbound.receive(peer, [*published, message])
+    turn.wait()
+    reading.replace()
+    assert peer.is_held
+    turn.end()
+    reading.end()
+    return reply_to(peer, message["id"])
+
+
+def test_a_disconnect_that_waits_meanwhile_ends_the_session_that_is_back(
+    world: StoredWorld, joe: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert straddled(world, monkeypatch, joe, "/meta/disconnect")["successful"]
+    assert not joe.is_known
+    world.advance(60.0)
+    world.commit()
+    assert not world.wait(world.store.reader.exists(world.store.keys.session("client/joe/1")))
+
+
+def test_a_subscribe_that_waits_meanwhile_is_that_of_the_session_that_is_back(
+    world: StoredWorld, joe: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = joe.session
+    reply = straddled(world, monkeypatch, joe, "/meta/subscribe", subscription="/b")
+    assert not former.is_live
+    assert former.subscriptions == set()
+    assert ("/b" in joe.session.subscriptions) is reply["successful"]
+
+
+class LatePolicy(OpenPolicy):
+    """Grants all subscribes at once but those to one channel."""
+
+    def __init__(self, channel: str, answer: asyncio.Future[bool]) -> None:
+        self._channel, self._answer = channel, answer
+
+    def can_subscribe(self, session: Session, channel: Channel, message: Message) -> Answer:
+        return self._answer if channel.name == self._channel else GRANTED
+
+
+def test_a_subscribe_whose_policy_answers_after_that_is_refused(world: StoredWorld, joe: Receiver) -> None:
+    answer = world.loop.create_future()
+    world.broker.admission.guard.policy = LatePolicy("/c", answer)
+    former, message = joe.session, joe.message("/meta/subscribe", subscription=["/b", "/c"])
+    peer = joe.send(message)
+    world.wait(world.durability._reload())
+    answer.set_result(GRANTED)
+    world.settle()
+    assert not reply_to(peer, message["id"])["successful"]
+    assert (former.subscriptions, joe.session.subscriptions) == (set(), {"/a"})
+
+
+def test_an_answer_that_waits_meanwhile_takes_no_message_from_the_session_that_is_back(
+    world: StoredWorld, joe: Receiver
+) -> None:
+    world.broker.publish("/a", 1)
+    world.settle()
+    answer = world.loop.create_future()
+    world.broker.admission.guard.policy = LatePolicy("/c", answer)
+    message = joe.message("/meta/subscribe", subscription="/c")
+    peer = joe.send(message)
+    world.wait(world.durability._reload())
+    answer.set_result(GRANTED)
+    world.settle()
+    assert data(each for each in peer.received if "data" in each) == []
+    assert data(come(joe)) == [1]
 
 
 WORKERS = {"subscription": "/jobs", "ext": {"subscribe": {"group": "workers"}}}

@@ -70,6 +70,8 @@ class _Former(NamedTuple):
     """What it was subscribed to."""
     groups: list[tuple[str, str]]
     """What it was a member of."""
+    transients: list[Entry]
+    """The messages that waited for it, and only memory has."""
     session: Session
     durable: DurableSession
 
@@ -246,7 +248,8 @@ class Durability:
                 continue
             groups = self._addressing.groups.of(session)
             self._listener.set_aside(session)
-            before[durable.name] = _Former(set(durable.since), groups, session, durable)
+            before[durable.name] = _Former(set(durable.since), groups, session.mailbox.transients(), session, durable)
+            session.mailbox.replace([])  # a request that waits for something answers without them
         self._access.changed(durable.name for durable in durables)
         return before, ended
 
@@ -261,7 +264,7 @@ class Durability:
             if durable.connected is None:
                 continue
             durable.connected.remember(former.session)
-            for entry in former.session.mailbox.transients():
+            for entry in former.transients:
                 self._mailboxes.outbound.enqueue(durable.connected, entry)
             groups = self._addressing.groups.of(durable.connected)
             if set(durable.since) != former.patterns or set(groups) != set(former.groups):

@@ -115,6 +115,8 @@ class SessionTable:
         self._names.forget(session)
         self._groups.set_aside(session)
         self._outbound.timers.forget(session)
+        if session.is_live:  # else its login has not ended
+            session.move(Event.SILENCE)  # what its requests still wait for must not be done to it
 
     def _rebind(self, socket: Peer, session: Session) -> None:
         before = socket.session

@@ -108,8 +108,9 @@ class SubscribeHandler:
         for number, portion in enumerate(_portions(names)):
             if number:
                 yield self._rest(session)
-                if not session.is_live:
-                    return BayeuxCode.SUBSCRIBE_FAILED
+            if not session.is_live:
+                return BayeuxCode.SUBSCRIBE_FAILED
+            if number:
                 self._limits.room_for(session, len(portion))
             waiting = self._subscribers.of(session).subscribe(dict.fromkeys(portion, ()))
             if waiting is not None:
@@ -248,6 +249,8 @@ class SubscribeHandler:
         channels = yield from self._channels_of(session, names)
         reply = replies.ok(message)
         for portion in _portions(channels):
+            if not session.is_live:
+                raise Refused(BayeuxCode.SESSION_UNKNOWN)
             outcome = self._unsubscribe(session, message, portion)
             reply = outcome if isinstance(outcome, dict) else (yield from outcome)
             if not reply["successful"]:
