@@ -12,6 +12,7 @@ from crewel.errors import IllegalArgument
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
+from tests.broker.addressing.test_doubt import Line
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, MakeWorld, Request
 
@@ -336,6 +337,18 @@ class TestHoldback:
         holdback = dispatchers.holdback(joe.session)
         assert holdback is not None
         assert holdback.who == "first"
+
+    def test_what_was_asked_last_counts_when_the_store_is_back(self, stored: StoredWorld, joe: Receiver) -> None:
+        """Each step is asked again after a pause of its own: the second one may find the store first."""
+        dispatchers = stored.broker.mailboxes.dispatchers
+        Line(stored, "hold", 3, is_done=False)
+        asked = [stored.loop.create_task(dispatchers.hold(joe.session, "operator"))]
+        stored.advance(0.1)
+        asked.append(stored.loop.create_task(dispatchers.activate(joe.session)))
+        stored.advance(2.0)
+        for each in asked:
+            stored.wait(each)
+        assert "d" not in stored.record(joe.session)
 
     def test_to_activate_what_is_active_changes_nothing(self, stored: StoredWorld, joe: Receiver) -> None:
         stored.wait(stored.broker.mailboxes.dispatchers.activate(joe.session))

@@ -55,7 +55,7 @@ class DispatcherRunner:
     """The sessions that receive `ext.update`, including those that acknowledge nothing."""
 
     def __post_init__(self) -> None:
-        self._stops = Stops(self._runtime.access)
+        self._stops = Stops(self._runtime.access, self._runtime.loop)
         self._expiry = self._outbound.expiry
         self._node = self._runtime.settings.node.name
         self.pings = Pings(self._runtime, self._outbound)

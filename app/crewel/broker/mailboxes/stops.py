@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import time
 from typing import Any
 
 import orjson
 
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.handler_steps import resolve
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable_session import DurableSession
-from crewel.errors import StoreUnavailable
+from crewel.delivery.records import SessionName
+from crewel.errors import StoreError, StoreUnavailable
 from crewel.storage import sessions as stored_sessions
+from crewel.storage.script_step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,10 @@ class Stops:
     """Stores it. The form for each kind of mailbox is what has to be waited for; None: nothing."""
 
     _access: StoreAccess
+    _loop: asyncio.AbstractEventLoop
+    _waiting: dict[SessionName, deque[Callable[[], None]]] = field(default_factory=dict)
+    """By the sessions of which the store is asked to note something: what follows. Each step is asked again after a pause of
+    its own, so a second one could overtake the first."""
 
     def in_memory(self, session: Session) -> None:
         """The store does not have the session."""
@@ -30,14 +39,33 @@ class Stops:
         """Have the store know why the session's dispatcher delivers nothing, or that it does."""
         access, state = self._access, _as_json(session.mailbox.dispatcher)
         text = None if state is None else orjson.dumps(state)
+        future: asyncio.Future[None] = self._loop.create_future()
         if access.is_adopting:  # what has been read of the session may say otherwise, and counts in a moment
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             future.set_exception(StoreUnavailable(access.trouble))
         else:
             step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)
-            future = access.writing.ask(step, retries=True)
+            self._ask_in_turn(durable.name, step, future)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may not be awaited
         return future
+
+    def _ask_in_turn(self, name: SessionName, step: Step[None], future: asyncio.Future[None]) -> None:
+        """Ask the store when it has answered what it was asked before of this session."""
+
+        def ask() -> None:
+            self._access.writing.submit(step, answered, retries=True)
+
+        def answered(answer: StoreError | None) -> None:
+            resolve(future, answer)
+            if self._waiting[name]:
+                self._waiting[name].popleft()()
+            else:
+                del self._waiting[name]
+
+        if name in self._waiting:
+            self._waiting[name].append(ask)
+        else:
+            self._waiting[name] = deque()
+            ask()
 
 
 def _as_json(dispatcher: Dispatcher) -> dict[str, Any] | None:
