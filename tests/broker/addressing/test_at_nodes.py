@@ -9,11 +9,11 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.delivery.records import PendingMessage
-from crewel.qos.names import subject_queue
+from crewel.qos.names import one_queue, subject_queue
 from crewel.qos.update import Origin
 from crewel.storage import shared_queues
 from crewel.storage.script_step import Step
-from tests.broker.addressing.post import Clerk, come, ids, letters, login, queue
+from tests.broker.addressing.post import Clerk, come, ids, letters, login, one, queue
 from tests.broker.addressing.test_consumer_groups import member, publish
 from tests.broker.stored_world import StoredWorld, failed
 from tests.broker.world import OneOfSeveral
@@ -80,6 +80,27 @@ def test_what_sessions_of_another_node_have_had_is_noticed(world: StoredWorld, a
     world.settle()
     assert (destinations.waiting("ann"), set(announced)) == (0, {ANN})
     assert len(announced) > 1  # the first announcement might have been lost
+
+
+def test_queues_without_a_session_here_take_turns(world: StoredWorld, announced: list[str]) -> None:
+    """Each node asks about each of them: with very many subjects that are away, that would be most of what the store does."""
+    come(login(world, "here/1", timeout=600_000))
+    world.sweep_after(AWAY_S)
+    clerk = Clerk(world)
+    clerk.post("hi", one("here", waits=True))
+    queues = [subject_queue(f"away{number}") for number in range(450)]
+    for each in queues:
+        clerk.post("hi", queue(each.removeprefix("client/")))
+    line, looked_at = Line(world), list[set[str]]()
+    for _ in range(3):
+        line.leases.clear()
+        announced.clear()
+        world.sweep_after(1.1)
+        looked_at.append({str(arguments[4]) for arguments in line.leases})
+        assert looked_at[-1] == set(announced)
+    here = one_queue("here")
+    assert looked_at[:2] == [{here, *queues[:200]}, {here, *queues[200:400]}]
+    assert looked_at[2] == {here, *queues[400:], *queues[:150]}
 
 
 def test_what_is_announced_while_the_store_is_asked_is_asked_for_again(world: StoredWorld) -> None:

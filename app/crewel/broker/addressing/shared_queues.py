@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 FULL: Final = "resource.overflow.queue.entries"
 _PAUSE_S: Final = 0.2  # before the store is asked again that was away
 _LOOK_S: Final = 1.0  # between looks at a queue that sessions of other nodes may empty
+_MOST_LOOKS: Final = 200  # in one sweep, at queues without a session here
 
 
 @dataclass(eq=False)
@@ -308,7 +309,7 @@ class SharedQueues:
         elif members:
             self.blocked.add(name)
 
-    def _lease(self, queue: SharedQueue, members: list[Member]) -> None:
+    def _lease(self, queue: SharedQueue, members: list[Member], *, unordered: bool = False) -> None:
         access = self._access
         queue.is_asked, queue.lease_again = True, False
         sessions = access.node.sessions
@@ -329,7 +330,7 @@ class SharedQueues:
             else:
                 self._leased(queue, asked, answer)
 
-        access.writing.submit(step, answered)
+        access.writing.submit(step, answered, unordered=unordered)
 
     def _leased(
         self,
@@ -433,12 +434,12 @@ class SharedQueues:
         if self._asks(queue):
             self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
 
-    def _look(self, queue: SharedQueue) -> None:
+    def _look(self, queue: SharedQueue, *, unordered: bool = False) -> None:
         """Ask the store how much is in the queue, and for a lease only if that is anything: a subject may have very many
-        sessions, and mostly nothing waits for them."""
+        sessions, and mostly nothing waits for them. `unordered`: what is read from the log meanwhile does not wait."""
         if self._asks(queue):
             queue.looked_at = self._loop.time()
-            self._lease(queue, [])
+            self._lease(queue, [], unordered=unordered)
 
     def _asks(self, queue: SharedQueue) -> bool:
         """Whether the store can be asked now. If it is being asked already, it will be asked once more."""
@@ -517,6 +518,8 @@ class SharedQueues:
 class CommonQueues(SharedQueues):
     """The same where other nodes fill and empty the queues too: the store knows what this one has not learnt yet."""
 
+    _looks_left = _MOST_LOOKS
+
     async def stored(self) -> list[str]:
         """The queues in which something waits, as the store has it: also those that no session here may have. Raises
         StoreError."""
@@ -551,11 +554,24 @@ class CommonQueues(SharedQueues):
         """Nothing if the store has found nothing: other nodes have members, and it is theirs."""
         return count and super()._lapsed(name, count)
 
+    def sweep(self) -> None:
+        """The same; and of the queues without a session here, look at so many at most."""
+        self._looks_left = _MOST_LOOKS
+        super().sweep()
+
     def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
-        """Announce and look again: the announcement before may have been lost."""
-        if queue.looked_at + _LOOK_S <= now:
-            self._runtime.cluster.announce(queue.name)
-            self._look(queue)
+        """Announce and look again: the announcement before may have been lost. Queues without a session here take turns, for
+        there may be very many, and a session that comes looks by itself."""
+        if queue.looked_at + _LOOK_S > now:
+            return
+        is_idle = not self.members(queue.name)
+        if is_idle:
+            if not self._looks_left:
+                return
+            self._looks_left -= 1
+            self._known[queue.name] = self._known.pop(queue.name)  # its next turn comes after those of all others
+        self._runtime.cluster.announce(queue.name)
+        self._look(queue, unordered=is_idle)
 
     async def _abandon(self, name: str, reason: str) -> None:
         """Make dead letters of the queue of a subject, unless a session of it is at another node."""
