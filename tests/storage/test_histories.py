@@ -1,6 +1,7 @@
-"""Histories: what publish.lua puts there, and history.lua, configure.lua, erase.lua and expire.lua find."""
+"""Histories: what publish.lua puts there, and history.lua, histories.lua, configure.lua, erase.lua and expire.lua find."""
 
 import time
+from random import Random
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from crewel.delivery.records import Logged, LogId, Submission
 from crewel.errors import Fenced
 from crewel.storage import histories, log, shared_queues
-from crewel.storage.histories import ChangeKind, History, StoredTopic
+from crewel.storage.histories import ChangeKind, History, Past, Pasts, StoredTopic, Wanted, Way
 from crewel.storage.log import PublishOutcome
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, started
@@ -27,18 +28,31 @@ def said(entry: Logged) -> tuple[str, str, dict[str, Any], str]:
     return change.kind, change.epoch, change.settings, change.by
 
 
-async def read(
-    owner: Owner, newest: int | None = None, since: int | None = None, channel: str = "/a", now: int = 0
-) -> histories.History:
-    after = None if since is None else LogId(since)
-    found: History = await owner.do(
-        histories.history(owner.keys, owner.token, channel, newest=newest, since=after, now=now)
-    )
+async def read(owner: Owner, newest: int | None = None, channel: str = "/a") -> histories.History:
+    found: History = await owner.do(histories.history(owner.keys, owner.token, channel, newest=newest))
     return found
 
 
-async def bodies(owner: Owner, newest: int | None = None, since: int | None = None, now: int = 0) -> list[bytes]:
-    return [each.body for each in (await read(owner, newest, since, now=now)).entries]
+async def bodies(owner: Owner, newest: int | None = None) -> list[bytes]:
+    return [each.body for each in (await read(owner, newest)).entries]
+
+
+async def pasts(
+    owner: Owner, *wanted: Wanted, room: int = 100, max_bytes: int | None = None, taken: int = 0
+) -> list[Past]:
+    step = histories.pasts(owner.keys, owner.token, wanted, room=room, max_bytes=max_bytes, taken=LogId(taken))
+    found: Pasts = await owner.do(step)
+    assert found.last == (await read(owner)).last
+    return found.found
+
+
+def ids_of(past: Past) -> list[LogId]:
+    return [each.id for each in past.entries]
+
+
+async def after(owner: Owner, since: int, channel: str = "/a", **how: int) -> Past:
+    (found,) = await pasts(owner, Wanted(channel, Way.SINCE, since=LogId(since)), **how)
+    return found
 
 
 async def expire(owner: Owner, now_us: float, count: int = 100) -> list[tuple[str, int, int]]:
@@ -109,11 +123,8 @@ async def test_without_a_history_nothing_is_the_same(store: Store) -> None:
 
 async def test_unchanged_publish_is_new_after_the_expiry_of_the_former(store: Store) -> None:
     owner = await started(store)
-    await owner.append([kept(b"1", expires=2_000_000)])
-    assert (await owner.append([kept(b"1", expires=2_000_000, forces_update=False)], now=1_999_999)).outcomes == [
-        UNCHANGED
-    ]
-    assert (await owner.append([kept(b"1", forces_update=False)], now=2_000_000)).outcomes == [NEW]
+    await owner.append([kept(b"1", expires=time.time_ns() // 1000 - 1)])
+    assert (await owner.append([kept(b"1", forces_update=False)])).outcomes == [NEW]
 
 
 async def test_a_readonly_topic_takes_one_message(store: Store) -> None:
@@ -143,7 +154,7 @@ async def test_a_group_of_refused_messages_writes_nothing(store: Store) -> None:
 
 async def test_reading_tells_epoch_last_and_total(store: Store) -> None:
     owner = await started(store)
-    assert await read(owner) == History("", LogId(0), [], 0, reaches=False)
+    assert await read(owner) == History("", LogId(0), [], 0)
     ids = (await owner.append([kept(b"1"), kept(b"2"), Submission("/b", b"3")])).ids
     found = await read(owner, newest=1)
     assert (found.last, found.total, [each.id for each in found.entries]) == (ids[2], 2, [ids[1]])
@@ -162,45 +173,92 @@ async def test_the_newest_so_many_come_oldest_first(store: Store) -> None:
 async def test_reading_goes_on_after_an_entry_that_is_still_there(store: Store) -> None:
     owner = await started(store)
     ids = (await owner.append([kept(b"%d" % number) for number in range(4)])).ids
-    found = await read(owner, since=ids[1])
-    assert [each.id for each in found.entries] == ids[2:]
+    found = await after(owner, ids[1])
+    assert ids_of(found) == ids[2:]
     assert found.reaches
-    assert not (await read(owner, since=ids[0])).reaches
-    newest = await read(owner, since=ids[3])
-    assert (newest.entries, newest.reaches) == ([], True)
-    assert await bodies(owner, newest=1, since=ids[1]) == [b"3"]
+    assert not (await after(owner, ids[0])).reaches
+    newest = await after(owner, ids[3])
+    assert (newest.entries, newest.reaches, newest.newest) == ([], True, ids[3])
+    assert ids_of(await after(owner, ids[0], room=1)) == ids[2:]  # one more than there is room for
 
 
 async def test_from_the_beginning_nothing_is_missing_until_something_has_left(store: Store) -> None:
     owner = await started(store)
-    assert not (await read(owner, since=0)).reaches
+    assert not (await after(owner, 0)).reaches
     await owner.do(histories.configure(store.keys, owner.token, "/a", b"{}", "e"))
-    assert (await read(owner, since=0)).reaches
+    assert (await after(owner, 0)).reaches
     await owner.append([kept(expires=1_000_000), kept(), kept()])
-    assert (await read(owner, since=0)).reaches
-    assert len(await bodies(owner, since=0, now=1_000_000)) == 2
+    assert (await after(owner, 0)).reaches
+    assert len((await after(owner, 0)).entries) == 2
     await expire(owner, 2_000_000)
-    assert not (await read(owner, since=0)).reaches
+    assert not (await after(owner, 0)).reaches
     await owner.do(histories.clear(store.keys, owner.token, "/a"))
-    assert (await read(owner, since=0)).reaches
+    assert (await after(owner, 0)).reaches
     await owner.append([kept(), kept(), kept(), kept()])
-    assert not (await read(owner, since=0)).reaches
+    assert not (await after(owner, 0)).reaches
     await owner.do(histories.clear(store.keys, owner.token, "/a"))
     await owner.append([kept(expires=1_000_000)])
     await expire(owner, 2_000_000)
-    assert not (await read(owner, since=0)).reaches
+    assert not (await after(owner, 0)).reaches
 
 
 async def test_history_leaves_out_expired_messages(store: Store) -> None:
     owner = await started(store)
-    past, future = 1_000_000, 1_000_001
+    past, future = time.time_ns() // 1000 - 1, in_an_hour()
     messages = [kept(b"%d" % number, history_max=9, expires=past if number % 2 else future) for number in range(6)]
     ids = (await owner.append(messages)).ids
-    assert await bodies(owner, now=past) == [b"0", b"2", b"4"]
-    assert await bodies(owner, newest=2, now=past) == [b"2", b"4"]
-    assert len(await bodies(owner, now=past - 1)) == 6
-    found = await read(owner, since=ids[1], now=past)
-    assert (found.total, found.reaches, [each.id for each in found.entries]) == (6, True, [ids[2], ids[4]])
+    assert await bodies(owner) == [b"0", b"2", b"4"]
+    assert await bodies(owner, newest=2) == [b"2", b"4"]
+    found = await after(owner, ids[1])
+    assert (found.reaches, ids_of(found), found.newest) == (True, [ids[2], ids[4]], ids[4])
+    assert (await read(owner)).total == 6
+
+
+async def test_of_several_histories_the_newest_messages_are_read_and_no_more(store: Store) -> None:
+    """Whatever lies where: they are found as if all had been read."""
+    owner, random = await started(store), Random(5)
+    channels = ["/a", "/b", "/c", "/d"]
+    messages = []
+    for _ in range(600):
+        channel = random.choice(["/a", "/a", "/a", "/b", "/b", "/c"])
+        expires = random.choice([0, 0, 0, 1_000_000])
+        messages.append(Submission(channel, b"%0*d" % (random.randrange(1, 99), 1), history_max=900, expires=expires))
+    ids = (await owner.append(messages)).ids
+    for _ in range(40):
+        most = dict.fromkeys(channels, 0) | {each: random.randrange(0, 300) for each in random.sample(channels, 3)}
+        room, max_bytes = random.randrange(0, 500), random.choice([None, random.randrange(0, 9000)])
+        expected: dict[str, list[LogId]] = {each: [] for each in channels}
+        left, size = room, 0
+        for log_id, each in zip(reversed(ids), reversed(messages), strict=True):
+            if each.expires or len(expected[each.channel]) >= most[each.channel]:
+                continue
+            if not left or (max_bytes is not None and size > max_bytes):
+                break
+            expected[each.channel].insert(0, log_id)
+            left, size = left - 1, size + len(each.body)
+        wanted = [Wanted(each, Way.NEWEST, most[each]) for each in channels]
+        found = await pasts(owner, *wanted, room=room, max_bytes=max_bytes)
+        assert {each: ids_of(past) for each, past in zip(channels, found, strict=True)} == expected
+
+
+async def test_each_way_of_reading_has_a_room_of_its_own(store: Store) -> None:
+    owner = await started(store)
+    ids = (await owner.append([kept(b"%d" % number, history_max=9) for number in range(3)])).ids
+    others = (await owner.append([Submission("/b", b"%d" % number, history_max=9) for number in range(3)])).ids
+    since = [Wanted(each, Way.SINCE) for each in ("/a", "/b")]
+    newest, alone = Wanted("/b", Way.NEWEST, 9), Wanted("/a", Way.ALONE, 5)
+    found = await pasts(owner, *since, newest, alone, room=2)
+    assert [ids_of(each) for each in found] == [ids, [], others[1:], ids]
+    assert [each.newest for each in found] == [ids[2], others[2], others[2], ids[2]]
+
+
+async def test_the_newest_message_that_had_been_taken_is_told(store: Store) -> None:
+    owner = await started(store)
+    ids = (await owner.append([kept(b"%d" % number) for number in range(3)])).ids
+    wanted = Wanted("/a", Way.NEWEST, 1), Wanted("/a", Way.SINCE), Wanted("/none", Way.NEWEST, 1)
+    for taken, before in ((ids[0] - 1, 0), (ids[0], ids[0]), (ids[2] - 1, ids[1]), (ids[2] + 9, ids[2])):
+        assert [each.before for each in await pasts(owner, *wanted, taken=taken)] == [before, before, 0]
+        assert [each.newest for each in await pasts(owner, *wanted, taken=taken)] == [ids[2], ids[2], 0]
 
 
 # Configuring and erasing
@@ -225,7 +283,7 @@ async def test_a_smaller_history_is_cut_at_once(store: Store) -> None:
         settings = b'{"historyMax":%d}' % most
         assert await owner.do(configure(store.keys, owner.token, "/a", settings, "other")) == epoch
         assert [each.id for each in (await read(owner)).entries] == ids[-left:]
-        assert (await read(owner, since=0)).reaches is (left == 5)
+        assert (await after(owner, 0)).reaches is (left == 5)
 
 
 async def test_an_epoch_can_be_renewed(store: Store) -> None:
@@ -345,6 +403,9 @@ async def test_a_superseded_server_reads_and_changes_nothing(store: Store) -> No
     stranger = Owner(store, "never booted")
     for step in (
         histories.history(store.keys, stranger.token, "/a", newest=1),
+        histories.pasts(
+            store.keys, stranger.token, [Wanted("/a", Way.NEWEST, 1)], room=1, max_bytes=None, taken=LogId(0)
+        ),
         histories.configure(store.keys, stranger.token, "/a", b"{}", "e"),
         histories.erase(store.keys, stranger.token, "/a", FACTS_MAX),
         histories.clear(store.keys, stranger.token, "/a"),
@@ -388,8 +449,8 @@ async def test_message_dropped_for_bytes_leaves_the_expiry_and_breaks_positions(
     first = (await owner.append([kept(b'"%b"' % (b"x" * 900), expires=in_an_hour())], history_max_bytes=1500)).ids[0]
     await owner.append([kept(b'"%b"' % (b"y" * 900), expires=in_an_hour())], history_max_bytes=1500)
     assert await store.reader.zcard(store.keys.expiry) == 1
-    assert not (await read(owner, since=first)).reaches
-    assert not (await read(owner, since=0)).reaches
+    assert not (await after(owner, first)).reaches
+    assert not (await after(owner, 0)).reaches
 
 
 async def test_a_history_from_before_bytes_were_counted_is_shortened_too(store: Store) -> None:

@@ -9,6 +9,7 @@ the server has been superseded, and may be repeated.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -54,10 +55,53 @@ class History:
     """Those that were asked for and have not expired, oldest first."""
     total: int
     """How many the history has, expired ones that are not removed yet among them."""
+
+
+class Way(StrEnum):
+    """What is wanted of a history for the begin of a subscription."""
+
+    NEWEST = "newest"
+    """The newest messages, as far as there is room for them beside those of the other histories that are read like this."""
+    SINCE = "since"
+    """All that came after one entry; where that is more than there is room for, one message more than that."""
+    ALONE = "alone"
+    """The newest messages, whatever is read of others."""
+
+
+class Wanted(NamedTuple):
+    """What is wanted of one history."""
+
+    channel: str
+    way: Way
+    entries: int = 0
+    """How many messages at most; does not count for `SINCE`."""
+    since: LogId = LogId(0)
+    """The entry after which it begins, for `SINCE`; 0: before the first."""
+
+
+class Past(NamedTuple):
+    """What a history has of what is wanted."""
+
+    epoch: str
+    """Empty if the topic has never had a history or settings, or has been erased."""
+    entries: list[Logged]
+    """Those that were wanted and have not expired, oldest first."""
+    newest: LogId
+    """The id of the newest message that the history has; 0 if it is empty."""
+    before: LogId
+    """The id of the newest one that had been taken when the store was asked."""
     reaches: bool
     """Whether `since` is the id of an entry that is still there; so nothing that came after it is missing, unless it has
-    expired. 0, before the first, counts as there as long as nothing has left the history in its epoch. False if no `since`
-    was asked for."""
+    expired. 0 counts as there as long as nothing has left the history in its epoch. False for other ways."""
+
+
+class Pasts(NamedTuple):
+    """Several histories, as they were at one instant."""
+
+    last: LogId
+    """The newest id of the log at that instant."""
+    found: list[Past]
+    """One for each that was wanted, in their order."""
 
 
 class Shortened(NamedTuple):
@@ -110,28 +154,44 @@ def new_epoch() -> str:
 
 
 def history(
-    k: Keys,
-    token: str,
-    channel: str,
-    *,
-    newest: int | None,
-    since: LogId | None = None,
-    max_bytes: int | None = None,
-    now: int = 0,
+    k: Keys, token: str, channel: str, *, newest: int | None, max_bytes: int | None = None, now: int = 0
 ) -> Step[History]:
-    """Read the newest so many messages, or all (None), that came after `since`. Where their bodies are more than `max_bytes`,
-    those that fit, and one more. What has expired by `now` is left out: microseconds since 1970, by the clock that its expiry
-    is of."""
+    """Read the newest so many messages, or all (None). Where their bodies are more than `max_bytes`, those that fit, and one
+    more. What has expired by `now` is left out: microseconds since 1970, by the clock that its expiry is of."""
     keys = (k.node(token), k.history(channel), k.topic(channel), k.last)
-    count = _NONE if newest is None else newest
-    size = _NONE if max_bytes is None else max_bytes
-    return Step("history", keys, (count, _NONE if since is None else since, size, now), _history)
+    return Step("history", keys, (_or_none(newest), _or_none(max_bytes), now), _history)
+
+
+def _or_none(number: int | None) -> int:
+    return _NONE if number is None else number
 
 
 def _history(answer: Any) -> History:
-    epoch, last, entries, total, reaches = answer
-    found = [_entry(place, flat) for place, flat in entries]
-    return History(epoch.decode(), LogId(last), found, total, bool(reaches))
+    epoch, last, entries, total = answer
+    return History(epoch.decode(), LogId(last), [_entry(*each) for each in entries], total)
+
+
+def pasts(
+    k: Keys, token: str, wanted: Iterable[Wanted], *, room: int, max_bytes: int | None, taken: LogId, now: int = 0
+) -> Step[Pasts]:
+    """Read how subscriptions to these topics begin, where there is room for so many messages. Where the bodies of those of one
+    way are more than `max_bytes`, those that fit, and one more. `taken`: up to where the log has been taken. `now` as of
+    `history`."""
+    keys = [k.node(token), k.last]
+    arguments: list[str | int] = [_or_none(max_bytes), taken, room, now]
+    for each in wanted:
+        keys += [k.history(each.channel), k.topic(each.channel)]
+        arguments += each[1:]
+    return Step("histories", tuple(keys), tuple(arguments), _pasts)
+
+
+def _pasts(answer: Any) -> Pasts:
+    last, *found = answer
+    return Pasts(LogId(last), [_past(*each) for each in found])
+
+
+def _past(epoch: bytes, entries: Any, newest: int, before: int, reaches: int) -> Past:
+    return Past(epoch.decode(), [_entry(*each) for each in entries], LogId(newest), LogId(before), bool(reaches))
 
 
 def _entry(place: bytes, flat: list[bytes]) -> Logged:

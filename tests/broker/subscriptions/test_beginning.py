@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,52 @@ def test_a_pattern_begins_with_the_histories_of_all_channels_that_it_matches(
     assert data_of(asking.take()) == ["/h/a 1", "/h/a 2", "/h/b 1", "/h/b 2", "new"]
     assert asking.subscribe("/h/**", initialUpdate=False)["ext"]["subscribe"] == {"position": {}}
     assert asking.take() == []
+
+
+class TestRoom:
+    """A pattern may match a thousand topics, and a queue has room for what one of them holds."""
+
+    def begin(self, world: StoredWorld, count: int, newest_first: bool, **queue: int) -> tuple[list[Fields], int]:
+        """What comes of the newest messages of all topics, and how many messages were read for that."""
+        receiver, read = Receiver(world).started(queue=queue), list[int]()
+        submit = world.access.writing.submit
+
+        def count_entries(step: Any, done: Any, **how: Any) -> None:
+            def counted(answer: Any) -> None:
+                if step.script in ("history", "histories"):
+                    pasts = getattr(answer, "found", [answer])
+                    read.extend(len(past.entries) for past in pasts)
+                done(answer)
+
+            submit(step, counted, **how)
+
+        world.access.writing.submit = count_entries  # type: ignore[method-assign]
+        history = {"numEntries": count, "newestFirst": newest_first}
+        receiver.say("/meta/subscribe", subscription="/h/*", **asked(history=history))
+        return receiver.take(), sum(read)
+
+    def test_the_newest_messages_of_all_topics_come_and_no_more_are_read(self, world: StoredWorld) -> None:
+        publish(world, "/h/a", 1, 2, 3)
+        publish(world, "/h/b", 4, 5, 6)
+        came, read = self.begin(world, -1, False, maxEntries=3)
+        assert (data(came), read) == ([4, 5, 6], 3)
+
+    def test_messages_come_topic_by_topic_in_the_order_that_is_asked_for(self, world: StoredWorld) -> None:
+        for value in range(1, 5):
+            for channel in ("/h/b", "/h/a", "/h/c"):
+                publish(world, channel, f"{channel} {value}")
+        came, read = self.begin(world, 3, True, maxEntries=4)
+        assert (data(came), read) == (["/h/a 4", "/h/b 4", "/h/c 4", "/h/c 3"], 4)
+        came, read = self.begin(world, 1, True, maxEntries=4)
+        assert (data(came), read) == (["/h/a 4", "/h/b 4", "/h/c 4"], 3)
+
+    def test_bytes_are_shared_by_all_topics(self, world: StoredWorld) -> None:
+        for value in "12345":
+            for channel in ("/h/a", "/h/b"):
+                publish(world, channel, value * 1000)
+        came, read = self.begin(world, -1, False, maxBytes=5000)
+        assert [each["data"][0] for each in came] == ["4", "5", "4", "5"]
+        assert read == 5  # one more than fits
 
 
 class TestSince:

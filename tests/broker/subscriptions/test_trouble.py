@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from crewel.bayeux.codec import encode
 from crewel.broker.session import Event
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log
+from crewel.storage.script_step import Step
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data
 from tests.broker.subscriptions.asking import RULES, Asking, asked, publish
-from tests.broker.world import Client, Request, data_of
+from tests.broker.world import Client, Request, World, data_of
+
+
+def append(world: StoredWorld, channel: str, value: Any) -> None:
+    """Publish past this server."""
+    store, token = world.store, world.access.token
+    world.wait(store.run([stored_log.append(store.keys, token, [submission(channel, value)], 100)]))
+
+
+def submission(channel: str, value: Any) -> Submission:
+    return Submission(channel, encode({"channel": channel, "data": value}), history_max=5)
 
 
 class TestTrouble:
@@ -36,7 +49,7 @@ class TestTrouble:
         submit = world.access.writing.submit
 
         def fail(step: Any, done: Any, **how: Any) -> None:
-            submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "history" else done, **how)
+            submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "histories" else done, **how)
 
         monkeypatch.setattr(world.access.writing, "submit", fail)
         assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
@@ -52,7 +65,7 @@ class TestTrouble:
         submit = world.access.writing.submit
 
         def fail(step: Any, done: Any, **how: Any) -> None:
-            submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "history" else done, **how)
+            submit(step, (lambda answer: done(StoreError("odd"))) if step.script == "histories" else done, **how)
 
         monkeypatch.setattr(world.access.writing, "submit", fail)
         assert asking.subscribe("/h/a")["successful"] is False
@@ -66,9 +79,7 @@ class TestTrouble:
         publish(world, "/h/a", 1)
         hearing = Asking(world, "plain")
         hearing.subscribe("/h/a", initialUpdate=False)
-        lost = Submission("/h/a", b'{"channel":"/h/a","data":"lost"}', history_max=5)
-        store, token = world.store, world.access.token
-        world.wait(store.run([stored_log.append(store.keys, token, [lost], 100)]))
+        append(world, "/h/a", "lost")
         asking = Asking(world, kind)
         reply = asking.subscribe("/h/a", history={"numEntries": 2, "newestFirst": False})
         assert reply["successful"], reply
@@ -76,12 +87,69 @@ class TestTrouble:
         assert data_of(asking.take()) == [1, "lost", 2]
         assert data_of(hearing.take()) == ["lost", 2]
 
-    def test_a_log_that_cannot_be_read_to_its_end_refuses(
-        self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("kind", ["plain", "update"])
+    def test_what_others_publish_while_histories_are_read_comes_once(self, world: StoredWorld, kind: str) -> None:
+        """Other nodes publish at any time: between any two steps of the store."""
+        for channel in ("/h/a", "/h/b"):
+            publish(world, channel, f"{channel} first")
+        store, token = world.store, world.access.token
+        submit, published = store.submit, list[int]()
+
+        def publish_between(steps: Sequence[Step[Any]], done: Any) -> None:
+            every = []
+            for step in steps:
+                published.append(len(published))
+                other = [submission(channel, published[-1]) for channel in ("/h/a", "/h/b")]
+                every += [stored_log.append(store.keys, token, other, 100), step]
+            submit(every, lambda answers: done(answers[1::2]))
+
+        asking = Asking(world, kind)
+        store.submit = publish_between  # type: ignore[method-assign]
+        reply = asking.subscribe("/h/*", history={"numEntries": -1, "newestFirst": False})
+        store.submit = submit  # type: ignore[method-assign]
+        assert reply["successful"], reply
+        publish(world, "/h/a", "last")
+        came = asking.take()
+        for channel in ("/h/a", "/h/b"):
+            heard = [each["data"] for each in came if each["channel"] == channel and each["data"] != "last"]
+            assert heard == [f"{channel} first", *published]
+
+    def test_a_position_is_one_up_to_which_everything_has_come(self, world: StoredWorld, asking: Asking) -> None:
+        """Another node has published what this server has not taken yet: it comes by itself, and may still get lost."""
+        (taken,) = publish(world, "/h/a", 1)
+        append(world, "/h/a", "other")
+        message = asking.client.message("/meta/subscribe", subscription="/h/a", **asked())
+        peer = Request(asking.client.browser)
+        World.receive(world, peer, message)
+        world.settle()
+        (reply,) = [each for each in peer.received if each["channel"] == "/meta/subscribe"]
+        asking.early = [each for each in peer.received if "data" in each]
+        publish(world, "/h/a", 2)
+        came = data_of(asking.take())
+        position = int(reply["ext"]["subscribe"]["position"]["/h/a"]["id"])
+        assert came == ["other", 2]
+        assert (position == int(taken)) is (
+            asking.kind == "plain"
+        )  # the store says from where on it owes the others more
+
+    @pytest.mark.parametrize("pattern", ["/h/a", "/h/*"])
+    def test_a_session_that_hears_the_channel_hears_what_is_not_taken_yet_once(
+        self, world: StoredWorld, asking: Asking, pattern: str
     ) -> None:
         publish(world, "/h/a", 1)
-        monkeypatch.setattr(world.access.writing, "probe", lambda: None)
-        world.access.node.cursor = LogId(world.access.node.cursor - 1)
+        position = asking.subscribe("/h/a", initialUpdate=False)["ext"]["subscribe"]["position"]
+        if pattern != "/h/a":
+            asking.client.say("/meta/unsubscribe", subscription="/h/a")
+            asking.subscribe(pattern, initialUpdate=False)
+        append(world, "/h/a", "other")
+        told = asking.subscribe("/h/a", since=position)["ext"]["subscribe"]
+        assert told["recovered"] is True
+        publish(world, "/h/a", 2)
+        assert data_of(asking.take()) == ["other", 2]
+
+    def test_a_store_without_what_was_published_before_refuses(self, world: StoredWorld) -> None:
+        publish(world, "/h/a", 1)
+        world.access.node.cursor = LogId(world.access.node.cursor + 1)
         client = Client(world).joined()
         assert client.say("/meta/subscribe", subscription="/h/a", **asked())["error"] == "503::resource.unavailable"
 

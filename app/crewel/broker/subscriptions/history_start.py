@@ -1,8 +1,9 @@
 """How a subscription to a channel with a history begins: what it is sent first, and the instant from which it receives.
 
-The histories are read by steps in the queue of all that is written, whose answers come in the order of the questions. When they
-are there, all that entered the log before them has been taken, and nothing that came later. So what they hold is queued and the
-session enters the index in one turn, and no message comes twice or is left out.
+The histories are read by steps in the queue of all that is written, whose answers come in the order of the questions. When
+they are there, all that this server had published before has been taken, and nothing that came later. What they hold up to
+there is queued, and the session enters the index in the same turn. What others have published meanwhile comes from the log,
+and is left out of what the histories hold. So no message comes twice or is missing.
 
 Events of the replay extension have numbers, as in Salesforce's Streaming API: a server counts each channel upwards, beginning
 at its clock, so that no number comes twice, also after a restart. They are written into the data, and so lie in the history.
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
@@ -30,8 +33,7 @@ from crewel.delivery.records import Logged, LogId
 from crewel.errors import Refused, StoreError, StoreUnavailable
 from crewel.qos.subscribe import ALL, Position
 from crewel.storage import histories
-from crewel.storage.histories import History
-from crewel.storage.script_step import Step
+from crewel.storage.histories import Past, Pasts, Wanted, Way
 
 REPLAY_NEW: Final = -1
 """Asks for events that are yet to come."""
@@ -100,7 +102,8 @@ def _number(body: bytes) -> int | None:
     return number if type(number) is int else None
 
 
-_TRIES: Final = 5  # while the log has what this server has not taken, which takes an answer of the store that got lost
+_AT_ONCE: Final = 1000
+"""Histories that one step reads at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,11 @@ class Room:
             return False
         return self.size is None or sum(len(each.body) for each in messages) <= self.size
 
+    def meet(self, other: Room) -> Room:
+        """What fits into both."""
+        sizes = [each for each in (self.size, other.size) if each is not None]
+        return Room(min(self.entries, other.entries), min(sizes, default=None))
+
     def less(self, messages: Sequence[Logged]) -> Room:
         """What is left once these are there."""
         size = None if self.size is None else self.size - sum(len(each.body) for each in messages)
@@ -167,39 +175,65 @@ class ReplayResult:
     """Whether all that was missed `since` is among the entries, or still to come."""
 
 
-def decide(
-    result: ReplayResult, starts: Sequence[ReplayRequest], pasts: Sequence[tuple[History, History]], room: Room
-) -> None:
-    """Work out how subscriptions begin: of each request there is its history as `HistoryRead` asks for it, and where that ends.
-    What is asked for `since` comes all or not at all. Raises Refused for the number of an event that is not there."""
+class Begin(NamedTuple):
+    """One request, and what there is for it."""
+
+    start: ReplayRequest
+    past: Past
+    until: LogId
+    """The session hears by itself what came after this."""
+
+    def position(self) -> Position:
+        """The newest message that the session does not hear by itself, as far as it is known."""
+        known = (self.past.newest, self.past.before, *(each.id for each in self.past.entries))
+        return Position(self.past.epoch, max((each for each in known if each <= self.until), default=LogId(0)))
+
+    def unheard(self, entries: Iterable[Logged]) -> list[Logged]:
+        """Those of these that the session does not hear by itself."""
+        return [each for each in entries if each.id <= self.until]
+
+
+def decide(result: ReplayResult, begins: Sequence[Begin], room: Room) -> None:
+    """Work out how subscriptions begin. What is asked for `since` comes all or not at all. Raises Refused for the number of an
+    event that is not there."""
     recovered: list[Logged] = []
-    for start, (history, tip) in zip(starts, pasts, strict=True):
-        newest = tip.entries[-1].id if tip.entries else LogId(0)
-        result.positions[start.channel] = Position(tip.epoch, newest)
+    missed: list[Logged] = []
+    for begin in begins:
+        start, past = begin.start, begin.past
+        result.positions[start.channel] = begin.position()
         if start.since is not None:
-            result.is_recovered &= history.epoch == start.since.epoch and (history.reaches or not history.epoch)
-            recovered += history.entries
+            result.is_recovered &= past.epoch == start.since.epoch and (past.reaches or not past.epoch)
+            recovered += past.entries
+            missed += begin.unheard(past.entries)
         elif start.replay is not None:
-            events = history.entries
+            events = past.entries
             if start.replay != REPLAY_ALL:
-                found = events_after(history.entries, start.replay)
+                found = events_after(past.entries, start.replay)
                 if found is None:
                     raise replay_refusal(start.replay)
                 events = found
             events = room.newest(events)
             room = room.less(events)
-            result.entries += [Entry.remembered(each, is_initial=False) for each in events]
+            result.entries += [Entry.remembered(each, is_initial=False) for each in begin.unheard(events)]
     result.is_recovered &= room.holds(recovered)
     if result.is_recovered:
         room = room.less(recovered)
-        recovered.sort(key=lambda logged: logged.id)
-        result.entries += [Entry.remembered(each, is_initial=False) for each in recovered]
-    for start, (history, _) in zip(starts, pasts, strict=True):
-        if start.is_initial and start.entries:
-            initial = room.newest(history.entries if start.entries == ALL else history.entries[-start.entries :])
-            room = room.less(initial)
-            ordered = initial[::-1] if start.newest_first else initial
-            result.entries += [Entry.remembered(each, is_initial=True) for each in ordered]
+        missed.sort(key=attrgetter("id"))
+        result.entries += [Entry.remembered(each, is_initial=False) for each in missed]
+    result.entries += _initial([begin for begin in begins if begin.start.is_initial], room)
+
+
+def _initial(begins: Sequence[Begin], room: Room) -> Iterator[Entry]:
+    """What comes because of the subscribe alone: the newest messages of all these topics together, topic by topic."""
+    entries = [each for begin in begins for each in begin.unheard(begin.past.entries)]
+    entries.sort(key=attrgetter("id"))
+    of_channel: dict[str, list[Logged]] = {}
+    for each in room.newest(entries):
+        of_channel.setdefault(each.channel, []).append(each)
+    for begin in begins:
+        found = of_channel.get(begin.start.channel, [])
+        for each in reversed(found) if begin.start.newest_first else found:
+            yield Entry.remembered(each, is_initial=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,64 +260,43 @@ class HistoryRead:
     _wanted: Mapping[str, Choices]
     _starts: Sequence[ReplayRequest]
     _result: ReplayResult
-    _answers: list[History] = field(default_factory=list, init=False)
+    _answers: list[Pasts] = field(default_factory=list, init=False)
     _error: StoreError | None = field(default=None, init=False)
     _awaited: int = field(default=0, init=False)
-    _done: Callable[[], None] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._access = self._readers.runtime.access
         self._of_channel = {start.channel: (start.pattern, self._wanted[start.pattern]) for start in self._starts}
         self._room = Room(0)
 
-    def ask(self, done: Callable[[], None] | None = None) -> None:
-        """Read them; `done` is called once all answers are there. What is asked right after this is answered right after."""
+    def ask(self, done: Callable[[], None]) -> None:
+        """Read them; `done` is called once all answers are there."""
         self._room = self._readers.room_of(self._session)
-        steps = [step for start in self._starts for step in self._steps(start)]
-        self._answers, self._error = [], None
-        self._awaited, self._done = len(steps), done
-        for step in steps:
-            self._access.writing.submit(step, self._answered)
+        access, room, now = self._access, self._room, self._readers.runtime.clock.microseconds()
+        wanted = [_wanted(start, room.entries) for start in self._starts]
+        portions = [wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
+        step = partial(histories.pasts, room=room.entries, max_bytes=room.size, taken=access.node.cursor, now=now)
+        self._awaited = len(portions)
+        for portion in portions:
+            access.writing.submit(step(access.keys, access.token, portion), partial(self._answered, done))
 
-    def _steps(self, start: ReplayRequest) -> list[Step[History]]:
-        """Its messages; and the newest one, if that need not be among them."""
-        keys, token, now = self._access.keys, self._access.token, self._readers.runtime.clock.microseconds()
-        room, size = self._room.entries, self._room.size
-        if start.is_initial:
-            newest = room if start.entries == ALL else min(start.entries, room)
-            return [histories.history(keys, token, start.channel, newest=max(newest, 1), max_bytes=size, now=now)]
-        since = None if start.since is None else LogId(start.since.id)
-        newest = room if start.replay == REPLAY_ALL else room + 1  # one more than fits shows that they do not
-        return [
-            histories.history(keys, token, start.channel, newest=newest, since=since, max_bytes=size, now=now),
-            histories.history(keys, token, start.channel, newest=1, now=now),
-        ]
-
-    def _answered(self, answer: History | StoreError) -> None:
+    def _answered(self, done: Callable[[], None], answer: Pasts | StoreError) -> None:
         if isinstance(answer, StoreError):
             self._error = answer
         else:
             self._answers.append(answer)
         self._awaited -= 1
-        if not self._awaited and self._done is not None:
-            self._done()
+        if not self._awaited:
+            done()
 
     def begin(self, enter: Callable[[], None]) -> asyncio.Future[None]:
         """Read them, queue what they hold, and let `enter` put the session into the index, in one turn. The future raises
         StoreError and Refused, and then nothing has changed."""
         done: asyncio.Future[None] = self._readers.runtime.loop.create_future()
-        self._begin(enter, done, _TRIES)
-        return done
 
-    def _begin(self, enter: Callable[[], None], done: asyncio.Future[None], tries: int) -> None:
         def answered() -> None:
-            cursor = self._access.node.cursor
-            if tries > 1 and any(answer.last > cursor for answer in self._answers):
-                self._access.writing.probe()  # the log has what this server has not taken yet
-                self._begin(enter, done, tries - 1)
-                return
             try:
-                self.finish({cursor})
+                self.finish({}, ())
             except (StoreError, Refused) as error:
                 resolve(done, error)
                 return
@@ -292,20 +305,28 @@ class HistoryRead:
             resolve(done, None)
 
         self.ask(answered)
+        return done
 
-    def finish(self, taken: set[LogId]) -> None:
-        """All answers are there: queue what the histories hold. `taken` is up to where the log has been taken by others, or
-        does not concern this session; that must be where the histories end. Raises StoreError and Refused."""
+    def finish(self, since: Mapping[str, LogId], held: Collection[str]) -> None:
+        """All answers are there: queue what the histories hold. The session hears by itself what comes after the place `since`
+        that the store has said for the pattern; and what has not been taken from the log yet, if no place was said, or if it
+        `held` a pattern before by which it hears the channel. Raises StoreError and Refused."""
         if self._error is not None:
             raise self._error
-        if not taken <= {self._answers[0].last} or any(each.last != self._answers[0].last for each in self._answers):
-            raise StoreUnavailable("the server has not read the log to its end yet")
-        answers = iter(self._answers)
-        pasts = [(past := next(answers), past if start.is_initial else next(answers)) for start in self._starts]
-        now = self._readers.room_of(self._session)
-        # Of what is more than the room that there was, the oldest messages were not read.
-        room = Room(min(now.entries, self._room.entries), now.size)
-        decide(self._result, self._starts, pasts, room)
+        cursor = self._access.node.cursor
+        found = (past for answer in self._answers for past in answer.found)
+        begins = []
+        for start, past in zip(self._starts, found, strict=True):
+            channel = parse(start.channel)
+            assert channel is not None
+            is_heard = any(pattern in held for pattern in channel.patterns)
+            begins.append(Begin(start, past, cursor if is_heard else since.get(start.pattern, cursor)))
+        last = [each.last for each in self._answers]
+        if any(each.until > min(last) for each in begins):
+            raise StoreUnavailable("the store does not have what was published before")
+        if max(last) > cursor:
+            self._access.writing.probe()  # what this server has not taken yet comes soon
+        decide(self._result, begins, self._room.meet(self._readers.room_of(self._session)))
         if self._session.is_live:
             self._queue()
 
@@ -326,6 +347,16 @@ class HistoryRead:
             readers.outbound.enqueue(session, entry if match is MatchResult.YES else entry.oneway())
             if not entry.origin.is_initial:
                 session.recover_to(entry)
+
+
+def _wanted(start: ReplayRequest, room: int) -> Wanted:
+    """What has to be read for this."""
+    if start.since is not None:
+        return Wanted(start.channel, Way.SINCE, since=LogId(start.since.id))
+    if start.replay is not None:
+        # One more than fits shows that they do not.
+        return Wanted(start.channel, Way.ALONE, room if start.replay == REPLAY_ALL else room + 1)
+    return Wanted(start.channel, Way.NEWEST, room if start.entries == ALL else min(start.entries, room))
 
 
 def _waiting(session: Session) -> set[str]:

@@ -17,7 +17,7 @@ from crewel.broker.handler_steps import Steps
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import HistoryRead, HistoryReads, ReplayRequest, ReplayResult
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions
-from crewel.broker.subscriptions.subscription_store import SubscriptionStore
+from crewel.broker.subscriptions.subscription_store import Beginning, SubscriptionStore
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, notice_entry
 from crewel.delivery.records import LogId, PendingMessage
@@ -163,7 +163,7 @@ class StoredSubscriber(Subscriber):
     def subscribe_after(
         self, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
-        """The same, after what the histories have: the subscription is a step after they are read."""
+        """The same, after what the histories have: they are read by a step after the one that subscribes."""
         stored, durable, readers = self._parts.stored, self._durable, self._parts.readers
         if not starts:
             if wanted:
@@ -171,17 +171,16 @@ class StoredSubscriber(Subscriber):
             return
         reading = HistoryRead(readers, self._session, wanted, starts, result)
         failures: list[StoreError | Refused] = []
-        new = [name for name in wanted if name not in durable.since]
+        held = {*durable.since}
+        new = [name for name in wanted if name not in held]
 
         def begin(answer: Mapping[str, LogId]) -> None:
             try:
-                reading.finish({answer[name] for name in new if name in answer})
+                reading.finish(answer, held.union(durable.since))
             except (StoreError, Refused) as failure:
                 failures.append(failure)
 
-        if not readers.runtime.access.is_reloading:
-            reading.ask()
-        yield stored.subscribe(self._session, durable, wanted, begin)
+        yield stored.subscribe(self._session, durable, wanted, Beginning(reading.ask, begin))
         if failures:
             if new and self._session.mailbox.durable is durable:
                 yield stored.unsubscribe(self._session, durable, new)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.broker.addressing.listeners import LettersListener
 from crewel.broker.addressing.requeue import Requeue
@@ -38,6 +38,15 @@ _MOST_MADE: Final = 10 * MAX_DEAD_LETTER_COST
 """Cost of the pending dead letters of an account above which its ending sessions make no more: memory holds few of them."""
 
 
+class Beginning(NamedTuple):
+    """What comes before all that a new subscription receives."""
+
+    ask: Callable[[Callable[[], None]], None]
+    """Asks the store for it, right behind the subscribe, and calls this function when the answers are there."""
+    begin: Callable[[Mapping[str, LogId]], None]
+    """Is called after that, with the ids after which the subscriptions hold."""
+
+
 @dataclass(eq=False)
 class SubscriptionStore:
     """Asks the store about subscriptions and ends. What a question was about stays with the node that asked it: another one
@@ -60,11 +69,11 @@ class SubscriptionStore:
         session: Session,
         durable: DurableSession,
         wanted: Mapping[str, Choices],
-        begin: Callable[[Mapping[str, LogId]], None] | None = None,
+        beginning: Beginning | None = None,
     ) -> asyncio.Future[Any]:
         """Subscribe where the store can see it, and let the session want this of which pattern; it receives nothing of the log
-        for those of a group. `begin` is called with the ids after which the others hold, before the session receives anything
-        by them. The future raises StoreError, and then nothing has changed."""
+        for those of a group. `beginning`: what comes before the session receives anything by the others. The future raises
+        StoreError, and then nothing has changed."""
         if (refused := self._refused(durable)) is not None:
             return refused
         node = self._access.node
@@ -80,8 +89,8 @@ class SubscriptionStore:
             elif isinstance(answer, StoreError):
                 node.answered(pending, {})
             else:
-                if begin is not None:
-                    begin(answer)
+                if beginning is not None:
+                    beginning.begin(answer)
                 self._owe(
                     durable, node.answered(pending, {pattern: (since, None) for pattern, since in answer.items()})
                 )
@@ -89,7 +98,18 @@ class SubscriptionStore:
                     for pattern, choices in wanted.items():
                         self._options.enter(session, pattern, choices)
 
-        return self._access.writing.ask(step, then=answered)
+        if beginning is None:
+            return self._access.writing.ask(step, then=answered)
+        done: asyncio.Future[Any] = self._runtime.loop.create_future()
+        answers: list[dict[str, LogId] | StoreError] = []
+
+        def ready() -> None:
+            answered(answers[0])
+            resolve(done, answers[0])
+
+        self._access.writing.submit(step, answers.append)
+        beginning.ask(ready)
+        return done
 
     def unsubscribe(self, session: Session, durable: DurableSession, patterns: list[str]) -> asyncio.Future[Any]:
         """End these subscriptions. The future raises StoreError, and then they stay; after StoreUncertain they end as soon
