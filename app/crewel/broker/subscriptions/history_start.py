@@ -202,7 +202,8 @@ def decide(result: ReplayResult, begins: Sequence[Begin], room: Room) -> None:
         start, past = begin.start, begin.past
         result.positions[start.channel] = begin.position()
         if start.since is not None:
-            result.is_recovered &= past.epoch == start.since.epoch and (past.reaches or not past.epoch)
+            # Between two moments without a history there may have been one, which was erased.
+            result.is_recovered &= bool(past.epoch) and past.epoch == start.since.epoch and past.reaches
             recovered += past.entries
             missed += begin.unheard(past.entries)
         elif start.replay is not None:
