@@ -14,6 +14,8 @@ SHORT_LIVED = {
     "app/crewel/broker/inbound.py: _process_later": "it belongs to one request, which it answers",
     "app/crewel/broker/addressing/shared_queues.py: _hand_over": "the next look at its queue starts another",
     "app/crewel/broker/durability/durability.py: _read_again": "it ends when all has been read again",
+    "app/crewel/broker/topics/endings.py: _end_all": "the next sweep starts another",
+    "app/crewel/nodes/remote_topics.py: _go_on": "the next question starts another",
     "app/crewel/nodes/stored_groups.py: _write": "the next change of a group starts another",
     "app/crewel/nodes/stored_groups.py: _until_known": "it belongs to one subscribe, and ends in time",
     "app/crewel/security/keys.py: _fetch": "the next token that needs a key starts another",

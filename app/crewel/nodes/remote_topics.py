@@ -7,7 +7,9 @@ a topic, subscriptions and the queues of sessions, are at each node: they are as
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
 
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
@@ -19,6 +21,36 @@ from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.requests import LOG, TOPIC, Nothing, OfTopic, TopicAnswer
 from crewel.topics import USUAL
 
+T = TypeVar("T")
+
+
+class Looks(Generic[T]):
+    """A look that takes long, for all that ask for it: one that begins answers all questions that came before."""
+
+    def __init__(self, runtime: Runtime, look: Callable[[], Awaitable[T]]) -> None:
+        self._runtime = runtime
+        self._look = look
+        self._next: asyncio.Future[T] | None = None
+        self._is_looking = False
+
+    async def ask(self) -> T:
+        """What a look finds that begins from now on. Raises what it raises."""
+        if self._next is None:
+            self._next = self._runtime.loop.create_future()
+        if not self._is_looking:
+            self._is_looking = True
+            self._runtime.spawn(self._go_on())
+        return await asyncio.shield(self._next)  # one that asks no more does not end it for others
+
+    async def _go_on(self) -> None:
+        try:
+            while (asked := self._next) is not None:
+                self._next = None
+                (found,) = await asyncio.gather(self._look(), return_exceptions=True)
+                resolve(asked, found)
+        finally:
+            self._is_looking = False
+
 
 class RemoteTopics:
     """The part of one node."""
@@ -28,6 +60,8 @@ class RemoteTopics:
         self._topics = topics
         self._registry = registry
         self._calls = calls
+        self._reading = Looks(runtime, self._access.writing.probe_and_wait)
+        self._looking = Looks(runtime, self._queued)
         calls.serve(LOG, self._read_log)
         calls.serve(TOPIC, self._share)
 
@@ -71,9 +105,12 @@ class RemoteTopics:
     async def shares(self, name: str) -> Shares:
         """What the other nodes have of the topic, when they and this one have read what was in the log."""
         asked = (self._calls.ask(each.token, TOPIC, OfTopic(name)) for each in self._registry.others())
-        looking = self._access.writing.probe_and_wait()
+        reading = self._reading.ask()
         shares = Shares()
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
+        looked, *answers = list[Any](await asyncio.gather(reading, *asked, return_exceptions=True))
+        if isinstance(looked, BaseException):
+            raise looked
+        for answer in answers:
             if isinstance(answer, TopicAnswer):
                 shares.found.append(_share(answer))
             elif isinstance(answer, StoreUnavailable):
@@ -81,12 +118,14 @@ class RemoteTopics:
                 shares.failed += isinstance(answer, NodeFailed)
             else:
                 raise answer
-        await looking
         return shares
 
-    async def _share(self, asked: OfTopic) -> TopicAnswer:
+    async def _queued(self) -> Counter[str]:
         await self._access.writing.probe_and_wait()
-        share = await self._topics.views.share(asked.name)
+        return await self._topics.views.queued_here()
+
+    async def _share(self, asked: OfTopic) -> TopicAnswer:
+        share = self._topics.views.share(asked.name, await self._looking.ask())
         settings = None if share.settings is None else share.settings.differing(USUAL)
         counts = share.queued, share.subscribers, share.receivers
         return TopicAnswer(share.state, settings, *counts, share.groups, share.lets_go)

@@ -2,14 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from crewel.bayeux.channel import parse
+from crewel.bayeux.codec import encode
 from crewel.broker.topics import endings
+from crewel.broker.topics.references import QueuedTopics
 from crewel.broker.topics.topic import Topic
 from crewel.errors import StoreError, StoreUncertain
+from crewel.nodes.remote_topics import RemoteTopics
+from crewel.nodes.requests import Request, TopicAnswer
 from crewel.topics import State
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
 from tests.broker.world import Client, World
@@ -34,6 +39,84 @@ def erase(world: World, name: str, *, force: bool = False) -> bool:
 
 def state(world: World, name: str) -> State:
     return world.loop.run_until_complete(world.broker.topics.views.state(name))
+
+
+class OtherNode:
+    """The calls to another node, which has the same topics and queues, or always gives this answer. It answers when `is_open`
+    is set."""
+
+    def __init__(self, world: StoredWorld, answer: TopicAnswer | None = None) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.is_open = asyncio.Event()
+        self._answering: dict[str, Any] = {}
+        registry: Any = SimpleNamespace(others=lambda: [SimpleNamespace(token="other")])
+        calls: Any = self
+        remote = RemoteTopics(world.broker.runtime, world.broker.topics, registry, calls)
+        world.cluster.shares = remote.shares  # type: ignore[method-assign, assignment]
+
+    def serve(self, request: Request[Any, Any], answering: Any) -> None:
+        self._answering[request.about] = answering
+
+    async def ask(self, _: str, request: Request[Any, Any], question: Any) -> Any:
+        self.asked.append(question.name)
+        await self.is_open.wait()
+        return self.answer or await self._answering[request.about](question)
+
+
+class TestOtherNodes:
+    @pytest.fixture
+    def world(self, make_stored: MakeStored) -> StoredWorld:
+        rule = {"/h/**": {"history": {"max_entries": 5}, "destroy_delay_ms": 0}}
+        return make_stored("cluster.enabled=true", f"topics={encode(rule).decode()}")
+
+    def test_topics_that_end_together_cost_another_node_one_look(
+        self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other, looks = OtherNode(world), list[None]()
+        other.is_open.set()
+        queued = QueuedTopics.queued
+
+        async def count_looks(self: QueuedTopics) -> Any:
+            looks.append(None)
+            return await queued(self)
+
+        monkeypatch.setattr(QueuedTopics, "queued", count_looks)
+        client, names = Client(world).joined(), [f"/h/{number:03}" for number in range(200)]
+        for name in names:
+            publish(client, name, lifeTime=0)
+        for _ in range(3):
+            world.sweep_after(1)
+        assert not world.broker.topics.known
+        assert sorted(other.asked) == names
+        assert len(looks) <= 3 + 2  # one a sweep, and those for the other node
+
+    def test_another_node_is_not_asked_again_before_it_has_answered(self, world: StoredWorld) -> None:
+        other = OtherNode(world)
+        publish(Client(world).joined(), "/h/a", lifeTime=0)
+        for _ in range(5):
+            world.sweep_after(1)
+        assert other.asked == ["/h/a"]
+        other.is_open.set()
+        world.sweep_after(1)
+        assert not world.broker.topics.known
+
+    def test_a_topic_that_comes_back_while_another_node_is_asked_stays(self, world: StoredWorld) -> None:
+        """Its message waits for a session: neither the history nor the next sweep shows that anything refers to it."""
+        other = OtherNode(world, TopicAnswer(State.DEAD, None, 0, 0, 0, [], True))
+        client = Client(world).joined()
+        publish(client, "/h/a", lifeTime=0)
+        for _ in range(3):
+            world.sweep_after(1)
+        assert other.asked == ["/h/a"]
+        receiver = Receiver(world).started("/h/*")
+        publish(client, "/h/a", lifeTime=0)
+        for _ in range(3):
+            world.sweep_after(1)
+        other.is_open.set()
+        world.settle()
+        assert list(world.broker.topics.known) == ["/h/a"]
+        assert data(receiver.take()) == [1]
 
 
 class TestTime:

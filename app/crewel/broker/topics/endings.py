@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 _LOOKED_AT: Final = 10_000
 """Topics that one sweep looks at; the next one looks at the others."""
 _EXPIRED_AT_ONCE: Final = 1000
+_ENDED_AT_ONCE: Final = 500
+"""Topics about which other nodes are asked at the same time."""
 _REST: Final = 50
 """Looking through the queues is rested from this many times as long as it took."""
 
@@ -53,6 +55,9 @@ class Endings:
     _rests_until: float = field(default=0.0, init=False)
     _is_looking: bool = field(default=False, init=False)
     _is_expiring: bool = field(default=False, init=False)
+    _ending: dict[Topic, None] = field(default_factory=dict, init=False)
+    """Topics about which other nodes are asked now, or next."""
+    _is_ending: bool = field(default=False, init=False)
     erasing: Counter[str] = field(default_factory=Counter, init=False)
     """Topics that are being erased: subscriptions to their names are about to end."""
     _parting: dict[str, set[str]] = field(default_factory=dict, init=False)
@@ -145,17 +150,34 @@ class Endings:
         access = self._access
         if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
             self.forget(topic)
+        elif access.trouble is None and self._runtime.cluster.is_single:
+            self._ask_to_end(topic)
         elif access.trouble is None:
-            asked = self._runtime.cluster.shares(topic.name)
-            if asked is None:
-                self._ask_to_end(topic)
-            else:
-                self._runtime.spawn(self._end_if_unreferenced(topic, asked))
+            self._ending[topic] = None
+            if not self._is_ending:
+                self._is_ending = True
+                self._runtime.spawn(self._end_all())
 
-    async def _end_if_unreferenced(self, topic: Topic, asked: Awaitable[Shares]) -> None:
-        shares = await asked
-        # If a node cannot say it, the next sweep asks again.
-        if not shares.unreached and all(share.lets_go for share in shares.found):
+    async def _end_all(self) -> None:
+        """End the topics whose time has ended, as far as no other node needs them: a portion of them at a time, for each node
+        looks through all its queues to answer."""
+        try:
+            while self._ending:
+                portion = list(islice(self._ending, _ENDED_AT_ONCE))
+                try:
+                    await asyncio.gather(*map(self._end_if_unreferenced, portion))
+                finally:
+                    for topic in portion:
+                        del self._ending[topic]
+        finally:
+            self._is_ending = False
+
+    async def _end_if_unreferenced(self, topic: Topic) -> None:
+        asked = self._runtime.cluster.shares(topic.name)
+        shares = Shares() if asked is None else await asked
+        # If a node cannot say it, the next sweep asks again. If the topic came back meanwhile, its time begins again.
+        is_free = not shares.unreached and all(share.lets_go for share in shares.found)
+        if is_free and self._is_due(topic, self._runtime.loop.time()):
             self._ask_to_end(topic)
 
     def _ask_to_end(self, topic: Topic) -> None:

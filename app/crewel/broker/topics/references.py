@@ -171,9 +171,13 @@ class TopicViews:
             log.warning("the references of %d other nodes to %s are not known", shares.unreached, name)
         return shares
 
-    async def share(self, name: str) -> TopicShare:
-        """What this node has of the topic."""
-        queued = (await self._queued.queued())[name]
+    async def queued_here(self) -> Counter[str]:
+        """How many messages of each topic wait for sessions of this node."""
+        return await self._queued.queued()
+
+    def share(self, name: str, counts: Mapping[str, int]) -> TopicShare:
+        """What this node has of the topic, where so many messages of each topic wait for its sessions."""
+        queued = counts.get(name, 0)
         topic, view = self._topics.find(name), self._view(name, {name: queued})
         return TopicShare(
             view.state,
