@@ -28,19 +28,20 @@ def said(entry: Logged) -> tuple[str, str, dict[str, Any], str]:
     return change.kind, change.epoch, change.settings, change.by
 
 
-async def read(owner: Owner, newest: int | None = None, channel: str = "/a") -> histories.History:
-    found: History = await owner.do(histories.history(owner.keys, owner.token, channel, newest=newest))
+async def read(owner: Owner, newest: int | None = None, channel: str = "/a", now: int = 0) -> histories.History:
+    step = histories.history(owner.keys, owner.token, channel, newest=newest, now=now)
+    found: History = await owner.do(step)
     return found
 
 
-async def bodies(owner: Owner, newest: int | None = None) -> list[bytes]:
-    return [each.body for each in (await read(owner, newest)).entries]
+async def bodies(owner: Owner, newest: int | None = None, now: int = 0) -> list[bytes]:
+    return [each.body for each in (await read(owner, newest, now=now)).entries]
 
 
 async def pasts(
-    owner: Owner, *wanted: Wanted, room: int = 100, max_bytes: int | None = None, taken: int = 0
+    owner: Owner, *wanted: Wanted, room: int = 100, max_bytes: int | None = None, taken: int = 0, now: int = 0
 ) -> list[Past]:
-    step = histories.pasts(owner.keys, owner.token, wanted, room=room, max_bytes=max_bytes, taken=LogId(taken))
+    step = histories.pasts(owner.keys, owner.token, wanted, room=room, max_bytes=max_bytes, taken=LogId(taken), now=now)
     found: Pasts = await owner.do(step)
     assert found.last == (await read(owner)).last
     return found.found
@@ -123,8 +124,11 @@ async def test_without_a_history_nothing_is_the_same(store: Store) -> None:
 
 async def test_unchanged_publish_is_new_after_the_expiry_of_the_former(store: Store) -> None:
     owner = await started(store)
-    await owner.append([kept(b"1", expires=time.time_ns() // 1000 - 1)])
-    assert (await owner.append([kept(b"1", forces_update=False)])).outcomes == [NEW]
+    await owner.append([kept(b"1", expires=2_000_000)])
+    assert (await owner.append([kept(b"1", expires=2_000_000, forces_update=False)], now=1_999_999)).outcomes == [
+        UNCHANGED
+    ]
+    assert (await owner.append([kept(b"1", forces_update=False)], now=2_000_000)).outcomes == [NEW]
 
 
 async def test_a_readonly_topic_takes_one_message(store: Store) -> None:
@@ -189,7 +193,7 @@ async def test_from_the_beginning_nothing_is_missing_until_something_has_left(st
     assert (await after(owner, 0)).reaches
     await owner.append([kept(expires=1_000_000), kept(), kept()])
     assert (await after(owner, 0)).reaches
-    assert len((await after(owner, 0)).entries) == 2
+    assert len((await after(owner, 0, now=1_000_000)).entries) == 2
     await expire(owner, 2_000_000)
     assert not (await after(owner, 0)).reaches
     await owner.do(histories.clear(store.keys, owner.token, "/a"))
@@ -204,12 +208,13 @@ async def test_from_the_beginning_nothing_is_missing_until_something_has_left(st
 
 async def test_history_leaves_out_expired_messages(store: Store) -> None:
     owner = await started(store)
-    past, future = time.time_ns() // 1000 - 1, in_an_hour()
+    past, future = 1_000_000, 1_000_001
     messages = [kept(b"%d" % number, history_max=9, expires=past if number % 2 else future) for number in range(6)]
     ids = (await owner.append(messages)).ids
-    assert await bodies(owner) == [b"0", b"2", b"4"]
-    assert await bodies(owner, newest=2) == [b"2", b"4"]
-    found = await after(owner, ids[1])
+    assert await bodies(owner, now=past) == [b"0", b"2", b"4"]
+    assert await bodies(owner, newest=2, now=past) == [b"2", b"4"]
+    assert len(await bodies(owner, now=past - 1)) == 6
+    found = await after(owner, ids[1], now=past)
     assert (found.reaches, ids_of(found), found.newest) == (True, [ids[2], ids[4]], ids[4])
     assert (await read(owner)).total == 6
 
@@ -237,7 +242,7 @@ async def test_of_several_histories_the_newest_messages_are_read_and_no_more(sto
             expected[each.channel].insert(0, log_id)
             left, size = left - 1, size + len(each.body)
         wanted = [Wanted(each, Way.NEWEST, most[each]) for each in channels]
-        found = await pasts(owner, *wanted, room=room, max_bytes=max_bytes)
+        found = await pasts(owner, *wanted, room=room, max_bytes=max_bytes, now=1_000_000)
         assert {each: ids_of(past) for each, past in zip(channels, found, strict=True)} == expected
 
 

@@ -93,7 +93,7 @@ class Durability:
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
     _slow: SlowStore = field(default_factory=SlowStore, init=False)
     _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
-    _read_at: float = field(default=0.0, init=False)  # when the store began to refuse what was asked before it was read
+    _read_at: float = field(default=0.0, init=False)  # of the last claim: what was done before it has been read
     _is_to_read: bool = field(default=False, init=False)  # again, because it has forgotten a step
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
