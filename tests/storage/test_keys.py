@@ -10,7 +10,7 @@ from crewel.storage.operator_keys import OPERATOR_KEYS
 from crewel.storage.script_step import scripts
 
 KEYS = (*OTHER_KEYS, *DEAD_LETTER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
-ONLY_READ = {"fetch", "history", "members", "progress", "recall"}
+ONLY_READ = {"fetch", "histories", "history", "members", "progress", "recall"}
 
 
 def all_names(keys: Keys) -> dict[str, str]:
@@ -108,6 +108,6 @@ def test_key_table_names_existing_scripts_and_every_script() -> None:
 def test_each_key_that_a_script_names_in_its_head_is_in_the_table() -> None:
     """A head says `KEYS[1]      node:<token>`."""
     names = {key.name for key in KEYS}
-    for script in scripts().values():
+    for name, script in scripts().items():
         for said in re.findall(rb"^-- KEYS\[[^\]]*\] +(\S+)", script.text, re.MULTILINE):
-            assert said.decode().rstrip(",;:") in names, (script.name, said)
+            assert said.decode().rstrip(",;:") in names, (name, said)

@@ -299,7 +299,7 @@ KEYS: tuple[Key, ...] = (
         " queued",
         "until the topic is erased and none of its messages is queued",
         "publish, configure, expire, erase, forget, lose",
-        "history; each start",
+        "history, histories; each start",
         "A topic that has settings or a history. Its epoch changes whenever messages that a client has seen may be"
         " gone.",
     ),
@@ -309,7 +309,7 @@ KEYS: tuple[Key, ...] = (
         "as `log`; `z` total bytes added to the history before it; `e` its expiry in microseconds since 1970, if any",
         "the newest, up to the limit of the topic; until it expires",
         "publish, expire, erase",
-        "history; each start",
+        "history, histories; each start",
         "The history of a topic: copies under the ids of the log.",
     ),
     Key(

@@ -13,7 +13,7 @@
 --
 -- KEYS[1]     node:<token>, the server that asks
 -- KEYS[2]     last
--- KEYS[3...]  for each topic h:<channel>, topic:<channel>
+-- KEYS[3...]  h:<channel> and topic:<channel> of each topic
 -- ARGV[1]     bytes of bodies after which no more are read, of each of the three; the one that goes beyond is returned too; -1:
 --             any
 -- ARGV[2]     log id
