@@ -125,7 +125,7 @@ class Lease(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """What has become of messages in the inbox of a session that gave them back."""
+    """What happened to messages in the inbox of a session that gave them back."""
 
     returned: int
     """How many have left it: they lie in their queues again, or other sessions of their subject have them, or had."""

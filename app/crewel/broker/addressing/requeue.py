@@ -106,7 +106,7 @@ class Requeue:
         failed: bool,
         letter: PendingDeadLetter | None = None,
     ) -> None:
-        """`letter` is what becomes of the message if its group has no member any more; None: the session keeps it."""
+        """`letter`: if its group has no member any more, the message becomes this; None: the session keeps it."""
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
         if access.is_adopting:
             return  # what has been read of the session may still have them, and then it gets them again

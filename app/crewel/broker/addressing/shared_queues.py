@@ -561,7 +561,7 @@ class CommonQueues(SharedQueues):
 
     def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
         """Announce and look again: the announcement before may have been lost. Queues without a session here take turns, for
-        there may be very many, and a session that comes looks by itself."""
+        there may be very many, and a session that comes looks at its own."""
         if queue.looked_at + _LOOK_S > now:
             return
         is_idle = not self.members(queue.name)

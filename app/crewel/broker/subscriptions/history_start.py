@@ -181,15 +181,15 @@ class Begin(NamedTuple):
     start: ReplayRequest
     past: Past
     until: LogId
-    """The session hears by itself what came after this."""
+    """The session receives what came after this from the log."""
 
     def position(self) -> Position:
-        """The newest message that the session does not hear by itself, as far as it is known."""
+        """The newest message that does not come from the log, as far as it is known."""
         known = (self.past.newest, self.past.before, *(each.id for each in self.past.entries))
         return Position(self.past.epoch, max((each for each in known if each <= self.until), default=LogId(0)))
 
     def unheard(self, entries: Iterable[Logged]) -> list[Logged]:
-        """Those of these that the session does not hear by itself."""
+        """Those of these that do not come from the log."""
         return [each for each in entries if each.id <= self.until]
 
 
@@ -309,9 +309,9 @@ class HistoryRead:
         return done
 
     def finish(self, since: Mapping[str, LogId], held: Collection[str]) -> None:
-        """All answers are there: queue what the histories hold. The session hears by itself what comes after the place `since`
-        that the store has said for the pattern; and what has not been taken from the log yet, if no place was said, or if it
-        `held` a pattern before by which it hears the channel. Raises StoreError and Refused."""
+        """All answers are there: queue what the histories hold. The session receives from the log what comes after the place
+        `since` that the store has said for the pattern; and what has not been taken from the log yet, if no place was said, or
+        if it `held` a pattern before by which it receives the channel. Raises StoreError and Refused."""
         if self._error is not None:
             raise self._error
         cursor = self._access.node.cursor
