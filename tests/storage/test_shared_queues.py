@@ -441,6 +441,21 @@ async def test_message_requeued_to_a_group_without_members_stays(store: Store) -
     assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "returned", "ids": [for_one.id]}]}]
 
 
+async def test_what_a_session_would_try_again_stays_where_all_others_have_failed_it(store: Store) -> None:
+    owner = await owner_of(store, JOE, ANN)
+    await owner.do(shared_queues.keep(store.keys, owner.token, [GROUP], FACTS_MAX))
+    (log_id,) = await share(owner)
+    await lease(owner, (JOE, 9))
+    step = shared_queues.requeue(owner.keys, owner.token, JOE, {log_id: 1}, FACTS_MAX, failed=True, tries_again=True)
+    assert await store.run([step, step]) == [Requeued(0, (log_id,))] * 2
+    await owner.do(_join(owner, ANN))
+    again = shared_queues.requeue(owner.keys, owner.token, JOE, {log_id: 2}, FACTS_MAX, failed=True, tries_again=True)
+    assert await owner.do(again) == Requeued(1)
+    assert given((await lease(owner, (JOE, 9), (ANN, 1))).leased) == [(ANN, log_id)]
+    last = shared_queues.requeue(owner.keys, owner.token, ANN, {log_id: 3}, FACTS_MAX, failed=True, tries_again=True)
+    assert await owner.do(last) == Requeued(0, (log_id,))
+
+
 # Discarding
 
 

@@ -130,7 +130,7 @@ class Requeued(NamedTuple):
     returned: int
     """How many have left it: they lie in their queues again, or other sessions of their subject have them, or had."""
     stay: tuple[LogId, ...] = ()
-    """The others: their groups have no members any more."""
+    """The others: their groups have no members any more, or none that has not failed them where the session tries again."""
 
 
 class StoredQueue(NamedTuple):
@@ -222,17 +222,27 @@ def _one_leased(fields: dict[str, Any]) -> Leased:
 
 
 def requeue(
-    k: Keys, token: str, name: str, attempts: Mapping[LogId, int], facts_max: int, *, failed: bool
+    k: Keys,
+    token: str,
+    name: str,
+    attempts: Mapping[LogId, int],
+    facts_max: int,
+    *,
+    failed: bool,
+    tries_again: bool = False,
 ) -> Step[Requeued]:
     """Requeue messages of a session's inbox, into the queues that they came from; `attempts` says for each how often it may
     have been sent. `failed`: they are not leased to this session again, unless there is no other.
+    `tries_again`: it has failed them, and would try them again.
 
-    All of them that came from a queue leave the inbox, unless their group has no members any more; the facts say `returned`:
+    All of them that came from a queue leave the inbox, unless their group has no members any more, or the session would try
+    them again and there is no other that has not failed them; the facts say `returned`:
     a subject's message that other sessions of it still have open, or that one of them has settled, goes nowhere.
     """
     arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]
     keys = (k.session(name), k.inbox(name), k.facts, k.once(f"put back {secrets.token_hex(12)}"))
-    return Step("requeue", keys, (k.base, token, name, facts_max, REMEMBERED_MS, int(failed), *arguments), _requeued)
+    how = 2 if tries_again else int(failed)
+    return Step("requeue", keys, (k.base, token, name, facts_max, REMEMBERED_MS, how, *arguments), _requeued)
 
 
 def _requeued(answer: Any) -> Requeued:

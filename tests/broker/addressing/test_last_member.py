@@ -1,14 +1,15 @@
-"""The last member of a group leaves or ends while another node lives, which might have a member: what it has received ends as
-on a single server."""
+"""The last member of a group leaves, ends or fails a message while another node lives, which might have a member: what it has
+received ends as on a single server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from crewel.qos.names import group_queue
-from tests.broker.addressing.post import come, ends, ids, letters, settled
+from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, settled
 from tests.broker.addressing.test_consumer_groups import WORK, join, member, publish
 from tests.broker.stored_world import Receiver, StoredWorld, failed, origin
 from tests.broker.world import OneOfSeveral
@@ -17,6 +18,7 @@ NODE = "cluster.enabled=true"
 JOE = "client/joe/1"
 ERROR = "user.update.error"
 HELD = "user.update.holdback"
+TIMEOUT = "communication.timeout"
 GONE = "communication.noConnection.dead"
 
 
@@ -115,7 +117,132 @@ def test_what_the_last_member_would_try_again_after_it_has_left_comes_again(here
     (message_id,) = publish(here, 1)
     (message,) = come(joe)
     leaves(joe)
-    joe.take(failed(message, "communication.timeout"))
+    joe.take(failed(message, TIMEOUT))
     here.advance(2.0)
     assert ids(come(joe)) == [message_id]
     assert letters(here) == []
+
+
+# The sole member stays
+
+
+def sole(here: StoredWorld, session: str, queue: str, **asked: Any) -> tuple[Receiver, list[str]]:
+    """The only session at any node that may have the messages, and the messages' ids."""
+    if queue == "group":
+        return member(here, session, **asked), publish(here, 1)
+    return login(here, session, **asked), [Clerk(here).post("hi", one("joe"))]
+
+
+QUEUES = pytest.mark.parametrize("queue", ["group", "subject"])
+
+
+@QUEUES
+def test_what_a_sole_member_holds_back_stays_with_it(here: StoredWorld, there: StoredWorld, queue: str) -> None:
+    joe, wanted = sole(here, "joe/1", queue)
+    (message,) = come(joe)
+    joe.take(failed(message, HELD))
+    assert (letters(here), ends(here)) == ([], {})
+    here.sweep_after(2.0)
+    assert come(joe) == []
+    here.wait(here.broker.mailboxes.dispatchers.activate(joe.session))
+    (again,) = come(joe)
+    assert (origin(again)["id"], origin(again)["redeliver"]) == (wanted[0], 1)
+    settled(joe, again)
+    assert ends(here) == {(wanted[0], "settled"): 1}
+
+
+@QUEUES
+def test_what_a_sole_member_could_not_take_comes_again_after_each_pause(
+    here: StoredWorld, there: StoredWorld, queue: str
+) -> None:
+    joe, wanted = sole(here, "joe/1", queue, dispatcher={"retries": 2, "delay": 10_000})
+    (message,) = come(joe)
+    for attempt in (1, 2):
+        joe.take(failed(message, TIMEOUT))
+        here.advance(8.0)
+        assert come(joe) == []
+        here.advance(3.0)
+        (message,) = come(joe)
+        assert (origin(message)["id"], origin(message)["redeliver"]) == (wanted[0], attempt)
+    assert letters(here) == []
+    settled(joe, message)
+    assert ends(here) == {(wanted[0], "settled"): 1}
+
+
+def test_the_last_retry_of_a_sole_member_makes_a_dead_letter(here: StoredWorld, there: StoredWorld) -> None:
+    joe, (message_id,) = sole(here, "joe/1", "group", dispatcher={"retries": 1, "delay": 1000})
+    joe.take(failed(come(joe)[0], TIMEOUT))
+    here.advance(2.0)
+    joe.take(failed(come(joe)[0], TIMEOUT))
+    (letter,) = here.letters()
+    assert (letter.receiver, letter.code, letter.id, letter.attempts) == (JOE, TIMEOUT, message_id, 2)
+    assert ends(here) == {(message_id, "dead"): 1}
+
+
+@pytest.mark.parametrize("code", [ERROR, "user.update.deadMessage"])
+@QUEUES
+def test_what_a_sole_member_rejects_is_one_dead_letter(
+    here: StoredWorld, there: StoredWorld, queue: str, code: str
+) -> None:
+    joe, (message_id,) = sole(here, "joe/1", queue)
+    joe.take(failed(come(joe)[0], code))
+    (letter,) = here.letters()
+    assert (letter.receiver, letter.code, letter.id, letter.attempts) == (JOE, code, message_id, 1)
+    assert ends(here) == {(message_id, "dead"): 1}
+
+
+def test_what_a_sole_member_holds_back_stays_with_it_over_a_restart(
+    make_stored: Callable[..., StoredWorld], here: StoredWorld, there: StoredWorld
+) -> None:
+    joe, (message_id,) = sole(here, "joe/1", "group")
+    joe.take(failed(come(joe)[0], HELD))
+    here.commit()
+    here.crash()
+    there.crash()
+    again = make_stored(prefix=here.prefix)
+    back = Receiver(again).taking_over(joe)
+    assert come(back) == []
+    again.wait(again.broker.mailboxes.dispatchers.activate(back.session))
+    assert ids(come(back)) == [message_id]
+    assert letters(again) == []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_another_member_had_after_a_hold_comes_back_to_the_one_on_hold(
+    make_stored: Callable[..., StoredWorld], is_restarted: bool
+) -> None:
+    """Also on a single server, and if a restart has made it forget what its members said."""
+    world = make_stored()
+    joe, ann = member(world, "joe/1"), member(world, "ann/1")
+    (message_id,) = publish(world, 1)
+    (message,) = come(joe)
+    joe.take(failed(message, HELD))
+    assert ids(come(ann)) == [message_id]
+    if is_restarted:
+        world.crash()
+        world = make_stored(prefix=world.prefix)
+        joe, ann = Receiver(world).taking_over(joe), Receiver(world).taking_over(ann)
+    ann.say("/meta/disconnect")
+    assert letters(world) == []
+    world.wait(world.broker.mailboxes.dispatchers.activate(joe.session))
+    (message,) = come(joe)
+    assert (origin(message)["id"], origin(message)["redeliver"]) == (message_id, 2)
+
+
+def test_a_member_of_another_node_gets_what_is_held_back_and_leaves_it_to_the_one_on_hold(
+    here: StoredWorld, there: StoredWorld
+) -> None:
+    joe, ann = member(here, "joe/1"), member(there, "ann/1")
+    there.broker.addressing.groups.add_elsewhere(group_queue(WORK, "workers"))
+    (message_id,) = publish(here, 1)
+    joe.take(failed(come(joe)[0], HELD))
+    there.sweep_after(2.0)
+    assert ids(come(ann)) == [message_id]
+    ann.say("/meta/disconnect")
+    there.commit()
+    here.sweep_after(2.0)
+    assert letters(here) == []
+    here.wait(here.broker.mailboxes.dispatchers.activate(joe.session))
+    (message,) = come(joe)
+    settled(joe, message)
+    assert ends(here) == {(message_id, "settled"): 1}

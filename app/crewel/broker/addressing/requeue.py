@@ -60,10 +60,10 @@ class Requeue:
         if waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
         failures = self._shared_queues.failures
-        failed = (*failures.of(place).by, session.name)
+        failed = (*(each for each in failures.of(place).by if each != session.name), session.name)
         if not self._has_others(waiting.source, failed, or_back_soon=attempts > 0):
             return False
-        failures.note(place, Failure(failed, code, reason, given))
+        failures.note(place, Failure(failed, code, reason, given, "" if attempts else session.name))
         letter = PendingDeadLetter(SessionName(session.name), place, code, reason, given=given, tries=tries)
         self._requeue(session, [place], attempts, failed=True, letter=letter if attempts else None)
         return True
@@ -106,7 +106,8 @@ class Requeue:
         failed: bool,
         letter: PendingDeadLetter | None = None,
     ) -> None:
-        """`letter`: if its group has no member any more, the message becomes this; None: the session keeps it."""
+        """`letter`: if the group of a failed message has no member any more, it becomes this. None: the session would try it
+        again, and keeps it then, and also if all other members have failed it."""
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
         if access.is_adopting:
             return  # what has been read of the session may still have them, and then it gets them again
@@ -124,18 +125,19 @@ class Requeue:
             for source in sources:
                 self._shared_queues.returned(source)
 
-        step = shared_queues.requeue(access.keys, access.token, name, made, access.facts_max, failed=failed)
+        again = failed and letter is None
+        step = shared_queues.requeue(
+            access.keys, access.token, name, made, access.facts_max, failed=failed, tries_again=again
+        )
         access.writing.submit(step, answered, retries=True)
 
     def _keep(
         self, durable: DurableSession, place: LogId, waiting: PendingMessage, letter: PendingDeadLetter | None
     ) -> None:
-        """The message is in the inbox still: its group has no member any more, at whichever node. So there is no other to try,
-        as where a server is alone."""
+        """The message is in the inbox still: at no node is there another member to try, as where a server is alone."""
         session: Session | None = durable.connected
         if letter is None and session is not None:
-            more = waiting.attempts - session.mailbox.attempts(place)  # than its dispatcher remembers
-            self._shared_queues.keep(durable, place, waiting._replace(attempts=max(more, 0)))
+            self._shared_queues.keep(session, durable, place, waiting)
             return
         durable.arrived(place, waiting)
         if letter is not None:
@@ -187,11 +189,17 @@ class Failure(NamedTuple):
 
     by: tuple[str, ...] = ()
     """Names of the sessions that have failed it."""
-    code: str = "user.update.error"
+    code: str = ""
     """What the last one said."""
-    reason: str = "every receiver that was present has failed it"
+    reason: str = ""
     given: str = ""
     """The code as it was given, if another one counts."""
+    again: str | None = None
+    """The last one, if it would try the message again; empty if not. None: it is not known what any of them said."""
+
+    def is_final_for(self, name: str) -> bool:
+        """Whether the message becomes a dead letter when all have failed it, and it comes back to this session."""
+        return self.again is not None and self.again != name
 
 
 _NO_FAILURE: Final = Failure()

@@ -385,18 +385,22 @@ class SharedQueues:
         session.take_turn(next(self._turns))
         place = leased.id
         pending = PendingMessage(leased.attempts, leased.size, leased.channel, leased.priority, leased.expires, name)
-        self._outbound.loader.on_inbox_message(durable, place, pending)
+        self.keep(session, durable, place, pending)
         if not leased.failed:
             return
         failure = self.failures.of(place)
         counting = {each.name for each in stored_of(self.members(name)) if self._counts(each.connected)}
-        if session.name in leased.failed and counting <= set(leased.failed):
-            session.mailbox.dead_letter_stored(place, *failure[1:])
+        all_failed = session.name in leased.failed and counting <= set(leased.failed)
+        if all_failed and failure.is_final_for(session.name):
+            session.mailbox.dead_letter_stored(place, failure.code, failure.reason, failure.given)
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 
-    def keep(self, durable: DurableSession, place: LogId, waiting: PendingMessage) -> None:
-        """A session that is connected has this message still, which it was to give back."""
+    def keep(self, session: Session, durable: DurableSession, place: LogId, waiting: PendingMessage) -> None:
+        """A session that is connected has this message now, or still. Of one that it was to give back, its dispatcher may
+        remember some of the attempts."""
+        if waiting.attempts:
+            waiting = waiting._replace(attempts=max(waiting.attempts - session.mailbox.attempts(place), 0))
         self._outbound.loader.on_inbox_message(durable, place, waiting)
 
     async def _hand_over(self, queue: SharedQueue) -> None:

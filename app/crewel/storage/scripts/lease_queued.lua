@@ -61,8 +61,7 @@ end
 -- Whether a member at another node has not failed a message, which the sessions of a text of names have failed; there is a
 -- space on both sides of each.
 local function is_wanted_elsewhere(failed)
-  local subject = string.match(queue, '^one:client/(.*)$')
-  for _, name in ipairs(call('SMEMBERS', subject and base .. 'subject:' .. subject or base .. 'members:' .. queue)) do
+  for _, name in ipairs(takers_of(queue)) do
     local is_new = name ~= '' and not string.find(failed, ' ' .. name .. ' ', 1, true)
     if is_new and call('HGET', base .. 's:' .. name, 'owner') ~= token then
       return true

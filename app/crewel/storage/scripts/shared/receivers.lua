@@ -7,6 +7,13 @@ local function receivers_of(id, queue)
   return base .. 'ptp:' .. id .. ' ' .. queue
 end
 
+-- The sessions that may have messages of a queue that gives each to one of them: those of a subject, or the members of a group,
+-- with an empty name if the group keeps its messages.
+local function takers_of(queue)
+  local subject = string.match(queue, '^one:client/(.*)$')
+  return call('SMEMBERS', subject and base .. 'subject:' .. subject or base .. 'members:' .. queue)
+end
+
 -- Whether any session has the message open; and the names of those for whom it has ended, as one text.
 local function who_has(receivers)
   local is_open, ended = false, {}

@@ -2,11 +2,23 @@
 -- shared/queues.lua, shared/waiting.lua and shared/receivers.lua. They have, as further locals: `session` and `inbox`, the
 -- keys; `name`, of the session.
 
+-- Whether a queue that gives each message to one session has a session that has not failed this one, besides the receiver.
+local function has_another(queue, failed)
+  failed = ' ' .. failed .. ' ' .. name .. ' '
+  for _, other in ipairs(takers_of(queue)) do
+    if other ~= '' and not string.find(failed, ' ' .. other .. ' ', 1, true) then
+      return true
+    end
+  end
+  return false
+end
+
 -- Gives a message back, with so many attempts; the receiver is noted if it has failed it, and so is for whom a subject's
 -- message has ended already. Nothing is taken out of the inbox.
 -- Returns nil if the message came from no shared queue; 'queued'; 'others' if further sessions of the subject still have it
--- open; 'settled' if one of them has settled it; 'lapsed' if the group has no member any more. And the queue.
-local function give_back(id, attempts, has_failed)
+-- open; 'settled' if one of them has settled it; 'lapsed' if the group has no member any more; 'last' if the receiver would
+-- try it again, and no other session is left that has not failed it. And the queue.
+local function give_back(id, attempts, has_failed, tries_again)
   local text = call('HGET', session, 'i:' .. id)
   local priority, expires, source = origin_of(text or '')
   local message = source ~= '' and call('HGET', inbox, id)
@@ -16,6 +28,9 @@ local function give_back(id, attempts, has_failed)
     return 'lapsed', source
   end
   local fields, kept = unpacked(message), {}
+  if tries_again and not is_common(source) and not has_another(source, fields.f or '') then
+    return 'last', source
+  end
   if is_common(source) then
     local receivers = receivers_of(id, source)
     if call('SREM', receivers, name) == 0 then
