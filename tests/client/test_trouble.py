@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 import trustme
 
+from crewel.bayeux.message import Fields
 from crewel.client import (
     BackoffRule,
     Client,
     ClientError,
     Event,
+    Extension,
     HandshakeRefused,
     NegotiationError,
     NotConnectedError,
     State,
+    Transition,
     TransportError,
     UntrustedCertificateError,
     UpgradeRefusedError,
@@ -223,6 +226,45 @@ async def test_a_cut_connection_keeps_the_session(start_server: StartServer, tra
             assert client.client_id == first
             await client.publish("/a", 1)
             assert (await subscription.receive(LIMIT_S)).data == 1
+
+
+class Asked(Extension):
+    """Notes the subscribes and unsubscribes that a client sends."""
+
+    def __init__(self) -> None:
+        self.channels: list[str] = []
+
+    def outgoing(self, message: Fields) -> Fields:
+        """Note the message and send it."""
+        if message["channel"] in ("/meta/subscribe", "/meta/unsubscribe"):
+            self.channels.append(message["channel"])
+        return message
+
+
+async def test_an_unsubscribe_during_an_outage_leaves_a_later_subscription_alone(
+    start_server: StartServer, transport: str
+) -> None:
+    server = start_server(*SETS)
+    changing: list[asyncio.Task[Any]] = []
+    steps, asked = Steps(), Asked()
+
+    def change(step: Transition) -> None:
+        steps(step)
+        if step.new is State.RECONNECTING and not changing:
+            changing.append(asyncio.create_task(first.unsubscribe()))
+            changing.append(asyncio.create_task(client.subscribe("/room")))
+
+    async with CuttingProxy(server.port) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}/cometd"
+        async with Client(url, transports=[transport], backoff=QUICK, on_state=change, extensions=[asked]) as client:
+            first = await client.subscribe("/room")
+            await steps.reach(State.CONNECTED)
+            proxy.arm(random_cuts(seed=1, chance=1.0, limit=1))
+            await steps.reach(State.RECONNECTING)
+            _, second = await asyncio.wait_for(asyncio.gather(*changing), LIMIT_S)
+            await client.publish("/room", 1)
+            assert (await second.receive(LIMIT_S)).data == 1
+            assert asked.channels == ["/meta/subscribe"] * 2
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

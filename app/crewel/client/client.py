@@ -449,7 +449,10 @@ class Client:
             return
         # Refused or unanswered, the local subscription is gone all the same: messages that still come are dropped.
         try:
-            await self._session.request([{"channel": UNSUBSCRIBE, "subscription": subscription.channel}])
+            await self._session.usable()
+            # Meanwhile there may be another subscription to the channel, of which the server learns before the first connect.
+            if not self._router.is_subscribed(subscription.channel):
+                await self._session.send([{"channel": UNSUBSCRIBE, "subscription": subscription.channel}])
         except ClientError as error:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
 

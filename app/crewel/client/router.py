@@ -139,6 +139,10 @@ class Router:
             self._unwanted.add(subscription.channel)
         return self._interests.pop(subscription.channel)
 
+    def is_subscribed(self, channel: str) -> bool:
+        """Whether there is a local subscription to just this channel or wildcard."""
+        return channel in self._interests
+
     def refuse(self, interest: Interest, error: Exception) -> None:
         """The server refused this channel: all its local subscriptions end with `error`."""
         interest.refusal = error

@@ -141,11 +141,15 @@ class Session:
 
     async def request(self, messages: list[Fields]) -> list[Fields]:
         """Send messages in one payload as soon as there is a session; their replies."""
+        await self.usable()
+        return await self.send(messages)
+
+    async def usable(self) -> None:
+        """Wait for a session and its connection. Raises NotConnectedError, DisconnectedError."""
         await self.life.ready(self._config.network_delay)
         if self.connection.is_lost:
             self._on_lost(TransportError("the socket is closed"))
             await self.life.ready(self._config.network_delay)
-        return await self.send(messages)
 
     async def send(self, messages: list[Fields]) -> list[Fields]:
         """Send messages in one payload now; their replies. Raises TransportError if there is no connection."""
@@ -380,6 +384,8 @@ class Subscriber:
         """
         while not interest.confirmed:
             await self._life.ready(self._network_delay)
+            if interest.confirmed:
+                return  # before the first connect after an outage, the session tells the server of all
             if interest.refusal is not None:
                 raise interest.refusal  # of another call for the same channel
             if interest.asked is not None:
