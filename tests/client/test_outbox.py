@@ -2,11 +2,14 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from crewel.bayeux.message import Fields
 from crewel.client import Client, ClientError, NotConnectedError, NotEncodableError, Outbox, OutboxFullError
 from crewel.client.outbox import RefusedPublish
 from tests.client.support import QUICK
@@ -231,6 +234,67 @@ def test_a_wrong_bound_is_named(name: str) -> None:
 async def test_a_wrong_content_type_is_named(given: object) -> None:
     with pytest.raises(ValueError, match="content_type is a media type such as image/png"):
         await Client("http://127.0.0.1:1/cometd").publish("/a", 1, content_type=given)  # type: ignore[arg-type]
+
+
+# Without a client: the test plays the server.
+
+
+class World:
+    """An outbox, what the client of the test has sent of it, and the answers of the server that the test plays."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.refused: list[RefusedPublish] = []
+        self.outbox = Outbox(file, on_refused=self.refused.append)
+        self.sent: list[list[Any]] = []
+        self.answer: Callable[[list[Any]], Awaitable[list[Fields]]] = self.accept
+
+    async def accept(self, bodies: list[Any]) -> list[Fields]:
+        """Accept all."""
+        return [{"channel": "/a", "successful": True} for _ in bodies]
+
+    async def request(self, messages: list[Fields]) -> list[Fields]:
+        """Note the data, and answer."""
+        self.sent.append([message["data"] for message in messages])
+        return await self.answer(self.sent[-1])
+
+    async def put(self, *bodies: object) -> None:
+        """Put messages with these data into the outbox; their keys are the texts of the data."""
+        for body in bodies:
+            await self.outbox.put({"channel": "/a", "data": body, "ext": {"publish": {"key": str(body)}}})
+
+    @property
+    def table(self) -> Any:
+        """The table of the open outbox."""
+        return self.outbox._table
+
+    async def rename(self, old: str, new: str) -> None:
+        """Rename the table, without which the file cannot be used."""
+        await self.table.call(lambda: self.table._database.execute(f"ALTER TABLE {old} RENAME TO {new}"))
+
+
+@pytest.fixture
+async def world(file: Path) -> AsyncIterator[World]:
+    """An open outbox that does not send yet."""
+    made = World(file)
+    await made.outbox.open()
+    yield made
+    await made.outbox.close(0)
+
+
+@pytest.mark.unit
+async def test_a_cancelled_enqueue_counts_if_its_message_was_added(world: World) -> None:
+    gate = threading.Event()
+    world.table._thread.submit(gate.wait)
+    adding = asyncio.create_task(world.put(1))
+    await asyncio.sleep(0)
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    gate.set()
+    world.outbox.start(world.request)
+    await world.put(2)
+    await world.outbox.drained(LIMIT_S)
+    assert (world.outbox.waiting, [body for payload in world.sent for body in payload]) == (0, [1, 2])
 
 
 @pytest.mark.unit

@@ -126,15 +126,18 @@ class Outbox:
             )
         # Before the file is written: others that come meanwhile must find the room taken.
         self._count(1, len(content))
+        # A task: the thread adds the message also if this call is cancelled meanwhile.
+        await asyncio.shield(asyncio.create_task(self._add(table, key, content), name="crewel-client-enqueue"))
+        return key
+
+    async def _add(self, table: _Table, key: str, content: bytes) -> None:
+        is_new = False
         try:
             is_new = await table.call(table.add, key, content)
-        except BaseException:
-            self._count(-1, -len(content))
-            raise
-        if not is_new:
-            self._count(-1, -len(content))
+        finally:
+            if not is_new:
+                self._count(-1, -len(content))
         self._added.set()
-        return key
 
     async def drained(self, timeout: float | None = None) -> None:
         """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, and the error that
