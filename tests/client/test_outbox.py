@@ -1,9 +1,10 @@
 """Publishes that wait for the server."""
 
 import asyncio
+import logging
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, ClientError, NotConnectedError, NotEncodableError, Outbox, OutboxFullError
-from crewel.client.outbox import RefusedPublish
+from crewel.client.outbox import RefusedPublish, log
 from tests.client.support import QUICK
 from tests.conftest import StartServer
 from tests.ports import free_port
@@ -295,6 +296,58 @@ async def test_a_cancelled_enqueue_counts_if_its_message_was_added(world: World)
     await world.put(2)
     await world.outbox.drained(LIMIT_S)
     assert (world.outbox.waiting, [body for payload in world.sent for body in payload]) == (0, [1, 2])
+
+
+class Heard(logging.Handler):
+    """Waits for a line of the outbox's log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[str] = []
+        self._more = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note the line."""
+        self._lines.append(record.getMessage())
+        self._more.set()
+
+    async def wait_for(self, words: str) -> None:
+        """Wait until there is a line with these words."""
+        async with asyncio.timeout(LIMIT_S):
+            while not any(words in line for line in self._lines):
+                self._more.clear()
+                await self._more.wait()
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    """The log of the outbox."""
+    handler = Heard()
+    log.addHandler(handler)
+    yield handler
+    log.removeHandler(handler)
+
+
+@pytest.mark.unit
+async def test_a_file_that_fails_after_the_answer_is_tried_again_and_nothing_is_sent_twice(
+    world: World, heard: Heard
+) -> None:
+    async def refuse_the_second(bodies: list[Any]) -> list[Fields]:
+        await world.rename("outbox", "away")
+        refused = {"channel": "/a", "successful": False, "error": "400::no"}
+        return [refused if body == 2 else {"channel": "/a", "successful": True} for body in bodies]
+
+    await world.put(1, 2)
+    world.answer = refuse_the_second
+    world.outbox.start(world.request)
+    await heard.wait_for("no such table: outbox: trying again")
+    world.answer = world.accept
+    await world.rename("away", "outbox")
+    await world.outbox.drained(LIMIT_S)
+    assert (world.sent, [each.key for each in world.refused]) == ([[1, 2]], ["2"])
+    await world.put(3)
+    await world.outbox.drained(LIMIT_S)
+    assert (world.sent, world.outbox.failure) == ([[1, 2], [3]], None)
 
 
 @pytest.mark.unit

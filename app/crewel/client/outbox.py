@@ -76,6 +76,18 @@ class _Row(NamedTuple):
     message: bytes
 
 
+class _Outcome(NamedTuple):
+    """What the server has answered to a publish: with a code, it has refused it for good."""
+
+    row: _Row
+    code: str | None = None
+    text: str = ""
+
+
+class _FileError(ClientError):
+    """The file cannot be used now."""
+
+
 class Outbox:
     """A bounded queue of publishes: `Client(url, outbox=Outbox("orders.outbox"))`, and `client.enqueue`.
 
@@ -104,6 +116,8 @@ class Outbox:
         """Why it sends no more: the client's session has ended."""
         self._max_messages, self._max_bytes, self._on_refused = max_messages, max_bytes, on_refused
         self._bytes = 0
+        self._outcomes: list[_Outcome] = []
+        """What the server has answered and the file does not have yet."""
         self._table: _Table | None = None
         self._task: asyncio.Task[None] | None = None
         self._added, self._is_empty = asyncio.Event(), asyncio.Event()
@@ -190,6 +204,8 @@ class Outbox:
             if self._task is not None:
                 self._task.cancel()
                 await asyncio.wait([self._task])
+            with suppress(ClientError):
+                await self._settle(table)
             if self.waiting:
                 fate = "are lost" if self.path is None else f"stay in {self.path}"
                 log.warning("%d publishes were not answered and %s", self.waiting, fate)
@@ -220,11 +236,17 @@ class Outbox:
         try:
             while True:
                 self._added.clear()
-                rows = await table.call(table.oldest, together)
-                if not rows:
-                    await self._added.wait()
-                    continue
-                is_done = await self._send(table, rows, request)
+                try:
+                    await self._settle(table)  # what the file did not take before
+                    rows = await table.call(table.oldest, together)
+                    if not rows:
+                        await self._added.wait()
+                        continue
+                    is_done = await self._send(rows, request)
+                    await self._settle(table)
+                except _FileError as error:
+                    log.warning("%s: trying again", error)
+                    is_done = False
                 # A payload that failed may have one message that does: alone, it fails alone.
                 together = _TOGETHER if is_done else 1
                 if is_done:
@@ -236,38 +258,45 @@ class Outbox:
             self.failure = error
             self._is_empty.set()
 
-    async def _send(self, table: _Table, rows: list[_Row], request: SendPayload) -> bool:
-        """Send these in one payload; whether all of them have left the outbox. Raises ClientError if none ever will."""
+    async def _send(self, rows: list[_Row], request: SendPayload) -> bool:
+        """Send these in one payload, and note what is answered; whether all are. Raises ClientError if none ever will be."""
         try:
             replies = await request([orjson.loads(row.message) for row in rows])
         except MessageTooLargeError as error:
             if len(rows) > 1:
                 return False
-            await self._refuse(table, rows[0], "user.maxSizeExceed", str(error))
+            self._outcomes.append(_Outcome(rows[0], "user.maxSizeExceed", str(error)))
             return True
         except (TransportError, NotConnectedError) as error:
             log.info("%s: %d publishes wait: %s", self._name(), self.waiting, error)
             return False
-        answered: list[_Row] = []
         failed = 0
         for row, reply in zip(rows, replies, strict=True):
             if is_successful(reply):
-                answered.append(row)
+                self._outcomes.append(_Outcome(row))
                 continue
             refusal = publish_refused(reply)
             if may_be_repeated(refusal) or refusal.error_code == "resource.temporary.unavailable":
                 failed += 1
             else:
-                await self._refuse(table, row, refusal.error_code or str(refusal.code), refusal.message or refusal.text)
-        await table.call(table.delete, [row.position for row in answered])
-        self._count(-len(answered), -sum(len(row.message) for row in answered))
+                code, text = refusal.error_code or str(refusal.code), refusal.message or refusal.text
+                self._outcomes.append(_Outcome(row, code, text))
         return failed == 0
 
-    async def _refuse(self, table: _Table, row: _Row, code: str, text: str) -> None:
-        await table.call(table.refuse, row.position, code, text)
-        self._count(-1, -len(row.message))
-        refused = _refused(row.key, row.message, code, text)
-        log.warning("a publish to %s was refused: %s %s", refused.channel, code, text)
+    async def _settle(self, table: _Table) -> None:
+        """Write to the file what the server has answered. If the file cannot be used, it is remembered, and not sent again."""
+        outcomes = self._outcomes
+        if not outcomes:
+            return
+        await table.call(table.settle, outcomes)
+        self._outcomes = []
+        self._count(-len(outcomes), -sum(len(each.row.message) for each in outcomes))
+        for row, code, text in outcomes:
+            if code is not None:
+                self._tell_refused(_refused(row.key, row.message, code, text))
+
+    def _tell_refused(self, refused: RefusedPublish) -> None:
+        log.warning("a publish to %s was refused: %s %s", refused.channel, refused.error_code, refused.text)
         if self._on_refused is not None:
             try:
                 self._on_refused(refused)
@@ -293,7 +322,7 @@ class _Table:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(*arguments, **named))
         except (sqlite3.Error, OSError) as error:
-            raise ClientError(f"the outbox {self._path or 'in memory'} cannot be used: {error}") from error
+            raise _FileError(f"the outbox {self._path or 'in memory'} cannot be used: {error}") from error
 
     def end(self) -> None:
         self._thread.shutdown(wait=False)
@@ -342,13 +371,14 @@ class _Table:
             taken.append(row)
         return taken
 
-    def delete(self, positions: list[int]) -> None:
+    def settle(self, outcomes: list[_Outcome]) -> None:
+        """Delete what was accepted, and note the reason of what was refused."""
+        update = "UPDATE outbox SET error_code = ?, error_text = ? WHERE position = ?"
+        refused = [(code, text, row.position) for row, code, text in outcomes if code is not None]
+        accepted = [(each.row.position,) for each in outcomes if each.code is None]
         with self._transaction():
-            self._database.executemany("DELETE FROM outbox WHERE position = ?", [(each,) for each in positions])
-
-    def refuse(self, position: int, code: str, text: str) -> None:
-        command = "UPDATE outbox SET error_code = ?, error_text = ? WHERE position = ?"
-        self._database.execute(command, (code, text, position))
+            self._database.executemany("DELETE FROM outbox WHERE position = ?", accepted)
+            self._database.executemany(update, refused)
 
     def refused(self) -> list[RefusedPublish]:
         query = "SELECT key, message, error_code, error_text FROM outbox WHERE error_code IS NOT NULL ORDER BY position"
