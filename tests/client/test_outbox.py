@@ -351,6 +351,23 @@ async def test_a_file_that_fails_after_the_answer_is_tried_again_and_nothing_is_
 
 
 @pytest.mark.unit
+async def test_a_message_that_is_put_off_keeps_no_others_waiting(world: World) -> None:
+    put_off = {"channel": "/a", "successful": False, "error": "503::later"}
+    put_off["ext"] = {"publish": {"errorCode": "resource.temporary.unavailable"}}
+
+    async def put_off_until_all_others_are_there(bodies: list[Any]) -> list[Fields]:
+        before = {body for payload in world.sent[:-1] for body in payload}
+        is_last = len(before) == 250
+        return [put_off if body == 0 and not is_last else {"channel": "/a", "successful": True} for body in bodies]
+
+    await world.put(*range(250))
+    world.answer = put_off_until_all_others_are_there
+    world.outbox.start(world.request)
+    await world.outbox.drained(LIMIT_S / 10)
+    assert world.sent == [[*range(100)], [0, *range(100, 199)], [0, *range(199, 250)], [0]]
+
+
+@pytest.mark.unit
 async def test_a_drain_that_takes_too_long_ends() -> None:
     outbox = Outbox()
     with pytest.raises(TimeoutError):

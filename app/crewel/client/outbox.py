@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from os import PathLike
 from pathlib import Path
 from random import random
@@ -74,6 +75,17 @@ class _Row(NamedTuple):
     position: int
     key: str
     message: bytes
+
+
+class _Sent(Enum):
+    """What has come of a payload."""
+
+    ANSWERED = "answered"
+    """All of its messages have left the outbox."""
+    PUT_OFF = "put off"
+    """The server has replied, and some of them are to be sent again."""
+    FAILED = "failed"
+    """No replies."""
 
 
 class _Outcome(NamedTuple):
@@ -242,46 +254,48 @@ class Outbox:
                     if not rows:
                         await self._added.wait()
                         continue
-                    is_done = await self._send(rows, request)
+                    sent = await self._send(rows, request)
+                    if self._outcomes:
+                        pauses.succeeded()
                     await self._settle(table)
                 except _FileError as error:
                     log.warning("%s: trying again", error)
-                    is_done = False
-                # A payload that failed may have one message that does: alone, it fails alone.
-                together = _TOGETHER if is_done else 1
-                if is_done:
-                    pauses.succeeded()
-                else:
+                    await asyncio.sleep(pauses.failed())
+                    continue
+                # A payload that failed may have one message that does: alone, it fails alone. What the server has put off is
+                # sent again first, together with others: it must not keep them waiting.
+                together = 1 if sent is _Sent.FAILED else _TOGETHER
+                if sent is not _Sent.ANSWERED:
                     await asyncio.sleep(pauses.failed())
         except ClientError as error:
             log.error("%s has stopped sending, with %d publishes left: %s", self._name(), self.waiting, error)
             self.failure = error
             self._is_empty.set()
 
-    async def _send(self, rows: list[_Row], request: SendPayload) -> bool:
-        """Send these in one payload, and note what is answered; whether all are. Raises ClientError if none ever will be."""
+    async def _send(self, rows: list[_Row], request: SendPayload) -> _Sent:
+        """Send these in one payload, and note what is answered for good. Raises ClientError if none ever will be."""
         try:
             replies = await request([orjson.loads(row.message) for row in rows])
         except MessageTooLargeError as error:
             if len(rows) > 1:
-                return False
+                return _Sent.FAILED
             self._outcomes.append(_Outcome(rows[0], "user.maxSizeExceed", str(error)))
-            return True
+            return _Sent.ANSWERED
         except (TransportError, NotConnectedError) as error:
             log.info("%s: %d publishes wait: %s", self._name(), self.waiting, error)
-            return False
-        failed = 0
+            return _Sent.FAILED
+        sent = _Sent.ANSWERED
         for row, reply in zip(rows, replies, strict=True):
             if is_successful(reply):
                 self._outcomes.append(_Outcome(row))
                 continue
             refusal = publish_refused(reply)
             if may_be_repeated(refusal) or refusal.error_code == "resource.temporary.unavailable":
-                failed += 1
+                sent = _Sent.PUT_OFF
             else:
                 code, text = refusal.error_code or str(refusal.code), refusal.message or refusal.text
                 self._outcomes.append(_Outcome(row, code, text))
-        return failed == 0
+        return sent
 
     async def _settle(self, table: _Table) -> None:
         """Write to the file what the server has answered. If the file cannot be used, it is remembered, and not sent again."""
