@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Client, ClientError, NotConnectedError, NotEncodableError, Outbox, OutboxFullError
+from crewel.client import (
+    Client,
+    ClientError,
+    MessageDroppedError,
+    NotConnectedError,
+    NotEncodableError,
+    Outbox,
+    OutboxFullError,
+)
 from crewel.client.outbox import RefusedPublish, log
 from tests.client.support import QUICK
 from tests.conftest import StartServer
@@ -365,6 +373,24 @@ async def test_a_message_that_is_put_off_keeps_no_others_waiting(world: World) -
     world.outbox.start(world.request)
     await world.outbox.drained(LIMIT_S / 10)
     assert world.sent == [[*range(100)], [0, *range(100, 199)], [0, *range(199, 250)], [0]]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("error", [MessageDroppedError("dropped"), NotEncodableError("data is NaN")])
+async def test_a_message_that_an_extension_does_not_let_out_is_refused_alone(world: World, error: ClientError) -> None:
+    async def fail_with_the_second(bodies: list[Any]) -> list[Fields]:
+        if 2 in bodies:
+            raise error
+        return await world.accept(bodies)
+
+    await world.put(1, 2, 3)
+    world.answer = fail_with_the_second
+    world.outbox.start(world.request)
+    await world.outbox.drained(LIMIT_S / 10)
+    assert [(each.key, each.error_code, each.text) for each in world.refused] == [
+        ("2", "user.illegalArgument", str(error))
+    ]
+    assert world.sent[-1] == [3]
 
 
 @pytest.mark.unit

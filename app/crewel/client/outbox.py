@@ -28,8 +28,10 @@ from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_count, check_function, check_path
 from crewel.client.errors import (
     ClientError,
+    MessageDroppedError,
     MessageTooLargeError,
     NotConnectedError,
+    NotEncodableError,
     OutboxFullError,
     TransportError,
     publish_refused,
@@ -276,10 +278,11 @@ class Outbox:
         """Send these in one payload, and note what is answered for good. Raises ClientError if none ever will be."""
         try:
             replies = await request([orjson.loads(row.message) for row in rows])
-        except MessageTooLargeError as error:
+        except (MessageTooLargeError, MessageDroppedError, NotEncodableError) as error:
             if len(rows) > 1:
                 return _Sent.FAILED
-            self._outcomes.append(_Outcome(rows[0], "user.maxSizeExceed", str(error)))
+            code = "user.maxSizeExceed" if isinstance(error, MessageTooLargeError) else "user.illegalArgument"
+            self._outcomes.append(_Outcome(rows[0], code, str(error)))
             return _Sent.ANSWERED
         except (TransportError, NotConnectedError) as error:
             log.info("%s: %d publishes wait: %s", self._name(), self.waiting, error)
