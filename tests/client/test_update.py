@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Client, Message, Overflow, Subscription, settle
+from crewel.client import Client, Consumer, Message, Overflow, Subscription, settle
 from crewel.client.errors import INTERNAL_ERROR, NoReplyError
 from crewel.client.extension import AckExtension
 from crewel.client.router import Router
@@ -331,11 +331,19 @@ class Hands:
         self.router = Router()
         self.ledger = Ledger(reports_ok=True, changed=lambda: None)
 
-    def deliver(self, *ids: str) -> None:
+    def deliver(self, *ids: str, is_initial: bool = False) -> None:
+        more = {"initial": True} if is_initial else {}
         for message_id in ids:
-            handling = self.ledger.begin(message_id)
-            self.router.deliver(delivery(message_id), retained=False, handling=handling)
+            handling = self.ledger.begin(message_id, is_initial=is_initial)
+            self.router.deliver(delivery(message_id, **more), retained=False, handling=handling)
             handling.end()
+
+    def worker(self) -> Consumer:
+        """A worker of the channel."""
+        client = Client("http://127.0.0.1:1/cometd")
+        worker: Consumer = Consumer(client, "/a", options={})
+        worker._subscription = subscribed(self.router, "/a")
+        return worker
 
     def told(self) -> list[Any]:
         """The ids that went well, and the codes of those that did not."""
@@ -378,6 +386,64 @@ class TestContract:
         kept.settle()
         last.settle()
         assert hands.told() == ["3", "4"]
+
+    async def test_of_two_copies_that_wait_the_application_receives_the_later_one(self) -> None:
+        hands = Hands()
+        subscription = subscribed(hands.router, "/a")
+        hands.deliver("1", "2", "1")
+        taken = [await anext(subscription) for _ in range(2)]
+        with pytest.raises(TimeoutError):
+            await subscription.receive(0)
+        assert ([each.id for each in taken], hands.told()) == (["2", "1"], ["2", "1"])
+
+    @pytest.mark.parametrize(
+        ("end", "told"),
+        [
+            (lambda message: message.settle(), ["1"]),
+            (lambda message: message.reject("user.update.error", "no"), ["user.update.error"]),
+        ],
+    )
+    async def test_a_copy_that_waits_while_the_message_ends_does_not_reach_the_application(
+        self, end: Callable[[Message], None], told: list[str]
+    ) -> None:
+        hands = Hands()
+        subscription = subscribed(hands.router, "/a")
+        hands.deliver("1")
+        first = await anext(subscription)
+        hands.deliver("1")
+        end(first)
+        with pytest.raises(TimeoutError):
+            await subscription.receive(0)
+        assert (hands.told(), hands.ledger.is_idle) == (told, True)
+
+    async def test_a_worker_processes_a_message_once_if_copies_come_while_it_waits(self) -> None:
+        hands = Hands()
+        worker = hands.worker()
+        hands.deliver("1", "2")
+        first = await anext(worker)
+        hands.deliver("1", "2")
+        second = await anext(worker)
+        second.acknowledge()
+        first.acknowledge()
+        assert ((first.id, second.id), worker.fetched, sorted(hands.told())) == (("1", "2"), 0, ["1", "2"])
+
+    async def test_a_copy_takes_no_message_from_a_worker_that_tries_it_again(self) -> None:
+        hands = Hands()
+        worker = hands.worker()
+        hands.deliver("1")
+        first = await anext(worker)
+        first.retry()
+        hands.deliver("1")
+        again = await asyncio.wait_for(anext(worker), LIMIT_S)
+        assert (again is first, again.attempt) == (True, 2)
+
+    async def test_a_message_of_a_history_reaches_the_application_in_any_case(self) -> None:
+        hands = Hands()
+        subscription = subscribed(hands.router, "/a")
+        hands.deliver("1")
+        hands.deliver("1", is_initial=True)
+        taken = [await anext(subscription) for _ in range(2)]
+        assert [each.is_initial for each in taken] == [False, True]
 
     async def test_a_rejection_that_nothing_waits_for_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         hands = Hands()

@@ -64,6 +64,10 @@ class Delivery(Message[DataT]):
         """Whether it waits for another attempt."""
         return self.timer is not None
 
+    def begins(self) -> bool:
+        """Whether the application receives it: yes, it has it already, and what ends it ends its copies."""
+        return True
+
     def acknowledge(self) -> None:
         """It is done: the server deletes it."""
         self.settle()

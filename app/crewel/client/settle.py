@@ -128,14 +128,20 @@ class Ledger:
             return True
         return not self._reports_ok and message_id in self._in_progress and message_id not in self._unclaimed
 
-    def begin(self, message_id: str) -> Handling:
-        """Begin with a message. One that comes again while it is in progress begins again."""
+    def begin(self, message_id: str, *, is_initial: bool = False) -> Handling:
+        """Begin with a message. One that comes again while it is in progress begins again, in the place of the copy before; one
+        of a history (`is_initial`) takes no place."""
 
         def ended(handling: Handling, failure: Failure | None) -> None:
-            if self._in_progress.get(message_id) is handling:
+            latest = self._in_progress.get(message_id)
+            if latest is handling:
                 del self._in_progress[message_id]
                 self._unclaimed.discard(message_id)
-            self._end(message_id, failure)
+            elif latest is not None:
+                latest.is_over = True
+            # The copy that ended before the others were left out has said what became of the message.
+            if not handling.is_skipped or message_id in self._done:
+                self._end(message_id, failure)
             self._changed()
 
         def report(state: str) -> None:
@@ -143,7 +149,9 @@ class Ledger:
 
         self._done.pop(message_id, None)
         self._unclaimed.discard(message_id)
-        handling = Handling(ended, report)
+        handling, before = Handling(ended, report), self._in_progress.get(message_id)
+        if before is not None and not is_initial:
+            before.is_superseded = True
         self._in_progress[message_id] = handling
         return handling
 
@@ -293,8 +301,9 @@ class UpdateExtension(Extension):
         """Begin with a delivery; None if no status is to be reported."""
         if not self.is_granted or not is_queued(fields):
             return None
-        message_id = update_of(fields).get("id")
-        return self._ledger.begin(message_id) if isinstance(message_id, str) else None
+        update = update_of(fields)
+        message_id, is_initial = update.get("id"), update.get("initial") is True
+        return self._ledger.begin(message_id, is_initial=is_initial) if isinstance(message_id, str) else None
 
     async def handled(self, timeout: float) -> None:
         """Wait until the application is done with the last batch, at most `timeout` seconds."""

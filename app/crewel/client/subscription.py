@@ -344,6 +344,9 @@ class Subscription(Generic[DataT]):
                 await self._changed.wait()
             # No await from here on: a cancelled reader has not taken a message.
             message = self._next()
+            if not message.begins():
+                continue
+            self._progress.advance(message)
             if self._payload is None or self._is_readable(message, self._payload):
                 self.hand_out(message)
                 return message
@@ -367,7 +370,6 @@ class Subscription(Generic[DataT]):
             self.end()
         if was_full and not self.is_full:
             self._on_room()
-        self._progress.advance(message)
         return message
 
     def hand_out(self, message: Message) -> None:
