@@ -393,6 +393,26 @@ async def test_the_younger_of_two_workers_with_one_secret_has_the_session(desk: 
                 await waiting
 
 
+async def test_a_worker_that_was_superseded_processes_nothing_more(desk: Desk, secret: Path) -> None:
+    processed = []
+    async with Client(desk.url) as client, desk.worker(client, secret) as old:
+        await desk.publish(client, 1, 2, 3)
+        async for message in old:
+            async with message:
+                processed.append(message.data)
+                while old.fetched < 2:
+                    await asyncio.sleep(0.01)
+            break
+        async with desk.worker(client, secret) as young:
+            assert (await take(young)).id is not None
+            async with asyncio.timeout(LIMIT_S):
+                while old.client.state is not State.CLOSED:
+                    await asyncio.sleep(0.01)
+            with pytest.raises(SupersededError):
+                await take(old)
+    assert processed == [1]
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize(
     ("arguments", "words"),

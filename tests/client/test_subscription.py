@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from crewel.client.errors import DisconnectedError, SubscriptionEndedError, SubscriptionOverflowError
+from crewel.client.errors import (
+    DisconnectedError,
+    SubscribeRefused,
+    SubscriptionEndedError,
+    SubscriptionOverflowError,
+)
 from crewel.client.message import Message
 from crewel.client.subscription import Overflow, Subscription
 
@@ -115,6 +120,26 @@ async def test_a_lost_subscription_raises_once_it_is_read_out() -> None:
     assert (await queue.receive(1)).data == 1
     with pytest.raises(DisconnectedError, match="over"):
         await queue.receive(1)
+
+
+async def test_a_worker_whose_session_ended_raises_before_what_is_unread() -> None:
+    queue = offered(Queue(9), 1, 2)
+    queue.is_of_worker = True
+    taken = await queue.receive(0)
+    queue.end(DisconnectedError("taken over"))
+    queue.put_back([taken])
+    with pytest.raises(DisconnectedError, match="taken over"):
+        await queue.receive(0)
+    assert queue.queued == 0
+
+
+async def test_a_worker_whose_subscription_has_failed_reads_what_came_before() -> None:
+    queue = offered(Queue(9), 1)
+    queue.is_of_worker = True
+    queue.fail(SubscribeRefused({"subscription": "/a", "error": "413::too expensive"}), None)
+    assert (await queue.receive(0)).data == 1
+    with pytest.raises(SubscribeRefused, match="too expensive"):
+        await queue.receive(0)
 
 
 async def test_leaving_the_block_unsubscribes_and_ends_the_iteration() -> None:

@@ -166,7 +166,8 @@ class Consumer(Generic[DataT]):
 
     The iteration begins with a login, and continues through broken connections and restarts of the server. It ends when the
     consumer or its client is closed, and raises what a subscription raises: `DisconnectedError` if another process has taken
-    the session over, `SubscribeRefused`.
+    the session over, `SubscribeRefused`. If the session has ended, it raises that at once: the next worker gets the messages
+    that were fetched.
 
     When you leave the consumer or its client, the session stays at the server and collects messages for the next worker with
     this name. That worker also gets the messages that were not acknowledged.
@@ -212,6 +213,7 @@ class Consumer(Generic[DataT]):
             subscription = await self.client.subscribe(
                 self._channel, data=self._data, bound=self._prefetch, **self._options
             )
+            subscription.is_of_worker = True
             await self.client.__aenter__()
             self._subscription = subscription
             # Either call may have come during the login, when there was nothing yet to stop or close.

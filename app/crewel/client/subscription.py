@@ -183,6 +183,9 @@ class Subscription(Generic[DataT]):
         self._changed = asyncio.Event()
         self._ended = self._is_stopped = False
         self._ends_with_notice = False
+        self.is_of_worker = False
+        """Whether what is unread stays open at the server if the session ends: another worker may have it already."""
+        self._leaves_unread = False
         self._error: Exception | None = None
         self._failure: Handling | None = (
             None  # the notice that the server has ended it, until the application has seen the error
@@ -270,6 +273,8 @@ class Subscription(Generic[DataT]):
 
     def put_back(self, messages: Sequence[Message]) -> None:
         """Queue again, before all others, what was handed out last."""
+        if self._leaves_unread:
+            return
         self._queue.extendleft(reversed(messages))
         self._changed.set()
 
@@ -280,7 +285,15 @@ class Subscription(Generic[DataT]):
         return messages
 
     def end(self, error: Exception | None = None) -> None:
-        """No more messages; what is queued can still be read, then `error` is raised."""
+        """No more messages; what is queued can still be read, then `error` is raised. A worker raises it at once."""
+        if self._ended:
+            return
+        self._finish(error)
+        if self.is_of_worker and error is not None:
+            self._leaves_unread = True
+            self._queue.clear()
+
+    def _finish(self, error: Exception | None) -> None:
         if not self._ended:
             self._ended, self._error = True, error
             self._changed.set()
@@ -288,7 +301,7 @@ class Subscription(Generic[DataT]):
     def fail(self, error: Exception, notice: Handling | None) -> None:
         """The server has ended it: what is queued can still be read, then `error` is raised, and the notice is settled."""
         self._failure = notice
-        self.end(error)
+        self._finish(error)
 
     def _settle_failure(self) -> None:
         notice, self._failure = self._failure, None
