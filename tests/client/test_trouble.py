@@ -17,6 +17,7 @@ from crewel.client import (
     Event,
     Extension,
     HandshakeRefused,
+    Message,
     NegotiationError,
     NotConnectedError,
     State,
@@ -226,6 +227,37 @@ async def test_a_cut_connection_keeps_the_session(start_server: StartServer, tra
             assert client.client_id == first
             await client.publish("/a", 1)
             assert (await subscription.receive(LIMIT_S)).data == 1
+
+
+class Gate(Extension):
+    """Opens when the client sends its disconnect."""
+
+    def __init__(self) -> None:
+        self.is_open = asyncio.Event()
+
+    def outgoing(self, message: Fields) -> Fields:
+        """Open for a disconnect, and send the message."""
+        if message["channel"] == "/meta/disconnect":
+            self.is_open.set()
+        return message
+
+
+async def test_a_client_that_closes_begins_no_callback_for_what_still_waits(start_server: StartServer) -> None:
+    server = start_server(*SETS)
+    gate, begun = Gate(), list[Any]()
+
+    async def process(message: Message) -> None:
+        begun.append(message.data)
+        await gate.is_open.wait()
+
+    async with Client(server.url, update=True, extensions=[gate]) as client:
+        subscription = await client.subscribe("/a", process)
+        await client.publish("/a", 1)
+        await client.publish("/a", 2)
+        async with asyncio.timeout(LIMIT_S):
+            while not (begun and subscription.queued):
+                await asyncio.sleep(0.01)
+    assert (begun, gate.is_open.is_set()) == ([1], True)
 
 
 class Asked(Extension):

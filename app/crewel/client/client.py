@@ -480,8 +480,9 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         async with AsyncExitStack() as closing:  # all of it, even if a cancellation interrupts one
-            closing.push_async_callback(self._callbacks.cancel)
             closing.push_async_callback(self._session.close)
+            # Before the session closes, which sends the last statuses: what they would process now could not be acknowledged.
+            closing.push_async_callback(self._callbacks.cancel)
             if self.outbox is not None:
                 closing.push_async_callback(self.outbox.close, self._config.close_timeout)
             for consumer in reversed(self._consumers):
