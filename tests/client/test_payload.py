@@ -4,11 +4,11 @@ import datetime as dt
 import json
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from crewel.client import Message, NotEncodableError
@@ -115,6 +115,14 @@ def test_what_does_not_fit_says_where() -> None:
     assert fault is not None
     assert fault.startswith("data[1].pizza: Input should be a valid integer")
     assert fault.endswith("; and 1 more")
+
+
+def test_a_validator_that_fails_rejects_the_message(caplog: pytest.LogCaptureFixture) -> None:
+    def look_up(value: Any) -> Any:
+        return {}[value]
+
+    assert Payload(Annotated[str, AfterValidator(look_up)]).read(received("pizza")) == "KeyError: 'pizza'"
+    assert "a validator failed" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [{"pizza": int}, lambda: None, "nowhere.Order"])

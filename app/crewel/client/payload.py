@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from decimal import Decimal
 from inspect import isroutine
 from typing import Any, Final
@@ -13,6 +14,8 @@ from crewel.bayeux.codec import encoded
 from crewel.client.arguments import wrong_type
 from crewel.client.errors import NotEncodableError
 from crewel.client.message import Message
+
+log = logging.getLogger("crewel.client")
 
 ILLEGAL: Final = "user.update.illegalArgument"
 """The code with which a message is rejected whose data has another type."""
@@ -39,17 +42,23 @@ class Payload:
 
     def read(self, message: Message[Any]) -> str | None:
         """Give the message its data in this type. Returns why that is not possible, or None."""
+        try:
+            message.data = self._validated(message)
+        except self._invalid as error:
+            return _faults(error.errors(include_url=False, include_input=False))
+        except Exception as error:  # pydantic passes on what a validator raises, unless it is a ValueError
+            log.warning("a validator failed", exc_info=error)
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def _validated(self, message: Message[Any]) -> Any:
         # What was received, and not what an earlier attempt has made of it.
         received = message.fields["data"] if message.content is None else message.content
         try:
-            message.data = self._adapter.validate_python(received)
+            return self._adapter.validate_python(received)
         except self._invalid:
             # A strict model takes a text for a time from JSON only.
-            try:
-                message.data = self._adapter.validate_json(orjson.dumps(message.fields["data"]))
-            except self._invalid as error:
-                return _faults(error.errors(include_url=False, include_input=False))
-        return None
+            return self._adapter.validate_json(orjson.dumps(message.fields["data"]))
 
 
 def _faults(errors: list[Any]) -> str:
