@@ -293,13 +293,15 @@ async def world(file: Path) -> AsyncIterator[World]:
 @pytest.mark.unit
 async def test_a_cancelled_enqueue_counts_if_its_message_was_added(world: World) -> None:
     gate = threading.Event()
-    world.table._thread.submit(gate.wait)
+    blocking = asyncio.create_task(world.table.call(gate.wait))
+    await asyncio.sleep(0)
     adding = asyncio.create_task(world.put(1))
     await asyncio.sleep(0)
     adding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await adding
     gate.set()
+    await blocking
     world.outbox.start(world.request)
     await world.put(2)
     await world.outbox.drained(LIMIT_S)

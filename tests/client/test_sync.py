@@ -213,6 +213,23 @@ def test_a_program_that_closes_nothing_leaves_no_session_behind(server: Server, 
         assert gone.receive(LIMIT_S).data == "said goodbye"
 
 
+def test_a_program_that_closes_nothing_sends_its_outbox(server: Server, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "orders.outbox"
+    with Client(server.url) as client:
+        heard = client.subscribe("/exit/outbox")
+        with run(
+            "from crewel.client.sync import Outbox\n"
+            f"client = Client(URL, outbox=Outbox({str(file)!r})).open()\n"
+            "client.ready()\n"
+            "client.enqueue('/exit/outbox', 1)\n"
+        ) as program:
+            printed, said = program.communicate(timeout=LIMIT_S)
+        assert (printed, said, program.returncode) == ("", "", 0)
+        assert heard.receive(LIMIT_S).data == 1
+    with Client(server.url, outbox=(outbox := Outbox(file))):
+        assert outbox.waiting == 0
+
+
 def test_ctrl_c_ends_a_wait_and_the_client_still_closes(run: Run) -> None:
     with run(
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background of a shell ignores\n"

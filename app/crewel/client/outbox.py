@@ -13,13 +13,15 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from os import PathLike
 from pathlib import Path
+from queue import SimpleQueue
 from random import random
+from threading import Thread
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import orjson
@@ -60,6 +62,7 @@ CREATE TABLE IF NOT EXISTS outbox (
 """
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Call = tuple[Future[Any], Callable[[], Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,18 +334,32 @@ class _Table:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="crewel-client-outbox")
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        # No pool: those take no more calls at the end of the process, when open synchronous clients still send.
+        Thread(target=self._run, name="crewel-client-outbox", daemon=True).start()
         self._database: sqlite3.Connection
 
     async def call(self, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
         """Do this in the thread. Raises ClientError for what the file does not allow."""
+        future: Future[_T] = Future()
+        self._calls.put((future, lambda: work(*arguments, **named)))
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(*arguments, **named))
+            return await asyncio.wrap_future(future)
         except (sqlite3.Error, OSError) as error:
             raise _FileError(f"the outbox {self._path or 'in memory'} cannot be used: {error}") from error
 
     def end(self) -> None:
-        self._thread.shutdown(wait=False)
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, work = call
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+                future.set_exception(error)
 
     def open(self) -> tuple[int, int]:
         """How many messages and bytes wait."""
