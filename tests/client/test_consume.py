@@ -441,6 +441,15 @@ async def test_a_wrong_time_of_a_retry_is_named() -> None:
 
 
 @pytest.mark.unit
+async def test_a_client_forgets_the_workers_that_were_closed() -> None:
+    client = Client("http://127.0.0.1:1/cometd")
+    for number in range(1, 4):
+        consumer = client.consume("/orders", name=f"worker/{number}")
+        await consumer.close()
+    assert client._consumers == [consumer]
+
+
+@pytest.mark.unit
 def test_a_session_of_a_worker_has_what_its_client_has_but_its_identity() -> None:
     client = Client("http://127.0.0.1:1/cometd", name="boss/1", token="t", resume="r", network_delay=3)
     config = client.consume("/a", name="worker/1", prefetch=7).client._config

@@ -204,6 +204,16 @@ def run(server: Server, tmp_path: Path) -> Run:
     return start
 
 
+def test_the_threads_of_a_callback_end_with_its_subscription(server: Server) -> None:
+    called = threading.Event()
+    with Client(server.url) as client:
+        subscription = client.subscribe("/threads", lambda _: called.set())
+        client.publish("/threads", 1)
+        assert called.wait(LIMIT_S)
+        subscription.unsubscribe()
+        until(lambda: not [each for each in threading.enumerate() if each.name.startswith("crewel-client-callback")])
+
+
 def test_a_program_that_closes_nothing_leaves_no_session_behind(server: Server, run: Run) -> None:
     with Client(server.url) as client:
         gone = client.subscribe("/gone")

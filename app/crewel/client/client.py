@@ -410,7 +410,7 @@ class Client:
             **{**self._inherited, **patience, **own},
         )
         consumer: Consumer = Consumer(worker, channel, data=data, options=options)
-        self._consumers.append(consumer)
+        self._consumers = [*(each for each in self._consumers if not each.is_closed), consumer]
         return consumer
 
     def listen(

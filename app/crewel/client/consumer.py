@@ -198,6 +198,11 @@ class Consumer(Generic[DataT]):
         self._is_stopped = self._is_closed = False
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it has left the session, or is about to."""
+        return self._is_closed
+
+    @property
     def fetched(self) -> int:
         """How many messages this process has fetched ahead."""
         return 0 if self._subscription is None else self._subscription.queued

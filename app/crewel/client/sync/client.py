@@ -64,7 +64,7 @@ class Client:
 
     def _begin(self, origin: client.Client, outbox: Outbox | None = None) -> None:
         self._client, self._background = origin, background()
-        self._pools: list[ThreadPoolExecutor] = []
+        self._pools: WeakSet[ThreadPoolExecutor] = WeakSet()  # what a callback no longer needs ends by itself
         self.outbox = outbox
         """The outbox that keeps publishes while there is no session; None without one."""
 
@@ -150,7 +150,7 @@ class Client:
         try:
             self._background.wait_for(self._client.__aexit__(None, None, None))
         finally:
-            for pool in self._pools:
+            for pool in list(self._pools):
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def ready(self, timeout: float = 10.0) -> None:
@@ -294,7 +294,7 @@ class Client:
         if iscoroutinefunction(callback):
             raise TypeError("callback is a plain function here; crewel.client.Client calls coroutine functions")
         pool = ThreadPoolExecutor(most, thread_name_prefix="crewel-client-callback")
-        self._pools.append(pool)
+        self._pools.add(pool)
 
         async def call(received: message.Message) -> object:
             try:
