@@ -70,6 +70,13 @@ async def test_the_policy_close_ends_after_what_was_queued() -> None:
     assert queue.dropped == 1
 
 
+async def test_a_stopped_queue_drops_what_the_server_does_not_keep() -> None:
+    queue = Queue()
+    queue.stop()
+    offered(queue, 1)
+    assert (queue.queued, queue.dropped) == (0, 1)
+
+
 async def test_a_waiting_reader_gets_the_next_message() -> None:
     queue = Queue()
     reader = asyncio.create_task(queue.receive(5))

@@ -256,6 +256,8 @@ class Subscription(Generic[DataT]):
 
     def _overflow(self, message: Message) -> None:
         self.dropped += 1
+        if self._is_stopped:
+            return  # the message would not be read, so nothing makes room for it
         if self.overflow is Overflow.CLOSE:
             error = SubscriptionOverflowError(f"{self.channel}: more than {self.bound} messages unread")
             message.reject(INTERNAL_ERROR, str(error))
