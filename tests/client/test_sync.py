@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -109,6 +110,24 @@ def test_a_worker_handles_several_messages_at_once(server: Server, tmp_path: Pat
                 client.publish("/jobs", number, persistent=True)
             worker.run(handle, at_once=3)
     assert sorted(map(str, done)) == ["0", "1", "2"]
+
+
+def test_stop_does_not_wait_for_the_event_loop() -> None:
+    """It runs in handlers of signals: what those interrupt may have a lock that the loop waits for."""
+    worker = Client("http://127.0.0.1:1/cometd").consume("/jobs", name="jobs/1")
+    is_over, seen = threading.Event(), list[bool]()
+
+    def keep_the_loop_busy() -> None:
+        deadline = time.monotonic() + 3
+        while not is_over.is_set() and time.monotonic() < deadline:
+            pass
+        seen.append(is_over.is_set())
+
+    worker._background.call_soon(keep_the_loop_busy)
+    worker.stop()
+    is_over.set()
+    assert list(worker) == []
+    assert seen == [True]
 
 
 def test_a_message_that_fails_comes_again(server: Server, tmp_path: Path) -> None:

@@ -79,6 +79,12 @@ class Background:
         self._loop.call_soon_threadsafe(run)
         return future.result()
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call a function in the loop's thread soon, without a wait: for handlers of signals, which may interrupt a thread
+        in the middle of a wait. Raises RuntimeError after a fork."""
+        self._check(is_waiting=False)
+        self._loop.call_soon_threadsafe(function)
+
     def _check(self, *, is_waiting: bool) -> None:
         if os.getpid() != self._process:
             raise RuntimeError("this client was made before the process forked: make one in each process")

@@ -93,7 +93,7 @@ class Consumer(Generic[DataT]):
     def stop(self) -> None:
         """Take no more messages: the iteration ends, and `run` ends when its handlers have ended. Call it in the handler of
         SIGTERM, or from another thread. The next worker gets the messages that were fetched and not handed out."""
-        self._background.call(self._origin.stop)
+        self._background.call_soon(self._origin.stop)
 
     def close(self) -> None:
         """Leave the session; messages that are open stay open."""
