@@ -61,6 +61,18 @@ def test_a_delay_of_its_own_length_and_a_fault_that_there_is_not(salesforce: Sal
         salesforce.add_fault("lag")
 
 
+def test_a_delayed_response_has_its_cookies_and_counts_its_events(salesforce: Salesforce) -> None:
+    wire = Wire(salesforce)
+    salesforce.add_fault("delay", seconds=0.05)
+    wire.handshake()
+    assert "sfdc-stream" in wire.cookies
+    wire.subscribe(ORDERS)
+    wire.connect()
+    salesforce.publish(ORDERS, {})
+    assert b"replayId" in wire.connect()
+    salesforce.assert_nothing_missed()
+
+
 def test_a_soap_login_with_the_wrong_password(salesforce: Salesforce) -> None:
     envelope = b"<env:Envelope><n1:login><n1:username>a</n1:username><n1:password>wrong</n1:password></n1:login>"
     wire = Wire(salesforce)

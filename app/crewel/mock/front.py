@@ -48,8 +48,11 @@ def bayeux_front(org: Org) -> Any:
         finally:
             EXCHANGE.reset(token)
         fault = exchange.transport_fault or next((name for name in org.faults if name in OF_TRANSPORT), "")
-        if fault:
-            return await _broken(request, response, fault, org.faults.get(fault, {}))
+        options = org.faults.get(fault, {})
+        if fault == "delay":
+            await asyncio.sleep(options.get("seconds", DELAY_S))
+        elif fault:
+            return _broken(request, response, fault)
         if isinstance(response, web.Response) and response.status == 200:
             _finish(response, exchange)
             for channel, replay_id in exchange.events:
@@ -79,12 +82,9 @@ def _cookies(request: web.Request) -> dict[str, str]:
     return found
 
 
-async def _broken(request: web.Request, response: web.StreamResponse, fault: str, options: Any) -> web.StreamResponse:
+def _broken(request: web.Request, response: web.StreamResponse, fault: str) -> web.StreamResponse:
     """The response after this fault of the transport."""
     transport = request.transport
-    if fault == "delay":
-        await asyncio.sleep(options.get("seconds", DELAY_S))
-        return response
     if fault in PAGES:
         status, words = PAGES[fault]
         return web.Response(status=status, text=_PAGE.format(f"{status} {words}"), content_type="text/html")
