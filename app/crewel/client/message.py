@@ -51,7 +51,7 @@ class Handling:
         self.is_over = False
         """Whether an earlier copy has ended since this one came."""
         self.is_skipped = False
-        """Whether a subscription has left it out, because it was over."""
+        """Whether a subscription has left it out, because it had ended."""
 
     def share(self) -> Handling:
         """One more has to be done with it."""
