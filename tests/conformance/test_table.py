@@ -115,6 +115,7 @@ WRONG: dict[str, Callable[[Messages], Messages]] = {
     "no-publisher-id": delivered(id="publisher1"),
     "forged-fields": delivered(advice={"reconnect": "none"}),
     "messages-first": lambda messages: messages[::-1],
+    "service-id": with_fields("/service/", id="other"),
     "service-subscribe": with_fields("/meta/subscribe", successful=False),
     "meta-subscribe": with_fields("/meta/subscribe", successful=True),
     "unconnected-refused": without("error"),
@@ -164,6 +165,8 @@ class Meddler:
             return messages
         if name == "client-id-leak":
             return delivered(clientId=self._publishers.get(name))(messages)
+        if name == "no-service-reply":
+            return [each for each in messages if "/service/" not in each["channel"]]
         return WRONG.get(name, list)(messages)
 
 
@@ -184,6 +187,17 @@ def test_each_check_notices_a_server_that_does_not_obey(crewel: Server, loop_thr
     # What a right server does is passed on unchanged: the checks do not fail because of the server in between.
     assert asyncio.run(failing("nothing", names, 30)) == []
     assert asyncio.run(found()) == [[name] for name in names]
+    loop_thread.run(meddler.stop())
+
+
+@pytest.mark.server
+def test_a_server_that_does_not_reply_on_service_channels_does_not_fail_by_it(
+    crewel: Server, loop_thread: LoopThread, run_checks: RunChecks
+) -> None:
+    meddler = Meddler(crewel.url)
+    url = loop_thread.run(meddler.start())
+    report = run_checks(f"{url}/no-service-reply/cometd", only=["service-id"], transports=["long-polling"])
+    assert [each.outcome for each in report.results] == [Outcome.UNTESTED]
     loop_thread.run(meddler.stop())
 
 

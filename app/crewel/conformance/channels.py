@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewel.conformance.table import Level, check, expect
+from crewel.conformance.table import Level, Untested, check, expect
 from crewel.conformance.trial import Client, Trial
 
 _VALUES: tuple[Any, ...] = (
@@ -156,7 +156,16 @@ async def _service_not_distributed(trial: Trial) -> None:
 async def _service_id(trial: Trial) -> None:
     """A publish to a service channel that no handler has: its reply, if there is one, has the id."""
     client = await trial.open()
-    await client.ask(f"/service{trial.root}", data=1)
+    channel = f"/service{trial.root}"
+    message = client.message(channel, data=1)
+    await client.try_to_send(message)
+    await client.ask(
+        "/meta/unsubscribe", subscription="/conformance/not/subscribed"
+    )  # a reply comes before that of this one
+    replies = [each for each in client.arrived if each.get("channel") == channel and "data" not in each]
+    if not replies:
+        raise Untested("the server does not reply to a message on a service channel")
+    expect(replies[0].get("id") == message["id"], f"a reply with id {message['id']!r}", replies[0])
 
 
 @check("delivery", Level.MUST, "Delivery", "A message is delivered to all clients that are subscribed to its channel.")
