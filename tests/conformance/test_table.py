@@ -13,7 +13,8 @@ from aiohttp import web
 
 from crewel.conformance.report import as_html, as_json
 from crewel.conformance.runner import Report, Result, Unreachable, run
-from crewel.conformance.table import CHECKS, SECTIONS, Level, Outcome
+from crewel.conformance.table import CHECKS, SECTIONS, WEBSOCKET, Failed, Level, Outcome
+from crewel.conformance.trial import Trial
 from crewel.conformance.wires import Site
 from crewel.testing import LoopThread, Server
 from tests.conformance.conftest import RunChecks
@@ -199,6 +200,34 @@ def test_a_server_that_does_not_reply_on_service_channels_does_not_fail_by_it(
     report = run_checks(f"{url}/no-service-reply/cometd", only=["service-id"], transports=["long-polling"])
     assert [each.outcome for each in report.results] == [Outcome.UNTESTED]
     loop_thread.run(meddler.stop())
+
+
+@pytest.mark.server
+def test_a_frame_that_is_no_payload_fails_what_waits_for_it(loop_thread: LoopThread) -> None:
+    async def answer(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.receive()
+        await socket.send_str("<html>")
+        await socket.receive()
+        return socket
+
+    async def start() -> web.AppRunner:
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return runner
+
+    async def shake(port: int) -> None:
+        async with Trial(Site(f"http://127.0.0.1:{port}/", limit_s=10), WEBSOCKET, "/conformance", None) as trial:
+            await trial.client().handshake()
+
+    runner = loop_thread.run(start())
+    with pytest.raises(Failed, match="expected a JSON array of messages, got a frame '<html>'"):
+        asyncio.run(shake(runner.addresses[0][1]))
+    loop_thread.run(runner.cleanup())
 
 
 @pytest.mark.server

@@ -195,7 +195,7 @@ async def _refusal_status(trial: Trial) -> None:
     "malformed",
     Level.CLIENTS,
     "Messages",
-    "A body that is not JSON is refused with a status of 400 or above other than 500.",
+    "A body that is not JSON is refused with a status from 400 to 499.",
     [LONG_POLLING],
 )
 async def _malformed(trial: Trial) -> None:

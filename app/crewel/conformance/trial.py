@@ -33,7 +33,7 @@ class Client:
         """Every message that came, in order."""
         self.deliveries: list[Fields] = []
         """Those of them that are no replies."""
-        self._wire = wire(site, transport, self._take, agent)
+        self._wire = wire(site, transport, self._take, self._break, agent)
         self._ids = itertools.count(1)
         self._waiting: list[tuple[str, str | None, asyncio.Future[Fields]]] = []
         self._news = asyncio.Event()
@@ -198,6 +198,12 @@ class Client:
         else:
             self.deliveries.append(message)
         self._news.set()
+
+    def _break(self, failed: Failed) -> None:
+        for _, _, future in self._waiting:
+            if not future.done():
+                future.set_exception(failed)
+                future.exception()  # of several, the sender awaits the first
 
 
 async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:

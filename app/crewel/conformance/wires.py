@@ -18,6 +18,7 @@ from crewel.conformance.table import CALLBACK_POLLING, WEBSOCKET, Failed, Gone
 
 Fields = dict[str, Any]
 Arrived = Callable[[Fields], None]
+Broken = Callable[[Failed], None]
 CALLBACK: Final = "crewel_conformance"
 
 
@@ -128,11 +129,12 @@ class Polling:
 
 
 class Socket:
-    """WebSocket: frames in both directions."""
+    """WebSocket: frames in both directions. A frame that is no payload is reported, and ends the socket."""
 
-    def __init__(self, site: Site, arrived: Arrived) -> None:
+    def __init__(self, site: Site, arrived: Arrived, broken: Broken) -> None:
         self._site = site
         self._arrived = arrived
+        self._broken = broken
         self._agent = site.session()
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -147,10 +149,14 @@ class Socket:
             written.set()
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        async for frame in socket:
-            if frame.type is aiohttp.WSMsgType.TEXT:
-                for each in messages_of(frame.data, "a frame"):
-                    self._arrived(each)
+        try:
+            async for frame in socket:
+                if frame.type is aiohttp.WSMsgType.TEXT:
+                    for each in messages_of(frame.data, "a frame"):
+                        self._arrived(each)
+        except Failed as failed:
+            self._broken(failed)
+            await socket.close()
 
     async def close(self) -> None:
         """Close it."""
@@ -171,9 +177,11 @@ async def open_socket(agent: aiohttp.ClientSession, site: Site) -> aiohttp.Clien
         raise Failed(f"expected a WebSocket at {site.url}, got {error}") from None
 
 
-def wire(site: Site, transport: str, arrived: Arrived, agent: aiohttp.ClientSession | None = None) -> Wire:
-    """The wire of a transport."""
-    return Socket(site, arrived) if transport == WEBSOCKET else Polling(site, transport, arrived, agent)
+def wire(
+    site: Site, transport: str, arrived: Arrived, broken: Broken, agent: aiohttp.ClientSession | None = None
+) -> Wire:
+    """The wire of a transport. `broken` learns what was received that is no payload, unless `post` raises it."""
+    return Socket(site, arrived, broken) if transport == WEBSOCKET else Polling(site, transport, arrived, agent)
 
 
 async def request(
