@@ -64,10 +64,6 @@ class Delivery(Message[DataT]):
         """Whether it waits for another attempt."""
         return self.timer is not None
 
-    def begins(self) -> bool:
-        """Whether the application receives it: yes, it has it already, and what ends it ends its copies."""
-        return True
-
     def acknowledge(self) -> None:
         """It is done: the server deletes it."""
         self.settle()
@@ -361,6 +357,7 @@ class Consumer(Generic[DataT]):
         delivery: Delivery[DataT] = Delivery(message.channel, message.data, message.fields, handling)
         delivery.consumer, delivery.attempt = self, message.redeliver + 1
         if handling is not None and message.id is not None:
+            handling.is_taken = True
             self._open[message.id] = delivery
         return delivery
 

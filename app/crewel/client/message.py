@@ -39,7 +39,7 @@ Failure = tuple[str, str]
 class Handling:
     """One delivery in the application's hands. It ends when all its subscriptions are done; the first failure counts."""
 
-    __slots__ = ("_ended", "_failure", "_left", "_report", "is_over", "is_skipped", "is_superseded")
+    __slots__ = ("_ended", "_failure", "_left", "_report", "is_over", "is_skipped", "is_superseded", "is_taken")
 
     def __init__(self, ended: Callable[[Handling, Failure | None], None], report: Callable[[str], None]) -> None:
         self._left = 1  # the client itself, which is handing it out
@@ -51,7 +51,9 @@ class Handling:
         self.is_over = False
         """Whether an earlier copy has ended since this one came."""
         self.is_skipped = False
-        """Whether a subscription has left it out, because it had ended."""
+        """Whether a subscription has left it out, because an earlier copy has ended."""
+        self.is_taken = False
+        """Whether a worker has it: what ends it there ends its copies."""
 
     def share(self) -> Handling:
         """One more has to be done with it."""
@@ -265,21 +267,6 @@ class Message(Generic[DataT]):
         """It takes longer: `ack_wait` starts again."""
         if self.handling is not None:
             self.handling.working()
-
-    def begins(self) -> bool:
-        """Whether the application receives it, now that its turn has come: not if a later copy has a turn of its own, or if an
-        earlier copy has ended while this one waited."""
-        handling = self.handling
-        if handling is None or self.is_erased:
-            return True
-        if handling.is_superseded:
-            self.give_up()
-            return False
-        if handling.is_over and not self.is_initial:
-            handling.is_skipped = True
-            self.settle()
-            return False
-        return True
 
     def defer(self) -> None:
         """Do not acknowledge it when the next message is requested; the application calls `settle` or `reject` later."""

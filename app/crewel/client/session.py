@@ -382,7 +382,7 @@ class Subscriber:
         Raises:
             SubscribeRefused: it does not want it; the channel's local subscriptions have ended.
         """
-        while await self._is_unconfirmed(interest):
+        while not interest.confirmed and await self._is_needed(interest):
             if interest.refusal is not None:
                 raise interest.refusal  # of another call for the same channel
             if interest.asked is not None:
@@ -395,11 +395,9 @@ class Subscriber:
                 # 402: the session is gone, as the loop is about to learn from its next connect.
                 await self._next_move(moved)
 
-    async def _is_unconfirmed(self, interest: Interest) -> bool:
-        """Whether the server does not know of it, when there is a session. The session tells the server of all before the first
-        connect after an outage."""
-        if not interest.confirmed:
-            await self._life.ready(self._network_delay)
+    async def _is_needed(self, interest: Interest) -> bool:
+        """Wait for a session. Before its first connect, it subscribes to all channels."""
+        await self._life.ready(self._network_delay)
         return not interest.confirmed
 
     async def catch_up(self) -> None:

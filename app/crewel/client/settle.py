@@ -139,7 +139,7 @@ class Ledger:
                 self._unclaimed.discard(message_id)
             elif latest is not None:
                 latest.is_over = True
-            # The copy that ended before the others were left out has said how the message ended.
+            # The copy that ended before the others were left out has reported the end of the message.
             if not handling.is_skipped or message_id in self._done:
                 self._end(message_id, failure)
             self._changed()

@@ -139,6 +139,22 @@ Release = Callable[["Subscription[Any]"], Awaitable[None]]
 """What ends a subscription where it is registered."""
 
 
+def _begins(message: Message[Any]) -> bool:
+    """Whether the application receives a message whose turn has come: not if a later copy has a turn of its own, or if an
+    earlier copy has ended while this one waited."""
+    handling = message.handling
+    if handling is None or handling.is_taken or message.is_erased:
+        return True
+    if handling.is_superseded:
+        message.give_up()
+        return False
+    if handling.is_over and not message.is_initial:
+        handling.is_skipped = True
+        message.settle()
+        return False
+    return True
+
+
 class Subscription(Generic[DataT]):
     """Iterate over it (`async for message in subscription`), or call `receive`.
 
@@ -359,7 +375,7 @@ class Subscription(Generic[DataT]):
                 await self._changed.wait()
             # No await from here on: a cancelled reader has not taken a message.
             message = self._next()
-            if not message.begins():
+            if not _begins(message):
                 continue
             self._progress.advance(message)
             if self._payload is None or self._is_readable(message, self._payload):

@@ -64,7 +64,7 @@ class Client:
 
     def _begin(self, origin: client.Client, outbox: Outbox | None = None) -> None:
         self._client, self._background = origin, background()
-        self._pools: WeakSet[ThreadPoolExecutor] = WeakSet()  # one that a callback no longer needs ends with it
+        self._pools: WeakSet[ThreadPoolExecutor] = WeakSet()  # a pool ends when no callback needs it
         self.outbox = outbox
         """The outbox that keeps publishes while there is no session; None without one."""
 
