@@ -21,7 +21,7 @@ from typing import Any, Final
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
@@ -107,12 +107,12 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     """
     job = _Job(spark, options, progress)
     with writing(options.directory, "the live job"), _stopping() as is_over:
-        job.prepare()
         late = gone = 0
         while True:
             try:
+                job.prepare()
                 job.follow(is_over)
-            except StreamingQueryException as error:
+            except (PySparkException, Py4JJavaError) as error:
                 if _AWAY in str(error):
                     progress("the store is unavailable; waiting for it")
                 elif _LATE in str(error) and late < _MOST_LATE:
@@ -142,18 +142,21 @@ class _Job:
         self._has_taken = threading.Event()
         self._kept_up = time.monotonic()
         self._vacuumed: float | None = None
-        self._is_changed = False
+        self._is_changed = self._is_prepared = False
         self._known_until: int | None = None
         """Up to which millisecond bronze may have entries that the query has not read; None if there are none."""
 
     def prepare(self) -> None:
-        """Complete what a job that was killed has left behind."""
+        """Complete what a job that was killed has left behind, once."""
+        if self._is_prepared:
+            return
         try:
             self._tables.create()
         except (DeltaError, OSError) as error:  # a reader of such a table gets the error; messages need not wait for it
             self._progress(f"a table could not be made: {in_one_line(error)}")
         batches.complete(self._tables, self._progress)
         self._known_until = self._newest()
+        self._is_prepared = True
 
     def follow(self, is_over: Callable[[float], bool]) -> None:
         """Run the queries until a stop is asked for, or one of them ends. Raises what has ended it."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyarrow.dataset import Dataset
@@ -229,6 +230,28 @@ def test_a_process_of_spark_that_starts_too_late_is_started_again_but_not_for_ev
         with pytest.raises(CrewelError, match="the live job has ended: Python worker failed to connect back"):
             live.run(spark, options, told.append)
     assert sum(words.endswith("trying again") for words in told) >= 2
+
+
+def test_a_file_that_is_removed_while_a_batch_of_a_killed_job_is_completed_does_not_end_the_job(
+    spark: SparkSession, streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `compact --keep 0` removes it, which runs at the same time."""
+    publish(streams, 5)
+    told: list[str] = []
+    complete, file = batches.complete, tmp_path / "removed.parquet"
+    pq.write_table(pa.table({"a": [1]}), file)
+    rows = spark.read.parquet(str(file))
+
+    def completes(tables: Tables, progress: batches.Progress) -> None:
+        if file.exists():
+            file.unlink()
+            rows.collect()
+        complete(tables, progress)
+
+    monkeypatch.setattr(batches, "complete", completes)
+    options = live.Options(address=streams.address, directory=tmp_path, once=True, upkeep_s=0)
+    assert live.run(spark, options, told.append).entries == 10
+    assert "a file of the tables was removed meanwhile; trying again" in told
 
 
 def test_a_backfill_takes_what_is_not_there_yet(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
