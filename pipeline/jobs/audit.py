@@ -91,7 +91,7 @@ def _audited(spark: SparkSession, options: Options, tables: Tables, progress: Pr
     inputs = gather(spark, tables, address, ("facts",), {"facts": after})
     try:
         gone, set_back = _set_back(spark, inputs, address, after)
-        if set_back is not None:
+        if set_back is not None and after.length:  # else it is an empty store that later audits need not know of
             tables.replace(_LOSSES, set_back)
         unread, unread_ms = unread_facts(inputs, after, gone)
         since = _kept_since(inputs.sources.tables)

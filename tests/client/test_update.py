@@ -494,6 +494,16 @@ class TestContract:
         hands.deliver("1", "2")
         assert hands.told() == told
 
+    @pytest.mark.parametrize("overflow", Overflow)
+    async def test_a_copy_needs_no_room_of_its_own_in_a_full_queue(self, overflow: Overflow) -> None:
+        hands = Hands()
+        subscription = subscribed(hands.router, "/a", bound=2, overflow=overflow)
+        hands.deliver("1", "2", "1", "2")
+        assert (hands.told(), subscription.dropped, subscription.is_ended) == ([], 0, False)
+        assert [(await anext(subscription)).id for _ in range(2)] == ["1", "2"]
+        subscription.settle_taken()
+        assert (hands.told(), subscription.queued) == (["1", "2"], 0)
+
     async def test_an_ended_subscription_settles_what_still_comes(self) -> None:
         hands = Hands()
         subscription = subscribed(hands.router, "/a")

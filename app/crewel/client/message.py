@@ -39,13 +39,25 @@ Failure = tuple[str, str]
 class Handling:
     """One delivery in the application's hands. It ends when all its subscriptions are done; the first failure counts."""
 
-    __slots__ = ("_ended", "_failure", "_left", "_report", "is_over", "is_skipped", "is_superseded", "is_taken")
+    __slots__ = (
+        "_ended",
+        "_failure",
+        "_left",
+        "_report",
+        "is_copy",
+        "is_over",
+        "is_skipped",
+        "is_superseded",
+        "is_taken",
+    )
 
     def __init__(self, ended: Callable[[Handling, Failure | None], None], report: Callable[[str], None]) -> None:
         self._left = 1  # the client itself, which is handing it out
         self._failure: Failure | None = None
         self._ended = ended
         self._report = report
+        self.is_copy = False
+        """Whether an earlier copy had not ended when this one came."""
         self.is_superseded = False
         """Whether the message has come again since, and that copy has a turn of its own."""
         self.is_over = False

@@ -151,7 +151,7 @@ class Ledger:
         self._unclaimed.discard(message_id)
         handling, before = Handling(ended, report), self._in_progress.get(message_id)
         if before is not None and not is_initial:
-            before.is_superseded = True
+            before.is_superseded = handling.is_copy = True
         self._in_progress[message_id] = handling
         return handling
 

@@ -271,6 +271,8 @@ class Subscription(Generic[DataT]):
         self._changed.set()
 
     def _overflow(self, message: Message) -> None:
+        if self._replaces(message):
+            return
         self.dropped += 1
         if self._is_stopped:
             return  # the message would not be read, so nothing makes room for it
@@ -283,6 +285,17 @@ class Subscription(Generic[DataT]):
         else:
             self._queue.popleft().settle()
             self._queue.append(message)
+
+    def _replaces(self, message: Message) -> bool:
+        """Whether it takes the place of an earlier copy that waits here: a copy needs no room of its own."""
+        if message.handling is None or not message.handling.is_copy:
+            return False
+        for at, each in enumerate(self._queue):
+            if each.handling is not None and each.handling.is_superseded and each.id == message.id:
+                self._queue[at] = message
+                each.give_up()
+                return True
+        return False
 
     def stop(self) -> None:
         """Hand out no more. With `Overflow.HOLD`, what comes from now on is not taken: the session's next client gets it."""

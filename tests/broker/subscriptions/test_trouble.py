@@ -18,10 +18,11 @@ from tests.broker.subscriptions.asking import RULES, Asking, asked, publish
 from tests.broker.world import Client, Request, World, data_of
 
 
-def append(world: StoredWorld, channel: str, value: Any) -> None:
-    """Publish past this server."""
+def append(world: StoredWorld, channel: str, value: Any) -> int:
+    """Publish past this server; returns the id."""
     store, token = world.store, world.access.token
-    world.wait(store.run([stored_log.append(store.keys, token, [submission(channel, value)], 100)]))
+    (answer,) = world.wait(store.run([stored_log.append(store.keys, token, [submission(channel, value)], 100)]))
+    return int(answer.ids[0])
 
 
 def submission(channel: str, value: Any) -> Submission:
@@ -146,6 +147,21 @@ class TestTrouble:
         assert told["recovered"] is True
         publish(world, "/h/a", 2)
         assert data_of(asking.take()) == ["other", 2]
+
+    def test_what_the_client_knows_already_does_not_come_again_from_the_log(
+        self, world: StoredWorld, asking: Asking
+    ) -> None:
+        """It received it from another node, and this one has not taken it yet."""
+        publish(world, "/h/a", 1)
+        position = asking.subscribe("/h/a", initialUpdate=False)["ext"]["subscribe"]["position"]
+        asking.client.say("/meta/unsubscribe", subscription="/h/a")
+        known = append(world, "/h/a", "known")
+        append(world, "/h/a", "missed")
+        position["/h/a"]["id"] = str(known)
+        told = asking.subscribe("/h/a", since=position)["ext"]["subscribe"]
+        publish(world, "/h/a", 2)
+        assert (told["recovered"], data_of(asking.take())) == (True, ["missed", 2])
+        assert int(told["position"]["/h/a"]["id"]) >= known
 
     def test_a_store_without_what_was_published_before_refuses(self, world: StoredWorld) -> None:
         publish(world, "/h/a", 1)

@@ -461,6 +461,7 @@ class BackendPublisher:
             pending, reply = start(outcome)
             is_last = not _has_two_parts(message)
             while pending is not None and not (is_last and isinstance(pending, Promise)):
+                is_last |= isinstance(pending, Promise)  # the destinations have it
                 pending, reply = resume(outcome, await outcome_of(pending))
             if pending is not None:
                 return asyncio.ensure_future(_end(outcome, pending, message))
@@ -480,7 +481,9 @@ class BackendPublisher:
 def _has_two_parts(message: Message) -> bool:
     """Whether the message goes to destinations first, and then to subscribers."""
     asked = message.ext.get("publish")
-    return message.channel.is_broadcast and type(asked) is dict and bool(asked.get("destination"))
+    if not message.channel.is_broadcast or type(asked) is not dict:
+        return False
+    return bool(asked.get("destination")) and asked.get("subscribable") is not False
 
 
 async def _end(steps: Steps[Reply], pending: Awaitable[Any], message: Message) -> Reply:

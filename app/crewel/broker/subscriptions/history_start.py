@@ -102,6 +102,7 @@ def _number(body: bytes) -> int | None:
     return number if type(number) is int else None
 
 
+_TRIES: Final = 5  # while the client knows what this server has not taken from the log
 _AT_ONCE: Final = 1000
 """Histories that one step reads at most."""
 
@@ -277,7 +278,7 @@ class HistoryRead:
         wanted = [_wanted(start, room.entries) for start in self._starts]
         portions = [wanted[at : at + _AT_ONCE] for at in range(0, len(wanted), _AT_ONCE)]
         step = partial(histories.pasts, room=room.entries, max_bytes=room.size, taken=access.node.cursor, now=now)
-        self._awaited = len(portions)
+        self._answers, self._error, self._awaited = [], None, len(portions)
         for portion in portions:
             access.writing.submit(step(access.keys, access.token, portion), partial(self._answered, done))
 
@@ -294,9 +295,18 @@ class HistoryRead:
         """Read them, queue what they hold, and let `enter` put the session into the index, in one turn. The future raises
         StoreError and Refused, and then nothing has changed."""
         done: asyncio.Future[None] = self._readers.runtime.loop.create_future()
+        self._begin(enter, done, _TRIES)
+        return done
 
+    def _begin(self, enter: Callable[[], None], done: asyncio.Future[None], tries: int) -> None:
         def answered() -> None:
+            if self._is_ahead() and tries > 1:
+                self._access.writing.probe()
+                self._begin(enter, done, tries - 1)
+                return
             try:
+                if self._is_ahead():
+                    raise StoreUnavailable("the server has not read the log to its end yet")
                 self.finish({}, ())
             except (StoreError, Refused) as error:
                 resolve(done, error)
@@ -306,7 +316,16 @@ class HistoryRead:
             resolve(done, None)
 
         self.ask(answered)
-        return done
+
+    def _is_ahead(self) -> bool:
+        """Whether the client may know messages that this server has not taken from the log yet: it would get them again."""
+        cursor = self._access.node.cursor
+        if all(each.last <= cursor for each in self._answers):
+            return False
+        return any(
+            (start.since is not None and start.since.id > cursor) or (start.replay is not None and start.replay >= 0)
+            for start in self._starts
+        )
 
     def finish(self, since: Mapping[str, LogId], held: Collection[str]) -> None:
         """All answers are there: queue what the histories hold. The session receives from the log what comes after the place
