@@ -134,7 +134,12 @@ def test_a_loss_of_the_store_is_known_when_the_facts_around_it_are_trimmed(
         again = audited()
         assert (again.counts, again.unread) == (rolled_back, 0), again.findings
         assert again.findings == found.findings
+    other = Address(streams.address.url, f"{streams.address.prefix}other:")
+    audit.run(
+        spark, audit.Options(address=other, directory=tmp_path)
+    )  # an empty store has nothing to tell later audits
     assert Tables(spark, tmp_path).rows(TABLES["losses"]) == 1
+    assert audited().findings == found.findings
 
 
 def test_a_loss_that_is_none_does_not_stay(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
