@@ -125,6 +125,17 @@ def test_two_versions_share_a_store(pair: Pair, earlier: tuple[str, Path], tell:
         )
     for person in people:
         assert sorted(taken(person, 6)) == ["addressed"] * 2 + ["stored"] * 2 + ["transient"] * 2
+    # Each knows the keys of the other one.
+    publishers = [Person(pair.old).be("publisher/1"), Person(pair.new).be("publisher/2")]
+    to_both = {"persistent": True, "destination": [{"to": "client/old"}, {"to": "client/new"}]}
+    for key, order in (("old first", publishers), ("new first", publishers[::-1])):
+        replies = [each.publish("/keyed", key, ext={"publish": to_both | {"key": key}})[-1] for each in order]
+        assert len({each["ext"]["publish"]["id"] for each in replies}) == 1, replies
+    for person in people:
+        assert taken(person, 2) == ["old first", "new first"]
+        assert person.take() == []
+    for publisher in publishers:
+        publisher.disconnect()
     # Each forwards to the other one, whichever transport.
     for person, other in zip(people, reversed(nodes), strict=True):
         person.server = other
@@ -159,4 +170,6 @@ def test_two_versions_share_a_store(pair: Pair, earlier: tuple[str, Path], tell:
     old.publish("/mixed", "after today's", **PERSISTENT)
     for person in people:
         gets(person, "after today's")
-    tell(f"a node of {earlier[0]} and one of today: both ways of publishing, addressed, forwarded, taken over and back")
+    tell(
+        f"a node of {earlier[0]} and one of today: both ways of publishing, addressed, repeats, forwarded, taken over and back"
+    )

@@ -1,6 +1,7 @@
 """Sending beside the log, and shared queues: send.lua, lease_queued.lua, requeue.lua, discard_waiting.lua, and what
 publish.lua puts into the queues of groups."""
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Se
 from crewel.errors import Fenced
 from crewel.storage import dead_letters, log, sessions, shared_queues
 from crewel.storage.dead_letters import RedriveOutcome
+from crewel.storage.script_step import REMEMBERED_MS
 from crewel.storage.shared_queues import (
     Addressed,
     Delivery,
@@ -173,6 +175,24 @@ async def test_a_repeat_is_told_what_became_of_each_place(store: Store) -> None:
     again = await send(owner, TO_JOE, Delivery(SUBJECT, queue=SUBJECT), Delivery(ANN, ANN), key="k")
     assert (again.id, again.outcomes, again.reached) == (first.id, [SendOutcome.OTHER, OK, GONE], frozenset({SUBJECT}))
     assert await texts(owner) == {}
+
+
+@pytest.mark.parametrize(
+    ("deliveries", "beside"),
+    [([Delivery(ANN, ANN), TO_JOE, TO_SUBJECT], []), ([TO_JOE], ["client/eve"]), ([], ["client/eve"])],
+)
+async def test_what_a_send_remembers_can_be_read_by_an_earlier_version(
+    store: Store, deliveries: list[Delivery], beside: list[str]
+) -> None:
+    """As 1.0 matches it: the last id, the message's own, and the outcomes in their order."""
+    owner = await owner_of(store, JOE)
+    step = shared_queues.send(store.keys, owner.token, Addressed("/a", b""), deliveries, FACTS_MAX, "k", beside)
+    (first,) = await store.run([step])
+    remembered: Any = await store.reader.get(store.keys.once("send k"))
+    assert re.fullmatch(rb"\d+ \d+( (ok|gone|full))*", remembered)
+    assert remembered.decode().split() == [str(first.prev), str(first.id), *first.outcomes]
+    for name in ("send k", "places send k"):
+        assert 0 < await store.reader.pttl(store.keys.once(name)) <= REMEMBERED_MS
 
 
 async def test_what_goes_past_the_store_is_remembered(store: Store) -> None:

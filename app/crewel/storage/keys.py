@@ -279,7 +279,8 @@ KEYS: tuple[Key, ...] = (
         "publish, send, lease_queued, requeue, redrive",
         "publish, send, lease_queued, requeue, redrive",
         "A publish with a `key`, by channel, subject and key: a repeated publish returns the same id. Other steps also"
-        " keep their results here, so that they can be repeated: the id of a dead letter, the leased messages; for a"
+        " keep their results here, so that they can be repeated: the id of a dead letter, the leased messages; the"
+        " outcomes of a send, in the order of its deliveries, and by place, as JSON, under `k:places <scope>`; for a"
         " second, the pending messages of a receiver.",
     ),
     Key(

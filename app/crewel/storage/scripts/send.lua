@@ -10,14 +10,15 @@
 -- superseded.
 --
 -- A call that has reached any is remembered by its key. A repeat answers what the first one did: for a place that was not among
--- its deliveries the outcome is 'other'.
+-- its deliveries the outcome is 'other'. It is remembered twice: under the key as 1.0.0 writes and reads it,
+-- `prev id outcome ...` in the order of the deliveries; and by place, as JSON, under a second key.
 --
 -- KEYS[1]      node:<token>, the server that publishes
 -- KEYS[2]      last
 -- KEYS[3]      facts
 -- KEYS[4]      k:<scope> of the key
 -- KEYS[5]      log
--- ARGV[1]      what all keys begin with; s:, inbox:, q:, qb: and ptp: are built from it
+-- ARGV[1]      what all keys begin with; s:, inbox:, q:, qb:, ptp: and k:places <scope> are built from it
 -- ARGV[2]      bound of the facts, entries
 -- ARGV[3]      how long a key is remembered, milliseconds
 -- ARGV[4]      channel
@@ -74,15 +75,25 @@ local function remembered_in_order(prev, id, outcomes)
   return {tonumber(prev), tonumber(id), 1, answer, reached}
 end
 
-local before = call('GET', once)
-if before and string.sub(before, 1, 1) ~= '{' then
-  return remembered_in_order(string.match(before, '^(%d+) (%d+) ?(.*)$'))
-elseif before then
-  local known, answer = cjson.decode(before), {}
+-- What a server of this version has remembered.
+local function remembered_by_place(prev, id, record)
+  local known, answer = cjson.decode(record), {}
   for at = first, #ARGV, 7 do
     answer[#answer + 1] = known.places[ARGV[at + 1] ~= '' and ARGV[at + 1] or ARGV[at + 2]] or 'other'
   end
-  return {tonumber(known.prev), tonumber(known.id), 1, answer, known.reached}
+  return {tonumber(prev), tonumber(id), 1, answer, known.reached}
+end
+
+-- No scope begins like this: a subject is followed by a channel in each.
+local by_place = base .. 'k:places ' .. string.sub(once, #base + #'k:' + 1)
+local before = call('GET', once)
+if before then
+  local prev, id, in_order = string.match(before, '^(%d+) (%d+) ?(.*)$')
+  local record = call('GET', by_place)
+  if record then
+    return remembered_by_place(prev, id, record)
+  end
+  return remembered_in_order(prev, id, in_order)
 end
 
 local now = call('TIME')
@@ -153,8 +164,9 @@ if next(elsewhere) then
 end
 call('SET', last, text)
 if #reached > 0 then
-  local record = {prev = format('%.0f', prev), id = text, places = places, reached = reached}
-  call('SET', once, cjson.encode(record), 'PX', once_ms)
+  local in_order = #outcomes > 0 and ' ' .. table.concat(outcomes, ' ') or ''
+  call('SET', once, format('%.0f', prev) .. ' ' .. text .. in_order, 'PX', once_ms)
+  call('SET', by_place, cjson.encode({places = places, reached = reached}), 'PX', once_ms)
 end
 if #sessions + #queues > 0 then
   local key = ARGV[10] ~= '' and ',"key":' .. ARGV[10] or ''
