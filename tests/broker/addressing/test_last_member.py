@@ -229,6 +229,35 @@ def test_what_another_member_had_after_a_hold_comes_back_to_the_one_on_hold(
     assert (origin(message)["id"], origin(message)["redeliver"]) == (message_id, 2)
 
 
+def test_what_two_members_would_try_again_comes_back_to_the_first_when_the_second_ends(
+    here: StoredWorld,
+) -> None:
+    joe, ann = (member(here, each, dispatcher={"retries": 3, "delay": 10_000}) for each in ("joe/1", "ann/1"))
+    (message_id,) = publish(here, 1)
+    joe.take(failed(come(joe)[0], TIMEOUT))
+    ann.take(failed(come(ann)[0], TIMEOUT))
+    here.commit()
+    assert here.inbox(ann.session) == [int(message_id)]
+    ann.say("/meta/disconnect")
+    here.advance(11.0)
+    (message,) = come(joe)
+    assert (letters(here), origin(message)["id"]) == ([], message_id)
+    settled(joe, message)
+    assert ends(here) == {(message_id, "settled"): 1}
+
+
+def test_what_comes_back_to_a_member_that_rejected_it_is_a_dead_letter_though_the_other_would_try_again(
+    here: StoredWorld,
+) -> None:
+    joe, ann = member(here, "joe/1"), member(here, "ann/1", dispatcher={"retries": 3, "delay": 10_000})
+    (message_id,) = publish(here, 1)
+    joe.take(failed(come(joe)[0], ERROR))
+    ann.take(failed(come(ann)[0], TIMEOUT))
+    ann.say("/meta/disconnect")
+    here.commit()
+    assert (letters(here), come(joe)) == ([(JOE, TIMEOUT, message_id)], [])
+
+
 def test_a_member_of_another_node_gets_what_is_held_back_and_leaves_it_to_the_one_on_hold(
     here: StoredWorld, there: StoredWorld
 ) -> None:

@@ -60,10 +60,12 @@ class Requeue:
         if waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
         failures = self._shared_queues.failures
-        failed = (*(each for each in failures.of(place).by if each != session.name), session.name)
+        before, name = failures.of(place), frozenset({session.name})
+        failed = (*(each for each in before.by if each != session.name), session.name)
         if not self._has_others(waiting.source, failed, or_back_soon=attempts > 0):
             return False
-        failures.note(place, Failure(failed, code, reason, given, "" if attempts else session.name))
+        again = before.again or frozenset()
+        failures.note(place, Failure(failed, code, reason, given, again - name if attempts else again | name))
         letter = PendingDeadLetter(SessionName(session.name), place, code, reason, given=given, tries=tries)
         self._requeue(session, [place], attempts, failed=True, letter=letter if attempts else None)
         return True
@@ -194,12 +196,12 @@ class Failure(NamedTuple):
     reason: str = ""
     given: str = ""
     """The code as it was given, if another one counts."""
-    again: str | None = None
-    """The last one, if it would try the message again; empty if not. None: it is not known what any of them said."""
+    again: frozenset[str] | None = None
+    """Those that would try the message again. None: it is not known what any of them said."""
 
     def is_final_for(self, name: str) -> bool:
         """Whether the message becomes a dead letter when all have failed it, and it comes back to this session."""
-        return self.again is not None and self.again != name
+        return self.again is not None and name not in self.again
 
 
 _NO_FAILURE: Final = Failure()
