@@ -101,8 +101,10 @@ def run(spark: SparkSession, options: Options, progress: Progress = lambda words
 
 
 def searchable(frame: DataFrame) -> DataFrame:
-    """Return letters with the further names that conditions may use."""
-    return frame.select("*", *(F.col(column).alias(name) for name, column in ALIASES.items()))
+    """Return letters with the further names that conditions may use. Letters of earlier versions have no time of death: theirs
+    is that of their place."""
+    known = frame.withColumn("died", F.coalesce("died", "at"))
+    return known.select("*", *(F.col(column).alias(name) for name, column in ALIASES.items()))
 
 
 def chosen(frame: DataFrame, where: str) -> DataFrame:
