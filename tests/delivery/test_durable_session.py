@@ -427,6 +427,14 @@ class TestArrivingByTheLogToo:
     def test_the_message_counts_once(self, durable: DurableSession) -> None:
         assert (len(durable), durable.size) == (2, 20)
 
+    def test_the_message_counts_once_if_the_log_was_first(self) -> None:
+        durable = session(4, 5, a=3)
+        assert list(durable.pending) == [4, 5]
+        assert durable.arrived(self.X, PendingMessage(0, 12, source="group:/a g"))
+        assert (len(durable), durable.size) == (2, 20)
+        assert durable.end_message(self.X)
+        self.assert_has_ended(durable)
+
     def test_the_message_that_goes_back_to_the_group_still_counts(self, durable: DurableSession) -> None:
         durable.requeue(self.X)
         assert (len(durable), durable.size) == (2, 20)
