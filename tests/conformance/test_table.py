@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
@@ -20,6 +21,26 @@ from crewel.testing import LoopThread, Server
 from tests.conformance.conftest import RunChecks
 
 Messages = list[dict[str, Any]]
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@contextmanager
+def answering(loop_thread: LoopThread, answer: Answer) -> Iterator[str]:
+    """A server with this answer to all requests; yields its address."""
+
+    async def start() -> web.AppRunner:
+        app = web.Application()
+        app.router.add_route("*", "/{tail:.*}", answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return runner
+
+    runner = loop_thread.run(start())
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    finally:
+        loop_thread.run(runner.cleanup())
 
 
 def test_each_check_has_a_statement_and_says_how_it_looks() -> None:
@@ -212,22 +233,13 @@ def test_a_frame_that_is_no_payload_fails_what_waits_for_it(loop_thread: LoopThr
         await socket.receive()
         return socket
 
-    async def start() -> web.AppRunner:
-        app = web.Application()
-        app.router.add_route("*", "/{tail:.*}", answer)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return runner
-
-    async def shake(port: int) -> None:
-        async with Trial(Site(f"http://127.0.0.1:{port}/", limit_s=10), WEBSOCKET, "/conformance", None) as trial:
+    async def shake(url: str) -> None:
+        async with Trial(Site(url, limit_s=10), WEBSOCKET, "/conformance", None) as trial:
             await trial.client().handshake()
 
-    runner = loop_thread.run(start())
-    with pytest.raises(Failed, match="expected a JSON array of messages, got a frame '<html>'"):
-        asyncio.run(shake(runner.addresses[0][1]))
-    loop_thread.run(runner.cleanup())
+    expected = "expected a JSON array of messages, got a frame '<html>'"
+    with answering(loop_thread, answer) as url, pytest.raises(Failed, match=expected):
+        asyncio.run(shake(url))
 
 
 @pytest.mark.server
@@ -238,15 +250,5 @@ def test_a_server_that_speaks_something_else_is_named(
     async def answer(_: web.Request) -> web.Response:
         return web.Response(text=body)
 
-    async def start() -> web.AppRunner:
-        app = web.Application()
-        app.router.add_route("*", "/{tail:.*}", answer)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return runner
-
-    runner = loop_thread.run(start())
-    with pytest.raises(Unreachable, match="no Bayeux server answers"):
-        run_checks(f"http://127.0.0.1:{runner.addresses[0][1]}/")
-    loop_thread.run(runner.cleanup())
+    with answering(loop_thread, answer) as url, pytest.raises(Unreachable, match="no Bayeux server answers"):
+        run_checks(url)

@@ -396,7 +396,8 @@ class Subscriber:
                 await self._next_move(moved)
 
     async def _is_needed(self, interest: Interest) -> bool:
-        """Wait for a session. Before its first connect, it subscribes to all channels."""
+        """Wait for a session; whether the channel still needs a subscribe. A session subscribes to all channels before its
+        first connect."""
         await self._life.ready(self._network_delay)
         return not interest.confirmed
 

@@ -159,9 +159,8 @@ async def _service_id(trial: Trial) -> None:
     channel = f"/service{trial.root}"
     message = client.message(channel, data=1)
     await client.try_to_send(message)
-    await client.ask(
-        "/meta/unsubscribe", subscription="/conformance/not/subscribed"
-    )  # a reply comes before that of this one
+    # A reply to the publish comes before that of this one.
+    await client.ask("/meta/unsubscribe", subscription="/conformance/not/subscribed")
     replies = [each for each in client.arrived if each.get("channel") == channel and "data" not in each]
     if not replies:
         raise Untested("the server does not reply to a message on a service channel")

@@ -440,9 +440,8 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
             self._end(protocol, has_frames=has_frames)
 
     def _end(self, protocol: FrameReader, *, has_frames: bool) -> None:
-        if (
-            has_frames and self.relay is not None
-        ):  # they go to another node, which must not be notified of the end before
+        if has_frames and self.relay is not None:
+            # They go to another node, which must not be notified of the end before.
             self.writer = None
             self._sockets.loop.call_soon(self._sockets.closes, self)
         else:

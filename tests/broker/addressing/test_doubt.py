@@ -55,6 +55,16 @@ def wait(world: StoredWorld) -> None:
     world.commit()
 
 
+def assert_repeat_is_delivered_once(world: StoredWorld, clerk: Clerk, joe: Receiver) -> None:
+    """A publish with the key of one that the store did not answer is that one."""
+    message_id = clerk.post("hi", "joe/1", persistent=True, key="k")
+    wait(world)
+    messages = come(joe)
+    assert ids(messages) == [message_id]
+    settled(joe, *messages)
+    assert ends(world) == {(message_id, "settled"): 1}
+
+
 class TestAHandOver:
     """What waits for a subject goes to a session that acknowledges nothing."""
 
@@ -112,12 +122,7 @@ class TestASend:
         clerk, joe = Clerk(world), login(world, "joe/1")
         Line(world, "send", is_done=True)
         assert not clerk.ask("hi", "joe/1", persistent=True, key="k")["successful"]
-        message_id = clerk.post("hi", "joe/1", persistent=True, key="k")
-        wait(world)
-        messages = come(joe)
-        assert ids(messages) == [message_id]
-        settled(joe, *messages)
-        assert ends(world) == {(message_id, "settled"): 1}
+        assert_repeat_is_delivered_once(world, clerk, joe)
 
     def test_that_was_not_done_leaves_nothing(self, world: StoredWorld) -> None:
         clerk, joe = Clerk(world), login(world, "joe/1")
@@ -178,12 +183,7 @@ class TestAnOutageThatIsLonger:
         assert not clerk.ask("hi", "joe/1", persistent=True, key="k")["successful"]
         world.advance(REMEMBERED_MS / 1000 - 10.0)
         line.left = 0
-        message_id = clerk.post("hi", "joe/1", persistent=True, key="k")
-        wait(world)
-        messages = come(joe)
-        assert ids(messages) == [message_id]
-        settled(joe, *messages)
-        assert ends(world) == {(message_id, "settled"): 1}
+        assert_repeat_is_delivered_once(world, clerk, joe)
 
     def test_than_a_redrive_is_remembered(self, world: StoredWorld) -> None:
         joe = login(world, "joe/1", "/news")
