@@ -171,7 +171,7 @@ async def test_a_repeat_of_what_reached_none_is_sent(store: Store) -> None:
 
 async def test_a_repeat_is_told_what_became_of_each_place(store: Store) -> None:
     owner = await owner_of(store, JOE)
-    first = await send(owner, Delivery(ANN, ANN), TO_SUBJECT, key="k")
+    first = await send(owner, Delivery(ANN, ANN), TO_SUBJECT, key="k", publisher_key="k")
     again = await send(owner, TO_JOE, Delivery(SUBJECT, queue=SUBJECT), Delivery(ANN, ANN), key="k")
     assert (again.id, again.outcomes, again.reached) == (first.id, [SendOutcome.OTHER, OK, GONE], frozenset({SUBJECT}))
     assert await texts(owner) == {}
@@ -186,13 +186,22 @@ async def test_what_a_send_remembers_can_be_read_by_an_earlier_version(
 ) -> None:
     """As 1.0 matches it: the last id, the message's own, and the outcomes in their order."""
     owner = await owner_of(store, JOE)
-    step = shared_queues.send(store.keys, owner.token, Addressed("/a", b""), deliveries, FACTS_MAX, "k", beside)
+    message = Addressed("/a", b"", publisher_key="k")
+    step = shared_queues.send(store.keys, owner.token, message, deliveries, FACTS_MAX, "k", beside)
     (first,) = await store.run([step])
     remembered: Any = await store.reader.get(store.keys.once("send k"))
     assert re.fullmatch(rb"\d+ \d+( (ok|gone|full))*", remembered)
     assert remembered.decode().split() == [str(first.prev), str(first.id), *first.outcomes]
     for name in ("send k", "places send k"):
         assert 0 < await store.reader.pttl(store.keys.once(name)) <= REMEMBERED_MS
+
+
+async def test_without_a_publishers_key_only_the_outcomes_are_remembered(store: Store) -> None:
+    """What is repeated then is the step itself, with the same deliveries."""
+    owner = await owner_of(store, JOE)
+    await send(owner, TO_JOE, key="k")
+    assert await store.reader.exists(store.keys.once("send k"))
+    assert not await store.reader.exists(store.keys.once("places send k"))
 
 
 async def test_what_goes_past_the_store_is_remembered(store: Store) -> None:

@@ -11,7 +11,7 @@
 --
 -- A call that has reached any is remembered by its key. A repeat answers what the first one did: for a place that was not among
 -- its deliveries the outcome is 'other'. It is remembered twice: under the key as 1.0.0 writes and reads it,
--- `prev id outcome ...` in the order of the deliveries; and by place, as JSON, under a second key.
+-- `prev id outcome ...` in the order of the deliveries; and, if a publisher gave the key, by place, as JSON, under a second one.
 --
 -- KEYS[1]      node:<token>, the server that publishes
 -- KEYS[2]      last
@@ -166,7 +166,9 @@ call('SET', last, text)
 if #reached > 0 then
   local in_order = #outcomes > 0 and ' ' .. table.concat(outcomes, ' ') or ''
   call('SET', once, format('%.0f', prev) .. ' ' .. text .. in_order, 'PX', once_ms)
-  call('SET', by_place, cjson.encode({places = places, reached = reached}), 'PX', once_ms)
+  if ARGV[10] ~= '' then  -- else only this very step is repeated, which has the same deliveries
+    call('SET', by_place, cjson.encode({places = places, reached = reached}), 'PX', once_ms)
+  end
 end
 if #sessions + #queues > 0 then
   local key = ARGV[10] ~= '' and ',"key":' .. ARGV[10] or ''
