@@ -1,15 +1,21 @@
-"""Chromium, and people who sit at it."""
+"""Chromium, and people who sit at it.
 
+Pictures of the pages are for a person to judge, and to take them lasts longer than what a program judges. So only
+`PICTURES=1 make test-browser` and `FAULTS=full` keep them, in tests/browser/screenshots.
+"""
+
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 import tests.server_process  # noqa: F401 - now, for to import it while Playwright's loop runs is a blocking call
 from tests.browser.person import Person
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
+PICTURES = bool(os.environ.get("PICTURES")) or os.environ.get("FAULTS") == "full"
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 ARGUMENTS = [
     "--no-sandbox",
@@ -61,10 +67,16 @@ def meet(browser: Browser) -> Iterator[Meet]:
 
 @pytest.fixture
 def picture() -> Callable[[Person, str], None]:
-    """Keep a screenshot: `picture(person, "chat-dark")`."""
-    SCREENSHOTS.mkdir(exist_ok=True)
+    """Keep a screenshot, if somebody wants pictures: `picture(person, "chat-dark")`."""
 
     def take(person: Person, name: str, *, whole: bool = False) -> None:
-        person.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
+        keep_picture(person.page, name, whole=whole)
 
     return take
+
+
+def keep_picture(page: Page, name: str, *, whole: bool = False) -> None:
+    """Keep a screenshot, if somebody wants pictures."""
+    if PICTURES:
+        SCREENSHOTS.mkdir(exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)

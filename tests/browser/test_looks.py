@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.breaker import TOKEN, Breaker
-from tests.browser.conftest import SCREENSHOTS, Meet
+from tests.browser.conftest import Meet, keep_picture
 from tests.browser.person import Person
 from tests.conftest import StartServer
 
@@ -46,6 +46,7 @@ CONTRASTS = """() => {
     }
     return poor;
 }"""
+TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def judged(page: Page) -> None:
@@ -57,11 +58,11 @@ def judged(page: Page) -> None:
 
 def look_at(page: Page, name: str, size: str, *, whole: bool = True) -> None:
     """Judge the page by day and by lamplight, and keep a picture of each."""
-    SCREENSHOTS.mkdir(exist_ok=True)
     page.emulate_media(reduced_motion="reduce")  # a button that changes its colour has other colours on the way
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        page.screenshot(path=SCREENSHOTS / f"{name}-{size}-{scheme}.png", full_page=whole)
+        page.evaluate(TWO_FRAMES)  # charts are drawn again
+        keep_picture(page, f"{name}-{size}-{scheme}", whole=whole)
         judged(page)
     page.emulate_media(color_scheme="light")
 
