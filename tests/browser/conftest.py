@@ -1,7 +1,7 @@
 """Chromium, and people who sit at it.
 
-Pictures of the pages are for a person to judge, and to take them lasts longer than what a program judges. So only
-`PICTURES=1 make test-browser` and `FAULTS=full` keep them, in tests/browser/screenshots.
+Pictures of the pages are for a person to judge, and cost more time than what a program judges. So only
+`PICTURES=1 make test-browser` and `FAULTS=full` take them; they are in tests/browser/screenshots.
 """
 
 import os
