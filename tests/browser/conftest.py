@@ -4,6 +4,7 @@ Pictures of the pages are for a person to judge, and cost more time than what a 
 `PICTURES=1 make test-browser` and `FAULTS=full` take them; they are in tests/browser/screenshots.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ ARGUMENTS = [
 ]
 
 Meet = Callable[..., Person]
+_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="package")
@@ -45,13 +47,15 @@ def browser() -> Iterator[Browser]:
 def meet(browser: Browser) -> Iterator[Meet]:
     """Open the chat for a person of their own: `meet(server, "joe", color_scheme="dark") -> Person`.
 
-    Each has a browser context, so no cookie is shared. Whatever a page complains of on its console, an uncaught
-    exception or a violation of the content security policy, fails the test unless the person was told to expect it.
+    Each has a browser context, so no cookie is shared. All of a test go to the same room, which is no other test's: a server
+    knows the people of the tests before for a while. Whatever a page complains of on its console, an uncaught exception or
+    a violation of the content security policy, fails the test unless the person was told to expect it.
     """
     people: list[Person] = []
+    room = f"demo{next(_numbers)}"
 
     def meet_person(base: str, name: str, **options: object) -> Person:
-        person = Person(browser.new_context(**options), base, name)  # type: ignore[arg-type]
+        person = Person(browser.new_context(**options), base, name, room)  # type: ignore[arg-type]
         people.append(person)
         return person
 

@@ -1,6 +1,7 @@
 """The panel "Break it": the page's own listener fails, and what became of the message is watched, as people see it."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
@@ -18,10 +19,12 @@ TRANSPORTS = ["websocket", "long-polling"]
 HELD = re.compile(r"^on hold since ")
 
 
-@pytest.fixture
-def server(start_server: StartServer) -> Server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose administrator the tests know."""
-    return start_server(*SETS)
+    server = Server(["--port=0", *(f"--set={text}" for text in SETS)], tmp_path_factory.mktemp("break"))
+    yield server
+    server.end_well()
 
 
 def come(meet: Meet, server: Server, transport: str) -> tuple[Breaker, Person]:
@@ -173,7 +176,8 @@ def test_without_a_token_the_panel_says_what_to_type(server: Server, meet: Meet)
     expect(joe.tag("refuse me").last).to_have_text("redriven")
 
 
-def test_a_server_that_is_away_is_told_plainly(start_server: StartServer, server: Server, meet: Meet) -> None:
+def test_a_server_that_is_away_is_told_plainly(start_server: StartServer, meet: Meet) -> None:
+    server = start_server(*SETS)
     joe, sue = come(meet, server, "websocket")
     joe.expect_complaint("net::ERR_")
     joe.opens().is_operator()

@@ -1,10 +1,13 @@
 """People chat in Chromium, through the official client, on a real server."""
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Meet
 from tests.conftest import StartServer
+from tests.server_process import Server
 
 ALL_TRANSPORTS = "bayeux.transports=websocket,long-polling,callback-polling"
 PATIENT = "bayeux.max_interval_ms=60000"
@@ -14,10 +17,14 @@ MAIN = TRANSPORTS[:2]
 `test_going_offline_and_back_brings_what_was_missed`."""
 
 
-@pytest.fixture
-def base(start_server: StartServer) -> str:
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with every transport that keeps sessions long enough for a slow machine."""
-    return start_server(ALL_TRANSPORTS, PATIENT).base
+    server = Server(
+        ["--port=0", *(f"--set={text}" for text in (ALL_TRANSPORTS, PATIENT))], tmp_path_factory.mktemp("chat")
+    )
+    yield server.base
+    server.end_well()
 
 
 @pytest.mark.parametrize(
@@ -173,24 +180,24 @@ def test_what_other_clients_send_is_shown_whatever_it_is(base: str, meet: Meet):
     joe = meet(base, "joe").join()
     odd = ["just text", 7, None, [1, 2], {"text": "hi"}, {"user": {"a": 1}, "chat": ["x"]}, {"user": "x", "chat": 0}]
     joe.page.evaluate(
-        """async (odd) => {
+        """async ([channel, odd]) => {
             const {CometD} = await import("/static/vendor/cometd/cometd.js");
             const cometd = new CometD();
             cometd.configure({url: location.origin + "/cometd", logLevel: "warn"});
             await new Promise((resolve) => cometd.handshake(resolve));
             for (const data of odd) {
-                await new Promise((resolve) => cometd.publish("/chat/demo", data, resolve));
+                await new Promise((resolve) => cometd.publish(channel, data, resolve));
             }
             await new Promise((resolve) => cometd.disconnect(resolve));
         }""",
-        odd,
+        [f"/chat/{joe.room}", odd],
     )
     joe.sees("0")
     assert joe.texts() == ["just text", "7", "null", "[1,2]", '{"text":"hi"}', '["x"]', "0"]
 
 
 def test_everything_can_be_done_from_the_keyboard(base: str, meet: Meet):
-    sue = meet(base, "sue").join()
+    sue = meet(base, "sue").join(room="demo")  # which is in the form
     joe = meet(base, "joe")
     keys = joe.page.keyboard
     expect(joe.page.get_by_label("Your name")).to_be_focused()
@@ -221,9 +228,10 @@ def test_everything_can_be_done_from_the_keyboard(base: str, meet: Meet):
 def test_another_room_is_entered_within_the_same_session(base: str, meet: Meet):
     joe = meet(base, "joe").join()
     sue = meet(base, "sue").join()
-    eve = meet(base, "eve").join(room="wool")
+    wool = f"{joe.room}-wool"
+    eve = meet(base, "eve").join(room=wool)
     joe.sees_members(2)
-    joe.page.get_by_label("Another room").fill("wool")
+    joe.page.get_by_label("Another room").fill(wool)
     joe.press("Go there")
     sue.sees("joe has left")
     sue.sees_members(1)
@@ -353,7 +361,7 @@ def test_two_tabs_of_one_browser_are_told_why_they_are_slow(base: str, meet: Mee
     other.goto(f"{base}/chat/")
     other.get_by_label("Your name").fill("twin")
     # Another room, so that nothing ends the long poll of the first tab.
-    other.get_by_label("Room", exact=True).fill("wool")
+    other.get_by_label("Room", exact=True).fill(f"{joe.room}-wool")
     other.get_by_label("Transport", exact=True).select_option("long-polling")
     other.get_by_role("button", name="Join").click()
     expect(other.locator("#hint")).to_contain_text("Another tab of this browser")
