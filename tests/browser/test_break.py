@@ -15,7 +15,6 @@ from tests.server_process import ROOT, Server
 from tests.store_process import until
 
 SETS = (f"admin.token={TOKEN}", "bayeux.max_interval_ms=60000")
-TRANSPORTS = ["websocket", "long-polling"]
 HELD = re.compile(r"^on hold since ")
 
 
@@ -66,7 +65,7 @@ def test_a_dead_letter_is_shown_and_sent_again(
     joe.sees("and this", times=1)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ["websocket", "long-polling"])
 def test_a_holdback_is_watched_and_released(server: Server, meet: Meet, transport: str) -> None:
     joe, sue = come(meet, server, transport)
     joe.opens()
@@ -91,9 +90,8 @@ def test_a_holdback_is_watched_and_released(server: Server, meet: Meet, transpor
     expect(joe.page.get_by_role("button", name="Release", exact=True)).to_be_disabled()
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_retry_counts_its_deliveries(server: Server, meet: Meet, transport: str) -> None:
-    joe, sue = come(meet, server, transport)
+def test_a_retry_counts_its_deliveries(server: Server, meet: Meet) -> None:
+    joe, sue = come(meet, server, "websocket")
     joe.opens()
     joe.arms("communication.timeout", 2)
     sue.say("again, please")
