@@ -48,14 +48,20 @@ def lane(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def serve(lane: tuple[str, ...], start_server: StartServer) -> Iterator[Serve]:
-    """Start a server for this test alone: `serve("bayeux.timeout_ms=1000")`. Connections end before it does."""
+def start_server(start_server: StartServer) -> Iterator[StartServer]:
+    """As everywhere; but connections end before the servers, which wait for the close of each WebSocket."""
+    yield start_server
+    close_connections()
+
+
+@pytest.fixture
+def serve(lane: tuple[str, ...], start_server: StartServer) -> Serve:
+    """Start a server for this test alone: `serve("bayeux.timeout_ms=1000")`."""
 
     def start(*sets: str, **options: object) -> Server:
         return start_server(*lane, *sets, **options)
 
-    yield start
-    close_connections()
+    return start
 
 
 class Pool:
