@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartServer
-from tests.functional.cluster import nodes, pair
+from tests.functional.cluster import nodes, pair, workers
 from tests.functional.on_several_nodes import REASONS
 from tests.functional.wire import close_connections, figures, until
 from tests.server_process import Server, nodes_of_tests, start
@@ -24,7 +24,7 @@ LANES: list[tuple[str, ...]] = [("http.fast_lane=true",), ("http.fast_lane=false
 # For tests that wait long for what no lane has a part in: sessions that expire, sockets that idle.
 one_lane = pytest.mark.parametrize("lane", LANES[:1], indirect=True, ids=["one lane"])
 
-__all__ = ["nodes", "pair"]
+__all__ = ["nodes", "pair", "workers"]
 
 Serve = Callable[..., Server]
 _MAX_SHARED = 6
