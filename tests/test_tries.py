@@ -15,6 +15,8 @@ from tests.server_process import ROOT
 
 pytestmark = pytest.mark.server
 
+TWO = ("--numprocesses=2", "--dist=worksteal")
+"""Run in two processes."""
 COUNT = """
 from pathlib import Path
 
@@ -23,10 +25,6 @@ def count(name):
         file.write("x")
     return len(Path(name).read_text())
 """
-
-
-TWO = ("--numprocesses=2", "--dist=worksteal")
-"""Run in two processes."""
 
 
 def tries_of_makefile() -> list[str]:

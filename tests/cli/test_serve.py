@@ -144,7 +144,10 @@ def processor_seconds(pid: int) -> float:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
 def test_a_start_takes_less_than_a_second(start_server: StartServer) -> None:
     """Processor time, which a busy machine stretches less than the clock; a start waits for nothing. One of three is enough."""
-    assert any(processor_seconds(start_server().pid) < 1.0 for _ in range(3))
+    taken: list[float] = []
+    while len(taken) < 3 and (not taken or taken[-1] >= 1.0):
+        taken.append(processor_seconds(start_server().pid))
+    assert taken[-1] < 1.0, taken
 
 
 def test_a_start_does_not_load_what_only_other_commands_need() -> None:

@@ -21,7 +21,7 @@ from tests.faults.test_ledger import everybody
 from tests.interop.conftest import installed_clients  # noqa: F401 - they have to be there
 from tests.server_process import Server
 
-SEEDS = range(1, volume(200, 0) + 1) if IS_FULL else (6,)
+SEEDS = range(1, volume(200, 1) + 1) if IS_FULL else (6,)
 """The sixth kills the server, a Python client and a page, and erases a topic."""
 BLOWS = 4
 MESSAGES = 100_000  # the publisher is stopped after the last blow

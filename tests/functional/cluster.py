@@ -12,9 +12,10 @@ from tests.functional.wire import close_connections
 from tests.server_process import Server, processes
 
 NODE = "cluster.enabled=true"
-TOKEN = "the-token-of-the-operators-of-both-nodes"
+TOKEN = "the-token-of-the-operators"
 OPERATED = f"admin.token={TOKEN}"
 LONG = "cluster.lease_ms=600000"
+"""So long that only a death that is certain ends a lease: a node or worker that is stopped stays alive."""
 PATIENT = "bayeux.max_interval_ms=600000"
 """For tests with more clients than connect again in time."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
-from tests.functional.conftest import Serve
+from tests.functional.conftest import LANES, Serve
 from tests.functional.frames import PING, PONG, TEXT, Socket, SocketClient
 from tests.functional.wire import figures, until
 from tests.server_process import Server
@@ -28,21 +28,19 @@ LIMITED = 'crewel_limited_total{limit="control_frames_per_s"}'
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[tuple[str, ...]], Server]]:
-    """A server of each lane that allows few such frames. At its end, all sockets that it has closed are gone."""
+    """A server of each lane that allows few such frames."""
     running: dict[tuple[str, ...], Server] = {}
+    with ExitStack() as stack:
 
-    def get(lane: tuple[str, ...]) -> Server:
-        if lane not in running:
-            sets = (*lane, *FEW, "limits.exempt_addresses=")
-            running[lane] = Server(
-                ["--port=0", *(f"--set={each}" for each in sets)], tmp_path_factory.mktemp("limited")
-            )
-        return running[lane]
+        def get(lane: tuple[str, ...]) -> Server:
+            if lane not in running:
+                sets = (*lane, *FEW, "limits.exempt_addresses=")
+                options = ["--port=0", *(f"--set={each}" for each in sets)]
+                running[lane] = Server(options, tmp_path_factory.mktemp("limited"))
+                stack.callback(running[lane].end_well)
+            return running[lane]
 
-    yield get
-    for server in running.values():
-        until(lambda server=server: figures(server)["crewel_sockets"] == 0)
-        server.end_well()
+        yield get
 
 
 def flood(socket: Socket, kind: str, count: int) -> None:
@@ -72,9 +70,17 @@ def test_a_socket_that_sends_too_many_is_closed(
     assert SocketClient(server).start().publish("/a")["successful"] is True
 
 
-@pytest.mark.parametrize("kind", ["pings", "empty arrays"])
-def test_a_closed_socket_stays_until_its_client_can_have_read_why(serve: Serve, kind: str) -> None:
-    server = serve(*FEW, "limits.exempt_addresses=")
+@pytest.mark.parametrize(
+    ("kind", "lane"),
+    [*((kind, LANES[0]) for kind in FLOODS), ("pings", LANES[1]), ("empty arrays", LANES[1])],
+    indirect=["lane"],
+)
+def test_a_closed_socket_stays_until_its_client_can_have_read_why(
+    limited: Callable[[tuple[str, ...]], Server], lane: tuple[str, ...], kind: str
+) -> None:
+    server = limited(lane)
+    until(lambda: figures(server)["crewel_sockets"] == 0)
+    before = figures(server).get(LIMITED, 0)
     socket = Socket(server)
     flood(socket, kind, 200)
     while socket.next_frame()[0] == PONG:
@@ -83,6 +89,7 @@ def test_a_closed_socket_stays_until_its_client_can_have_read_why(serve: Serve, 
     # To end it now would be a reset, because much is unread, and a reset can overtake the reason.
     until(lambda: figures(server)["crewel_sockets"] == 0)
     assert 1 < time.monotonic() - closed_at < 10
+    assert figures(server)[LIMITED] == before + 1
 
 
 def test_many_closed_sockets_are_one_line_in_the_log(serve: Serve) -> None:

@@ -205,7 +205,7 @@ class TestEachTransport:
 class TestHoldback:
     @pytest.mark.parametrize(
         ("kind", "code"),
-        zip(ONCE, ("user.update.holdback", "communication.user.holdback"), strict=True),
+        [*zip(ONCE, ("user.update.holdback", "communication.user.holdback"), strict=True)],
         indirect=["kind"],
         ids=["node", "python"],
     )

@@ -30,7 +30,7 @@ def cases() -> Iterator[Any]:
             )
 
 
-@pytest.mark.parametrize(("kind", "extensions", "answers"), cases())
+@pytest.mark.parametrize(("kind", "extensions", "answers"), [*cases()])
 async def test_behind_a_proxy_that_sends_requests_twice_each_message_is_heard_once(
     kind: Kind, server: Server, open_peer: OpenPeer, extensions: list[str], answers: str
 ) -> None:

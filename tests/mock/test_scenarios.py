@@ -15,7 +15,7 @@ pytestmark = pytest.mark.server
 CHANGES = ("gap-overflow", "merged-changes")
 NAIVE_S = 0.6
 """How long the naive client has, beside others: it fails by never doing what the right one does at once."""
-AT_A_TIME = 8
+AT_A_TIME = 4
 
 
 def channel_of(scenario: Scenario) -> str:

@@ -33,6 +33,8 @@ def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
     """Runs a command in this process, as it runs without any setting; one that comes to start Spark fails the test."""
     for name in [name for name in os.environ if name.startswith("CREWEL_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(spark_session, "session", lambda *_: pytest.fail("Spark was started"))
     return lambda *arguments: CliRunner().invoke(cli.app, arguments)
@@ -124,7 +126,7 @@ def test_a_missing_store_is_reported_before_spark_starts(
     assert "redis://127.0.0.1:1: the store has been away for 0 s" in told
     assert "CREWEL_STORAGE__URL says where the store is" in told
     assert "secret" not in told
-    assert "Spark" not in ended.output
+    assert "Spark" not in ended.output + told
 
 
 def test_a_missing_server_is_reported_before_spark_starts(

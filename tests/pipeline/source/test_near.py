@@ -15,7 +15,7 @@ from tests.pipeline.conftest import Streams
     ("options", "number"),
     [
         ({"streams": "facts,events,dead"}, 41),
-        ({"start": "5", "end": "9"}, 8),
+        ({"start": "5-0", "end": "9"}, 8),
         ({"start": "latest"}, 0),
     ],
 )

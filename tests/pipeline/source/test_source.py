@@ -139,7 +139,7 @@ def test_a_stream_outlives_its_store_and_never_tells_the_password(
     try:
         wait(query, lambda: len(seen) == 100)
         secret_store.kill()
-        time.sleep(0.4)  # in which it asks a store that is not there
+        time.sleep(1)  # in which it asks a store that is not there
         secret_store.start()
         patiently(streams.client.ping)  # it reads its file first
         streams.many("facts", 100, first_ms=1000)
