@@ -152,7 +152,7 @@ check: $(PYTHON_READY)  ## Check format, style, types, import directions, genera
 	$(BIN)/python docs/prose.py
 	$(BIN)/python docs/stock_prose.py
 
-format: $(PYTHON_READY)  ## Format the code and mend what can be mended
+format: $(PYTHON_READY)  ## Format the code and fix what can be fixed
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 

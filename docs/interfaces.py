@@ -61,7 +61,7 @@ _TYPES: Final = ("session", "update", "request", "outbox")
 """The modules of @crewel/client, in the order of docs/reference/browser.md."""
 _WIDTH: Final = 100
 """Characters in a line of an example."""
-_EVERYWHERE: Final = ("200", "400", "401", "403", "503")
+_EVERYWHERE: Final = ("200", "400", "401", "403", "429", "503")
 
 
 def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -212,8 +212,8 @@ class Tables:
         self._logs[table.name].replace(folder, days, notes)
 
     def forget(self, before: date) -> int:
-        """Remove earlier days of bronze and silver; return how many rows those had. Subscriptions, losses and holds
-        stay, because what comes later is compared with them, and gold stays."""
+        """Remove earlier days of bronze and silver; return how many rows those had. Gold stays, and what later
+        messages and times are compared with (`_STAYING`)."""
         facts = self.read(RAW, until=before - timedelta(days=1)).where("key = 'facts'").count()
         notes = {_KEPT_FROM: before.toordinal(), _FORGOTTEN: self.forgotten + facts}
         gone = self._logs[RAW.name].forget(before, notes)

@@ -95,6 +95,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Fail the test in which a server of several tests logs a traceback. At the end of them all, only the last one would fail,
+    and pass when it runs again."""
+    result = yield
+    if module := sys.modules.get("tests.server_process"):
+        module.check_running()
+    return result
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _no_blocking_calls() -> Iterator[None]:
     """Fail a test in which code of Crewel blocks the event loop. Not for each test: it changes sixty functions."""

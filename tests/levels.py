@@ -1,7 +1,7 @@
 """The level of a test: what it needs, and so which target of the Makefile runs it.
 
-A directory or a fixture that the test asks for, directly or through others, tells the level; where neither does, a mark of the
-test or its module does (`pytestmark = pytest.mark.server`). All others are `unit`. A hook of Python holds `pure` and `unit`
+A mark of the test or its module tells the level (`pytestmark = pytest.mark.server`); without one, its directory does, or a
+fixture that the test asks for, directly or through others. All others are `unit`. A hook of Python holds `pure` and `unit`
 tests to it: one that starts a process or opens a connection fails.
 """
 
@@ -16,27 +16,35 @@ import pytest
 
 LEVELS: Final = ("pure", "unit", "store", "server", "browser", "pipeline")
 _DIRECTORIES: Final = {
-    "bayeux": "pure",
-    "browser": "browser",
-    "cli": "server",
-    "delivery": "pure",
-    "demo": "server",
-    "faults": "server",
-    "functional": "server",
-    "interop": "server",
-    "limits": "pure",
-    "pipeline": "pipeline",
-    "qos": "pure",
-    "storage": "store",
-    "topics": "pure",
+    "bayeux": ("pure",),
+    "broker": ("unit", "store"),
+    "browser": ("browser",),
+    "cli": ("server", "unit"),
+    "delivery": ("pure",),
+    "demo": ("server",),
+    "errors": ("unit",),
+    "extensions": ("unit",),
+    "faults": ("server", "store"),
+    "functional": ("server",),
+    "house": ("unit", "store", "server", "pipeline"),
+    "interop": ("server",),
+    "limits": ("pure",),
+    "pipeline": ("pipeline",),
+    "qos": ("pure",),
+    "security": ("unit", "server"),
+    "storage": ("store",),
+    "topics": ("pure",),
+    "transports": ("unit", "store"),
+    "workers": ("unit",),
 }
-"""Directories below `tests` of which all tests have one level."""
-_MIXED: Final = ("unit", "store", "server", "pipeline")
-"""The levels of the tests in all other directories."""
+"""The levels of the tests in a directory below `tests`: other levels do not read it. The first is that of a test without a
+mark; where that is `unit`, fixtures tell more."""
+_OTHERS: Final = ("unit", "store", "server")
+"""The levels of the tests in all other directories, and in none."""
 _FIXTURES: Final = {
-    "address": "server",
     "aiohttp_client": "server",
     "make_stored": "store",
+    "published_keys": "server",
     "server": "server",
     "start_server": "server",
     "store": "store",
@@ -59,15 +67,21 @@ _watched: list[str] = []
 
 def is_left_out(directory: str, marks: str) -> bool:
     """Whether a directory below `tests` has no test of the level that was asked for with `-m`."""
-    return marks in LEVELS and marks not in ([_DIRECTORIES[directory]] if directory in _DIRECTORIES else _MIXED)
+    return marks in LEVELS and marks not in _DIRECTORIES.get(directory, _OTHERS)
 
 
 def level(item: pytest.Item) -> str:
-    """The level of a test."""
+    """The level of a test. Raises UsageError if its directory is not read for that level: the test would never run."""
     marked = next((name for name in LEVELS if item.get_closest_marker(name)), None)
     directory = item.nodeid.removeprefix("tests/").partition("/")[0]
     asked = {_FIXTURES[name] for name in getattr(item, "fixturenames", ()) if name in _FIXTURES}
-    return marked or _DIRECTORIES.get(directory) or max(asked, key=LEVELS.index, default="unit")
+    first, *_ = possible = _DIRECTORIES.get(directory, _OTHERS)
+    found = marked or (max(asked, key=LEVELS.index, default="unit") if first == "unit" else first)
+    if found not in possible:
+        raise pytest.UsageError(
+            f"{item.nodeid} is of the level {found}, which tests/levels.py does not name for {directory}"
+        )
+    return found
 
 
 def needs_nothing(item: pytest.Item) -> bool:

@@ -7,6 +7,8 @@ Its standard output and error are read by threads, so that a full pipe never
 stops it, and so that sync and async tests use it alike.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
 import queue
@@ -15,6 +17,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +28,7 @@ from tests.store_process import shared_store
 from tests.template import PYTHONPATH, ROOT, Command
 
 __all__ = ["LIMIT_S", "ROOT", "Server", "start"]
+_running: weakref.WeakSet[Server] = weakref.WeakSet()
 STATE = str(Path(tempfile.gettempdir()) / "crewel-tests-state")
 LIMIT_S = 60.0  # generous: several suites may share two cores
 
@@ -61,6 +65,8 @@ class Server:
         self.ws_url = self.url.replace("http", "ws", 1)
         self.port = parts.port
         self.pid = self._process.pid
+        self._tracebacks = 0
+        _running.add(self)
 
     @property
     def pids(self) -> list[int]:
@@ -112,6 +118,11 @@ class Server:
         status = self.close()
         assert "Traceback" not in self.stderr, self.stderr
         assert status == 0, (status, self.stderr)
+
+    def check(self) -> None:
+        """Fail if it has logged a traceback since it was last asked."""
+        before, self._tracebacks = self._tracebacks, self.stderr.count("Traceback")
+        assert self._tracebacks == before, self.stderr
 
     def _end(self, number: signal.Signals) -> int:
         self.ended_by_test = True
@@ -191,6 +202,13 @@ def start(arguments: Sequence[str], directory: Path, environ: Mapping[str, str] 
     if nodes_of_tests() == 1 or is_alone:
         return Server(arguments, directory, environ)
     return Cluster(arguments, directory, environ)
+
+
+def check_running() -> None:
+    """Fail if a server that runs, as one of several tests does, has logged a traceback."""
+    for server in [*_running]:
+        if server.returncode is None:
+            server.check()
 
 
 _numbers = itertools.count(1)

@@ -15,6 +15,8 @@ from tests.server_process import ROOT
 
 pytestmark = pytest.mark.server
 
+TWO = ("--numprocesses=2", "--dist=worksteal")
+"""Run in two processes."""
 COUNT = """
 from pathlib import Path
 
@@ -42,26 +44,19 @@ def run(directory: Path, source: str, *options: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=directory, env=environ, capture_output=True, text=True, timeout=60)
 
 
-ONE_OR_TWO = pytest.mark.parametrize("processes", [(), ("--numprocesses=2", "--dist=worksteal")], ids=["one", "two"])
-
-
-@ONE_OR_TWO
-def test_a_test_that_passes_in_a_later_try_is_named_with_its_failure(
-    tmp_path: Path, processes: tuple[str, ...]
-) -> None:
+def test_a_test_that_passes_in_a_later_try_is_named_with_its_failure(tmp_path: Path) -> None:
     source = """
 def test_shaky():
     assert count("tries") == 3, "the first two"
 """
-    ended = run(tmp_path, source, *tries_of_makefile(), *processes)
+    ended = run(tmp_path, source, *tries_of_makefile(), *TWO)
     assert ended.returncode == 0, ended.stdout
     assert ended.stdout.count("RERUN test_it.py::test_shaky") == 2
     assert "AssertionError: the first two" in ended.stdout
     assert "1 passed, 2 rerun in" in ended.stdout.splitlines()[-1]
 
 
-@ONE_OR_TWO
-def test_a_test_that_fails_in_each_of_three_tries_fails_the_run(tmp_path: Path, processes: tuple[str, ...]) -> None:
+def test_a_test_that_fails_in_each_of_three_tries_fails_the_run(tmp_path: Path) -> None:
     source = """
 def test_wrong():
     count("tries")
@@ -70,7 +65,7 @@ def test_wrong():
 def test_right():
     pass
 """
-    ended = run(tmp_path, source, *tries_of_makefile(), *processes)
+    ended = run(tmp_path, source, *tries_of_makefile(), *TWO)
     assert ended.returncode == 1
     assert "FAILED test_it.py::test_wrong" in ended.stdout
     assert "1 failed, 1 passed, 2 rerun in" in ended.stdout.splitlines()[-1]
@@ -93,7 +88,7 @@ import os
 def test_deadly():
     os.kill(os.getpid(), 9)
 """
-    ended = run(tmp_path, source, *tries_of_makefile(), "--numprocesses=2", "--dist=worksteal")
+    ended = run(tmp_path, source, *tries_of_makefile(), *TWO)
     assert ended.returncode == 1
     assert "FAILED test_it.py::test_deadly" in ended.stdout
 

@@ -1,15 +1,22 @@
-"""Chromium, and people who sit at it."""
+"""Chromium, and people who sit at it.
 
+Pictures of the pages are for a person to judge, and cost more time than what a program judges. So only
+`PICTURES=1 make test-browser` and `FAULTS=full` take them; they are in tests/browser/screenshots.
+"""
+
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 import tests.server_process  # noqa: F401 - now, for to import it while Playwright's loop runs is a blocking call
 from tests.browser.person import Person
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
+PICTURES = bool(os.environ.get("PICTURES")) or os.environ.get("FAULTS") == "full"
 CHROMIUM = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
 ARGUMENTS = [
     "--no-sandbox",
@@ -22,6 +29,7 @@ ARGUMENTS = [
 ]
 
 Meet = Callable[..., Person]
+_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="package")
@@ -39,13 +47,15 @@ def browser() -> Iterator[Browser]:
 def meet(browser: Browser) -> Iterator[Meet]:
     """Open the chat for a person of their own: `meet(server, "joe", color_scheme="dark") -> Person`.
 
-    Each has a browser context, so no cookie is shared. Whatever a page complains of on its console, an uncaught
-    exception or a violation of the content security policy, fails the test unless the person was told to expect it.
+    Each has a browser context, so no cookie is shared. All of a test go to the same room, which is no other test's: a server
+    knows the people of the tests before for a while. Whatever a page complains of on its console, an uncaught exception or
+    a violation of the content security policy, fails the test unless the person was told to expect it.
     """
     people: list[Person] = []
+    room = f"demo{next(_numbers)}"
 
     def meet_person(base: str, name: str, **options: object) -> Person:
-        person = Person(browser.new_context(**options), base, name)  # type: ignore[arg-type]
+        person = Person(browser.new_context(**options), base, name, room)  # type: ignore[arg-type]
         people.append(person)
         return person
 
@@ -61,10 +71,16 @@ def meet(browser: Browser) -> Iterator[Meet]:
 
 @pytest.fixture
 def picture() -> Callable[[Person, str], None]:
-    """Keep a screenshot: `picture(person, "chat-dark")`."""
-    SCREENSHOTS.mkdir(exist_ok=True)
+    """Keep a screenshot, if somebody wants pictures: `picture(person, "chat-dark")`."""
 
     def take(person: Person, name: str, *, whole: bool = False) -> None:
-        person.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)
+        keep_picture(person.page, name, whole=whole)
 
     return take
+
+
+def keep_picture(page: Page, name: str, *, whole: bool = False) -> None:
+    """Keep a screenshot, if somebody wants pictures."""
+    if PICTURES:
+        SCREENSHOTS.mkdir(exist_ok=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=whole)

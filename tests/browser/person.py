@@ -10,10 +10,11 @@ expect.set_options(timeout=LIMIT_MS)
 
 
 class Person:
-    """A page of its own at the chat. `complaints` is what the browser held against it."""
+    """A page of its own at the chat. `complaints` is what the browser held against it; `room` is where they go unless told."""
 
-    def __init__(self, context: BrowserContext, base: str, name: str) -> None:
+    def __init__(self, context: BrowserContext, base: str, name: str, room: str = "demo") -> None:
         self.name = name
+        self.room = room
         self.complaints: list[str] = []
         self._pardoned: list[str] = []
         self._base = base
@@ -34,15 +35,15 @@ class Person:
 
     # What they do
 
-    def join(self, *, transport: str = "automatic", reliable: bool = True, room: str = "demo") -> "Person":
+    def join(self, *, transport: str = "automatic", reliable: bool = True, room: str | None = None) -> "Person":
         self.try_to_join(transport=transport, reliable=reliable, room=room)
         self.sees_state("Connected")
         self.sees_member(self.name)
         return self
 
-    def try_to_join(self, *, transport: str = "automatic", reliable: bool = True, room: str = "demo") -> None:
+    def try_to_join(self, *, transport: str = "automatic", reliable: bool = True, room: str | None = None) -> None:
         self.page.get_by_label("Your name").fill(self.name)
-        self.page.get_by_label("Room", exact=True).fill(room)
+        self.page.get_by_label("Room", exact=True).fill(room or self.room)
         self.page.get_by_label("Transport", exact=True).select_option(transport)
         self.page.get_by_label("Enable reliable messaging").set_checked(reliable)
         self.press("Join")

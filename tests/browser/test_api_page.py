@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from crewel.admin.rest import ROUTES
 from crewel.admin.route import API
-from tests.browser.conftest import SCREENSHOTS
+from tests.browser.conftest import keep_picture
 from tests.conftest import StartServer
 from tests.server_process import Server
 
@@ -42,6 +42,5 @@ def test_the_page_shows_every_route_with_its_fields(start_server: StartServer, p
         assert all(
             field.name in text and field.meaning.replace("`", "") in text for field in (*route.query, *route.body)
         )
-    SCREENSHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / "api.png")
+    keep_picture(page, "api")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -1,6 +1,7 @@
 """The panel "Break it": the page's own listener fails, and what became of the message is watched, as people see it."""
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
@@ -14,14 +15,15 @@ from tests.server_process import ROOT, Server
 from tests.store_process import until
 
 SETS = (f"admin.token={TOKEN}", "bayeux.max_interval_ms=60000")
-TRANSPORTS = ["websocket", "long-polling"]
 HELD = re.compile(r"^on hold since ")
 
 
-@pytest.fixture
-def server(start_server: StartServer) -> Server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose administrator the tests know."""
-    return start_server(*SETS)
+    server = Server(["--port=0", *(f"--set={text}" for text in SETS)], tmp_path_factory.mktemp("break"))
+    yield server
+    server.end_well()
 
 
 def come(meet: Meet, server: Server, transport: str) -> tuple[Breaker, Person]:
@@ -63,7 +65,7 @@ def test_a_dead_letter_is_shown_and_sent_again(
     joe.sees("and this", times=1)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ["websocket", "long-polling"])
 def test_a_holdback_is_watched_and_released(server: Server, meet: Meet, transport: str) -> None:
     joe, sue = come(meet, server, transport)
     joe.opens()
@@ -88,9 +90,8 @@ def test_a_holdback_is_watched_and_released(server: Server, meet: Meet, transpor
     expect(joe.page.get_by_role("button", name="Release", exact=True)).to_be_disabled()
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_retry_counts_its_deliveries(server: Server, meet: Meet, transport: str) -> None:
-    joe, sue = come(meet, server, transport)
+def test_a_retry_counts_its_deliveries(server: Server, meet: Meet) -> None:
+    joe, sue = come(meet, server, "websocket")
     joe.opens()
     joe.arms("communication.timeout", 2)
     sue.say("again, please")
@@ -173,7 +174,8 @@ def test_without_a_token_the_panel_says_what_to_type(server: Server, meet: Meet)
     expect(joe.tag("refuse me").last).to_have_text("redriven")
 
 
-def test_a_server_that_is_away_is_told_plainly(start_server: StartServer, server: Server, meet: Meet) -> None:
+def test_a_server_that_is_away_is_told_plainly(start_server: StartServer, meet: Meet) -> None:
+    server = start_server(*SETS)
     joe, sue = come(meet, server, "websocket")
     joe.expect_complaint("net::ERR_")
     joe.opens().is_operator()

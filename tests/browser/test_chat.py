@@ -1,52 +1,55 @@
 """People chat in Chromium, through the official client, on a real server."""
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Meet
 from tests.conftest import StartServer
+from tests.server_process import Server
 
 ALL_TRANSPORTS = "bayeux.transports=websocket,long-polling,callback-polling"
 PATIENT = "bayeux.max_interval_ms=60000"
 TRANSPORTS = ["websocket", "long-polling", "callback-polling"]
 MAIN = TRANSPORTS[:2]
 """Where callback-polling is to the page what long-polling is. What the page does for it alone, when it goes offline, is part of
-`test_going_offline_and_back_brings_what_was_missed`."""
+`test_two_pages_chat_and_going_offline_and_back_brings_what_was_missed`."""
 
 
-@pytest.fixture
-def base(start_server: StartServer) -> str:
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with every transport that keeps sessions long enough for a slow machine."""
-    return start_server(ALL_TRANSPORTS, PATIENT).base
+    server = Server(
+        ["--port=0", *(f"--set={text}" for text in (ALL_TRANSPORTS, PATIENT))], tmp_path_factory.mktemp("chat")
+    )
+    yield server.base
+    server.end_well()
 
 
-@pytest.mark.parametrize(
-    ("transport", "reliable"), [*((transport, True) for transport in TRANSPORTS), ("long-polling", False)]
-)
-def test_two_pages_chat(base: str, meet: Meet, transport: str, reliable: bool):
-    joe = meet(base, "joe").join(transport=transport, reliable=reliable)
-    sue = meet(base, "sue").join(transport=transport, reliable=reliable)
+def test_two_pages_chat_without_reliable_messaging_and_have_nothing_to_acknowledge(base: str, meet: Meet):
+    joe, sue = [meet(base, name).join(transport="long-polling", reliable=False) for name in ("joe", "sue")]
     joe.sees("sue has joined")
     joe.sees_member("joe", "sue")
     joe.say("hello")
     sue.sees("hello")
     sue.say("hi joe")
-    joe.sees("hi joe")
-    assert joe.texts() == sue.texts() == ["hello", "hi joe"]
     for person in (joe, sue):
-        expect(person.figure("Transport")).to_have_text(transport)
-        expect(person.figure("Server offers")).to_have_text("websocket, long-polling, callback-polling")
-
-
-def test_the_automatic_choice_is_websocket(base: str, meet: Meet):
-    joe = meet(base, "joe").join()
-    expect(joe.figure("Transport")).to_have_text("websocket")
+        person.sees("hi joe")
+        assert person.texts() == ["hello", "hi joe"]
+        expect(person.page.get_by_label("Acknowledge incoming messages")).to_be_hidden()
+        expect(person.figure("Last batch")).to_have_text("\u2013")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_going_offline_and_back_brings_what_was_missed(base: str, meet: Meet, transport: str):
+def test_two_pages_chat_and_going_offline_and_back_brings_what_was_missed(base: str, meet: Meet, transport: str):
     joe = meet(base, "joe").join(transport=transport)
     sue = meet(base, "sue").join(transport=transport)
+    joe.sees("sue has joined")
+    joe.sees_member("joe", "sue")
+    for person in (joe, sue):
+        expect(person.figure("Transport")).to_have_text(transport)
+        expect(person.figure("Server offers")).to_have_text("websocket, long-polling, callback-polling")
     joe.say("before")
     sue.sees("before")
     sue.press("Go offline")
@@ -61,14 +64,15 @@ def test_going_offline_and_back_brings_what_was_missed(base: str, meet: Meet, tr
     sue.sees(missed[-1])
     joe.say("after")
     sue.sees("after")
-    assert sue.texts() == ["before", *missed, "after"]
+    sue.say("hi joe")
+    for person in (joe, sue):
+        person.sees("hi joe")
+        assert person.texts() == ["before", *missed, "after", "hi joe"]
     sue.sees_members(2)
 
 
-@pytest.mark.parametrize("transport", MAIN)
-def test_what_is_typed_offline_is_sent_afterwards(base: str, meet: Meet, transport: str):
-    joe = meet(base, "joe").join(transport=transport)
-    sue = meet(base, "sue").join(transport=transport)
+def test_what_is_typed_offline_is_sent_afterwards(base: str, meet: Meet):
+    joe, sue = [meet(base, name).join(transport="long-polling") for name in ("joe", "sue")]
     sue.press("Go offline")
     sue.sees_state("Offline, as you asked")
     sue.say("one")
@@ -118,14 +122,9 @@ def test_a_cleared_acknowledge_box_shows_resends_and_checking_it_ends_them(base:
     assert joe.texts() == sue.texts()
 
 
-def test_without_reliable_messaging_there_is_nothing_to_acknowledge(base: str, meet: Meet):
-    joe = meet(base, "joe").join(reliable=False)
-    expect(joe.page.get_by_label("Acknowledge incoming messages")).to_be_hidden()
-    expect(joe.figure("Last batch")).to_have_text("\u2013")
-
-
 def test_private_messages_reach_only_those_they_are_for(base: str, meet: Meet):
     joe, sue, eve = [meet(base, name).join() for name in ("joe", "sue", "eve")]
+    expect(joe.figure("Transport")).to_have_text("websocket")  # the automatic choice
     joe.sees_members(3)
     joe.page.get_by_role("button", name="sue", exact=True).click()
     expect(joe.page.get_by_label("Message", exact=True)).to_be_focused()
@@ -173,24 +172,24 @@ def test_what_other_clients_send_is_shown_whatever_it_is(base: str, meet: Meet):
     joe = meet(base, "joe").join()
     odd = ["just text", 7, None, [1, 2], {"text": "hi"}, {"user": {"a": 1}, "chat": ["x"]}, {"user": "x", "chat": 0}]
     joe.page.evaluate(
-        """async (odd) => {
+        """async ([channel, odd]) => {
             const {CometD} = await import("/static/vendor/cometd/cometd.js");
             const cometd = new CometD();
             cometd.configure({url: location.origin + "/cometd", logLevel: "warn"});
             await new Promise((resolve) => cometd.handshake(resolve));
             for (const data of odd) {
-                await new Promise((resolve) => cometd.publish("/chat/demo", data, resolve));
+                await new Promise((resolve) => cometd.publish(channel, data, resolve));
             }
             await new Promise((resolve) => cometd.disconnect(resolve));
         }""",
-        odd,
+        [f"/chat/{joe.room}", odd],
     )
     joe.sees("0")
     assert joe.texts() == ["just text", "7", "null", "[1,2]", '{"text":"hi"}', '["x"]', "0"]
 
 
 def test_everything_can_be_done_from_the_keyboard(base: str, meet: Meet):
-    sue = meet(base, "sue").join()
+    sue = meet(base, "sue").join(room="demo")  # which is in the form
     joe = meet(base, "joe")
     keys = joe.page.keyboard
     expect(joe.page.get_by_label("Your name")).to_be_focused()
@@ -221,9 +220,10 @@ def test_everything_can_be_done_from_the_keyboard(base: str, meet: Meet):
 def test_another_room_is_entered_within_the_same_session(base: str, meet: Meet):
     joe = meet(base, "joe").join()
     sue = meet(base, "sue").join()
-    eve = meet(base, "eve").join(room="wool")
+    wool = f"{joe.room}-wool"
+    eve = meet(base, "eve").join(room=wool)
     joe.sees_members(2)
-    joe.page.get_by_label("Another room").fill("wool")
+    joe.page.get_by_label("Another room").fill(wool)
     joe.press("Go there")
     sue.sees("joe has left")
     sue.sees_members(1)
@@ -276,34 +276,13 @@ def test_pages_begin_anew_with_a_server_that_does_not_know_them(start_server: St
     joe.sees("said meanwhile")
     joe.say("after")
     sue.sees("after")
+    sue.say("from here too")
+    joe.sees("from here too")
 
 
-def test_a_forgotten_session_is_made_anew(start_server: StartServer, meet: Meet):
-    server = start_server(PATIENT)
-    joe = meet(server.base, "joe").join(transport="long-polling")
-    joe.expect_complaint("net::ERR_CONNECTION_REFUSED")
-    joe.expect_complaint("net::ERR_EMPTY_RESPONSE")
-    server.terminate()
-    joe.sees_state("Connection lost, trying again…")
-    again = start_server(PATIENT, port=server.port)
-    joe.sees(
-        "The server no longer had this session, so the page opened a new one. Messages that came meanwhile are lost."
-    )
-    joe.sees_state("Connected")
-    sue = meet(again.base, "sue").join()
-    sue.say("still here?")
-    joe.sees("still here?")
-    joe.say("yes")
-    sue.sees("yes")
-
-
-@pytest.mark.parametrize("transport", ["websocket", "long-polling"])
-def test_who_stays_offline_for_too_long_comes_back_in_a_new_session(
-    start_server: StartServer, meet: Meet, transport: str
-):
+def test_who_stays_offline_for_too_long_comes_back_in_a_new_session(start_server: StartServer, meet: Meet):
     server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
-    joe = meet(server.base, "joe").join(transport=transport)
-    sue = meet(server.base, "sue").join(transport=transport)
+    joe, sue = [meet(server.base, name).join(transport="websocket") for name in ("joe", "sue")]
     sue.press("Go offline")
     joe.sees("sue has gone silent")
     joe.sees_members(1)
@@ -331,20 +310,15 @@ def test_a_transport_that_is_not_offered_is_named(start_server: StartServer, mee
     expect(missing).to_be_disabled()
 
 
-def test_a_refused_websocket_is_named(start_server: StartServer, meet: Meet):
+def test_a_refused_websocket_is_named_and_the_automatic_choice_falls_back(start_server: StartServer, meet: Meet):
     server = start_server("bayeux.transports=long-polling")
-    joe = meet(server.base, "joe")
-    joe.expect_complaint("WebSocket connection")
+    joe, sue = [meet(server.base, name) for name in ("joe", "sue")]
+    for person in (joe, sue):
+        person.expect_complaint("WebSocket connection")
     joe.try_to_join(transport="websocket")
     expect(joe.page.get_by_role("alert")).to_have_text("This server does not offer websocket. It offers: long-polling.")
-
-
-def test_the_automatic_choice_falls_back_to_long_polling(start_server: StartServer, meet: Meet):
-    server = start_server("bayeux.transports=long-polling")
-    joe = meet(server.base, "joe")
-    joe.expect_complaint("WebSocket connection")
-    joe.join()
-    expect(joe.figure("Transport")).to_have_text("long-polling")
+    sue.join()
+    expect(sue.figure("Transport")).to_have_text("long-polling")
 
 
 def test_two_tabs_of_one_browser_are_told_why_they_are_slow(base: str, meet: Meet):
@@ -353,7 +327,7 @@ def test_two_tabs_of_one_browser_are_told_why_they_are_slow(base: str, meet: Mee
     other.goto(f"{base}/chat/")
     other.get_by_label("Your name").fill("twin")
     # Another room, so that nothing ends the long poll of the first tab.
-    other.get_by_label("Room", exact=True).fill("wool")
+    other.get_by_label("Room", exact=True).fill(f"{joe.room}-wool")
     other.get_by_label("Transport", exact=True).select_option("long-polling")
     other.get_by_role("button", name="Join").click()
     expect(other.locator("#hint")).to_contain_text("Another tab of this browser")

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 from crewel.conformance.report import as_html
 from crewel.conformance.runner import Report, Result
 from crewel.conformance.table import CHECKS, Outcome
-from tests.browser.conftest import SCREENSHOTS
+from tests.browser.conftest import keep_picture
 
 pytestmark = pytest.mark.browser
 
@@ -21,8 +21,7 @@ def test_the_report_fits(browser: Browser, name: str, width: int, scheme: str) -
     results[1] = Result(results[1].check, "long-polling", Outcome.FAILED, LONG, 0.1)
     page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
     page.set_content(as_html(Report(f"http://{'host.' * 20}example/cometd", ["long-polling"], results)))
-    SCREENSHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"conformance-{name}.png")
+    keep_picture(page, f"conformance-{name}")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.get_by_role("link", name=results[1].check.id).click()
     assert page.locator(f"#{results[1].check.id}").is_visible()

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from crewel.security.sign_in import code
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit
-from tests.browser.test_looks import SIZES, look_at
+from tests.browser.test_looks import PHONE, look_at
 from tests.functional.wire import until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
@@ -188,13 +188,12 @@ def test_overview_names_what_is_wrong_and_the_way_to_it(console: Console) -> Non
     expect(page.get_by_role("searchbox")).to_be_focused()
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_views_look_well(browser: Browser, mess: Server, size: str) -> None:
-    console = Console(browser, mess, **SIZES[size]).open()
+def test_views_look_well(browser: Browser, mess: Server) -> None:
+    console = Console(browser, mess, **PHONE).open()
     page = console.page
     expect(page.locator("canvas")).to_have_count(6)
     expect(page.locator("article", has_text="of the last hour")).to_be_visible(timeout=15_000)
-    look_at(page, "console-overview", size)
+    look_at(page, "console-overview")
     for name, address, text in (
         ("receivers", "#/receivers", "client/joe/1"),
         ("receiver", "#/receivers/client/joe/1", '{"filter":"data"}'),
@@ -207,13 +206,13 @@ def test_views_look_well(browser: Browser, mess: Server, size: str) -> None:
     ):
         page.goto(f"{mess.base}/admin/{address}")
         expect(page.locator("main").get_by_text(text).first).to_be_visible()
-        look_at(page, f"console-{name}", size)
+        look_at(page, f"console-{name}")
     page.locator("td a").first.click()
     expect(page.get_by_role("heading", name="Data")).to_be_visible()
-    look_at(page, "console-letter", size)
+    look_at(page, "console-letter")
     page.locator("dd a[href^='#/message/']").click()
     expect(page.locator("td", has_text="dead letter 1")).to_be_visible()
-    look_at(page, "console-message", size)
+    look_at(page, "console-message")
     console.close()
 
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.admin.desk import SETS, Desk, Receiver, publish
 from tests.browser.test_console import Console
-from tests.browser.test_looks import SIZES, look_at
+from tests.browser.test_looks import PHONE, look_at
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -170,9 +170,8 @@ def test_the_overview_has_one_finding_for_each_cause_with_its_time(console: Cons
     expect(day.locator("tr", has_text="logins were refused")).to_contain_text("3 with user.security.authentication")
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_receivers_and_servers_look_well(browser: Browser, server: Server, size: str) -> None:
-    console = Console(browser, server, **SIZES[size]).open()
+def test_receivers_and_servers_look_well(browser: Browser, server: Server) -> None:
+    console = Console(browser, server, **PHONE).open()
     page = console.page
     expect(page.get_by_role("table", name="The last day of the servers")).to_be_visible()
     expect(page.locator("canvas")).to_have_count(6)
@@ -180,5 +179,5 @@ def test_receivers_and_servers_look_well(browser: Browser, server: Server, size:
     for name, view in (views | {"away": "/receivers/client/away/1", "topics": "/topics"}).items():
         page.goto(f"{server.base}/admin/#{view}")
         page.wait_for_load_state("networkidle")
-        look_at(page, f"state-{name}", size)
+        look_at(page, f"state-{name}")
     console.close()

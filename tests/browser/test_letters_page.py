@@ -22,13 +22,21 @@ ROWS = 50
 
 
 @pytest.fixture
-def receivers(tmp_path: Path) -> Iterator[tuple[Server, Receiver]]:
-    """A server with the dead letters of two receivers: one of joe, who has rejected it twice, and the others of ann."""
+def receivers(tmp_path: Path) -> Iterator[tuple[Server, Receiver, Receiver]]:
+    """A server with two receivers, joe and ann."""
     server = Server(["--port=0", *(f"--set={text}" for text in SETS)], tmp_path)
     joe = Receiver(server).be("joe/1", dispatcher={"retries": -1, "delay": 1})
     ann = Receiver(server).be("ann/1")
     for each, channel in ((joe, "/kitchen/bar"), (ann, "/kitchen/orders")):
         each.subscribe(channel)
+    yield server, joe, ann
+    server.end_well()
+
+
+@pytest.fixture
+def letters(receivers: tuple[Server, Receiver, Receiver]) -> tuple[Server, Receiver]:
+    """Their dead letters: one of joe, who has rejected it twice, and the others of ann."""
+    server, joe, ann = receivers
     speaker = Receiver(server).be()
     for number in range(COUNT - 1):
         speaker.publish("/kitchen/orders", {"order": 100 + number}, ext=STORED)
@@ -41,14 +49,13 @@ def receivers(tmp_path: Path) -> Iterator[tuple[Server, Receiver]]:
         ann.reject(messages, text="out of paper")
         left -= len(messages)
     until(lambda: Desk(server).get("/dead-letters/count")["count"] == COUNT)
-    yield server, joe
-    server.end_well()
+    return server, joe
 
 
 def test_operator_selects_exactly_what_is_meant_and_undoes_a_discard(
-    browser: Browser, receivers: tuple[Server, Receiver]
+    browser: Browser, letters: tuple[Server, Receiver]
 ) -> None:
-    server, _ = receivers
+    server, _ = letters
     console = Console(browser, server).open("/dead-letters")
     page = console.page
     redrive = page.get_by_role("button", name="Redrive", exact=True)
@@ -90,10 +97,8 @@ def test_operator_selects_exactly_what_is_meant_and_undoes_a_discard(
     console.close()
 
 
-def test_operator_finds_a_message_by_its_field_and_edits_it(
-    browser: Browser, receivers: tuple[Server, Receiver]
-) -> None:
-    server, joe = receivers
+def test_operator_finds_a_message_by_its_field_and_edits_it(browser: Browser, letters: tuple[Server, Receiver]) -> None:
+    server, joe = letters
     console = Console(browser, server).open("/dead-letters")
     page = console.page
     page.get_by_label("Field: order=100").fill("order=100")
@@ -124,9 +129,11 @@ def test_operator_finds_a_message_by_its_field_and_edits_it(
 
 
 def test_operator_publishes_a_test_message_from_the_page_of_a_topic(
-    browser: Browser, receivers: tuple[Server, Receiver]
+    browser: Browser, receivers: tuple[Server, Receiver, Receiver]
 ) -> None:
-    server, joe = receivers
+    server, joe, _ = receivers
+    Receiver(server).be().publish("/kitchen/bar", 0, ext=STORED)  # as to any topic in use
+    joe.accept(until(joe.take))
     console = Console(browser, server).open("/topics/kitchen/bar")
     page = console.page
     page.get_by_role("button", name="Publish a test message").click()
@@ -142,8 +149,10 @@ def test_operator_publishes_a_test_message_from_the_page_of_a_topic(
     console.close()
 
 
-def test_operator_releases_several_receivers_at_once(browser: Browser, receivers: tuple[Server, Receiver]) -> None:
-    server, _ = receivers
+def test_operator_releases_several_receivers_at_once(
+    browser: Browser, receivers: tuple[Server, Receiver, Receiver]
+) -> None:
+    server, *_ = receivers
     desk = Desk(server)
     for name in ("joe/1", "ann/1"):
         desk.post(f"/sessions/{name}/hold")
@@ -167,8 +176,10 @@ def test_operator_releases_several_receivers_at_once(browser: Browser, receivers
     console.close()
 
 
-def test_operator_sees_which_member_of_a_group_has_what(browser: Browser, receivers: tuple[Server, Receiver]) -> None:
-    server, _ = receivers
+def test_operator_sees_which_member_of_a_group_has_what(
+    browser: Browser, receivers: tuple[Server, Receiver, Receiver]
+) -> None:
+    server, *_ = receivers
     worker = Receiver(server).be("worker/1", maxOpen=1)
     worker.send(worker.message("/meta/subscribe", subscription="/jobs/*", ext={"subscribe": {"group": "workers"}}))
     speaker = Receiver(server).be()

@@ -1,21 +1,20 @@
 """How the pages look: pictures for a person to judge, and what a program can judge."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.breaker import TOKEN, Breaker
-from tests.browser.conftest import SCREENSHOTS, Meet
+from tests.browser.conftest import Meet, keep_picture
 from tests.browser.person import Person
 from tests.conftest import StartServer
 
-SIZES: dict[str, dict[str, Any]] = {
-    "desktop": {"viewport": {"width": 1280, "height": 860}},
-    "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True},
-}
-NARROW: dict[str, dict[str, Any]] = {"narrow": {"viewport": {"width": 360, "height": 740}, "has_touch": True}}
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 860}}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+NARROW: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
+SIZES = {"desktop": DESKTOP, "phone": PHONE}
 
 CONTRASTS = """() => {
     const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -46,6 +45,7 @@ CONTRASTS = """() => {
     }
     return poor;
 }"""
+TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def judged(page: Page) -> None:
@@ -55,33 +55,41 @@ def judged(page: Page) -> None:
     assert overflow <= 0, f"{overflow} pixels too wide"
 
 
-def look_at(page: Page, name: str, size: str, *, whole: bool = True) -> None:
-    """Judge the page by day and by lamplight, and keep a picture of each."""
-    SCREENSHOTS.mkdir(exist_ok=True)
+def look_at(
+    page: Page, name: str, sizes: Mapping[str, Mapping[str, Any]] = SIZES, *, part: Locator | None = None
+) -> None:
+    """Judge the page in each size, by day and by lamplight, and keep a picture of each: whole, or where this part is.
+
+    The page stays in the last size, so that what people do between two looks is done on a small screen.
+    """
     page.emulate_media(reduced_motion="reduce")  # a button that changes its colour has other colours on the way
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        page.screenshot(path=SCREENSHOTS / f"{name}-{size}-{scheme}.png", full_page=whole)
-        judged(page)
+    for size, look in sizes.items():
+        page.set_viewport_size(look["viewport"])
+        if part is not None:
+            part.scroll_into_view_if_needed()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.evaluate(TWO_FRAMES)  # charts are drawn again
+            keep_picture(page, f"{name}-{size}-{scheme}", whole=part is None)
+            judged(page)
     page.emulate_media(color_scheme="light")
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_the_pages_look_well(start_server: StartServer, meet: Meet, size: str) -> None:
+def test_the_pages_look_well(start_server: StartServer, meet: Meet) -> None:
     base = start_server("bayeux.max_interval_ms=60000").base
     sue = meet(base, "sue").join()
-    joe = meet(base, "joe", **SIZES[size])
-    look_at(joe.page, "join", size)
+    joe = meet(base, "joe", **PHONE)
+    look_at(joe.page, "join")
     joe.join()
     sue.sees_members(2)
     talk(joe, sue)
-    look_at(joe.page, "chat", size)
+    look_at(joe.page, "chat")
     joe.press("Go offline")
     joe.say("I will be back")
     joe.sees_state("Offline, as you asked")
-    look_at(joe.page, "offline", size)
+    look_at(joe.page, "offline")
     joe.page.goto(f"{base}/")
-    look_at(joe.page, "welcome", size)
+    look_at(joe.page, "welcome")
 
 
 def talk(joe: Person, sue: Person) -> None:
@@ -98,14 +106,14 @@ def talk(joe: Person, sue: Person) -> None:
     joe.sees_again("Does this reach you?", at_least=2)
 
 
-@pytest.mark.parametrize("size", ["desktop", "narrow"])
-def test_the_panel_that_breaks_things_looks_well(start_server: StartServer, meet: Meet, size: str) -> None:
+def test_the_panel_that_breaks_things_looks_well(start_server: StartServer, meet: Meet) -> None:
+    sizes = {"desktop": DESKTOP, "narrow": NARROW}
     base = start_server(f"admin.token={TOKEN}", "bayeux.max_interval_ms=60000").base
     sue = meet(base, "sue").join()
-    joe = Breaker.of(meet(base, "joe", **(SIZES | NARROW)[size]).join())
+    joe = Breaker.of(meet(base, "joe", **NARROW).join())
     sue.sees_members(2)
     joe.opens()
-    look_at(joe.page, "break", size)
+    look_at(joe.page, "break", sizes)
     joe.is_operator()
     joe.arms("communication.timeout")
     sue.say("Is the green wool dry?")
@@ -119,9 +127,8 @@ def test_the_panel_that_breaks_things_looks_well(start_server: StartServer, meet
     expect(joe.waiting).to_have_text(re.compile("^[1-9]"))
     expect(joe.page.locator("#fates")).to_contain_text("Dead letter")
     joe.arms("a plain exception", 3)
-    joe.page.locator("#fatesTitle").scroll_into_view_if_needed()
-    look_at(joe.page, "broken-there", size, whole=False)
-    look_at(joe.page, "broken", size)
+    look_at(joe.page, "broken-there", sizes, part=joe.page.locator("#fatesTitle"))
+    look_at(joe.page, "broken", sizes)
 
 
 def test_the_chat_fits_a_small_window_and_prints_whole(start_server: StartServer, meet: Meet) -> None:

@@ -242,7 +242,7 @@ def test_a_page_that_is_missing_on_the_list_joins_again(start_server: StartServe
     """As after a restart that was so quick that no connect of this page failed."""
     (tmp_path / "forgetful.py").write_text(FORGETFUL)
     server = start_server(PATIENT, service="forgetful")
-    joe, sue = [meet(server.base, name).join() for name in ROOM]
+    joe, sue = [meet(server.base, name).join(room="demo") for name in ROOM]
     joe.sees_members(2)
     joe.page.evaluate(
         """async () => {

@@ -124,7 +124,14 @@ def test_a_page_asks_a_script_and_a_script_asks_a_page(pages: list[Page], server
     assert answers == [25]
 
 
-@pytest.mark.parametrize("is_decoding", [False, True], ids=["as it came", "decoded"])
+@pytest.mark.parametrize(
+    ("pages", "is_decoding"),
+    [
+        pytest.param(("websocket", "long-polling"), False, id="as it came"),
+        pytest.param(("long-polling", "websocket"), True, id="decoded"),
+    ],
+    indirect=["pages"],
+)
 def test_a_page_returns_bytes_with_their_content_type(pages: list[Page], server: Server, is_decoding: bool) -> None:
     async def ask(data: bytes) -> tuple[bytes | None, str | None]:
         async with Client(server.url, update=True) as client:

@@ -143,8 +143,11 @@ def processor_seconds(pid: int) -> float:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads Linux's /proc")
 def test_a_start_takes_less_than_a_second(start_server: StartServer) -> None:
-    """Processor time, which a busy machine stretches less than the clock; a start waits for nothing."""
-    assert min(processor_seconds(start_server().pid) for _ in range(3)) < 1.0
+    """Processor time, which a busy machine stretches less than the clock; a start waits for nothing. One of three is enough."""
+    taken: list[float] = []
+    while len(taken) < 3 and (not taken or taken[-1] >= 1.0):
+        taken.append(processor_seconds(start_server().pid))
+    assert taken[-1] < 1.0, taken
 
 
 def test_a_start_does_not_load_what_only_other_commands_need() -> None:

@@ -9,10 +9,16 @@ from tests.client import over_sync
 from tests.client.support import SERVICE
 from tests.server_process import Server
 
-BOTH_STYLES = {
-    f"tests.client.{name}"
-    for name in ("test_live", "test_settle_live", "test_requests_live", "test_consume", "test_unclaimed_live")
+TRANSPORTS = ("websocket", "long-polling")
+THREADS = {
+    "tests.client.test_live": "websocket",
+    "tests.client.test_consume": "websocket",
+    "tests.client.test_settle_live": "long-polling",
+    "tests.client.test_requests_live": "long-polling",
+    "tests.client.test_unclaimed_live": "long-polling",
 }
+"""The modules whose tests run with the synchronous client too, and the transport that it has there: it is the same client in a
+thread, so that it need not meet each test over each transport."""
 ONE_STYLE = {
     # These reach into the asynchronous client.
     "test_a_worker_that_is_cancelled_twice_closes_its_connections",
@@ -30,17 +36,10 @@ ONE_STYLE = {
 }
 
 
-@pytest.fixture(params=["websocket", "long-polling"])
-def transport(request: pytest.FixtureRequest) -> str:
-    """Each transport in turn."""
-    name: str = request.param
-    return name
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all tests of a module that leave it as it was; its connects are held for two seconds."""
-    sets = ("bayeux.timeout_ms=2000", "bayeux.sweep_ms=100", f"admin.token={TOKEN}")
+    """One server for all tests of a module that leave it as it was; its connects are held for half a second."""
+    sets = ("bayeux.timeout_ms=500", "bayeux.sweep_ms=100", f"admin.token={TOKEN}")
     options = ["--port=0", f"--service={SERVICE}", *(f"--set={text}" for text in sets)]
     server = Server(options, tmp_path_factory.mktemp("server"))
     yield server
@@ -55,6 +54,13 @@ def client_style(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Try both clients where a test knows no more of a client than its interface."""
-    if metafunc.module.__name__ in BOTH_STYLES and metafunc.function.__name__ not in ONE_STYLE:
+    """Try each transport in turn where a test asks for one, and both clients where it knows no more of a client than its
+    interface."""
+    module = metafunc.module.__name__
+    has_threads = module in THREADS and metafunc.function.__name__ not in ONE_STYLE
+    if "transport" in metafunc.fixturenames:
+        cases = [(each, "coroutines") for each in TRANSPORTS]
+        cases += [(THREADS[module], "threads")] if has_threads else []
+        metafunc.parametrize(("transport", "client_style"), cases, indirect=["client_style"])
+    elif has_threads:
         metafunc.parametrize("client_style", ["coroutines", "threads"], indirect=True)

@@ -400,7 +400,7 @@ async def test_nothing_is_left_running(server: Server, transport: str) -> None:
 
 
 async def test_the_hold_ends_and_the_session_goes_on(server: Server, transport: str) -> None:
-    """The server holds a connect for two seconds; three answers mean that it was held, answered and asked again."""
+    """The server holds a connect for half a second; three answers mean that it was held, answered and asked again."""
     sent = Sent()
     steps = Steps()
     async with Client(server.url, transports=[transport], extensions=[sent], on_state=steps) as client:

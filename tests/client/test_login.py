@@ -42,8 +42,8 @@ NOWHERE = "http://localhost/cometd"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that remembers long; its connects are held for two seconds."""
-    options = ["--port=0", "--set=bayeux.timeout_ms=2000", "--set=bayeux.sweep_ms=100"]
+    """A server that remembers long; its connects are held for half a second."""
+    options = ["--port=0", "--set=bayeux.timeout_ms=500", "--set=bayeux.sweep_ms=100"]
     server = Server(options, tmp_path_factory.mktemp("server"))
     yield server
     server.end_well()

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,20 @@ from crewel.client import (
 from tests.client.support import LIMIT_S, QUICK, SERVICE, Steps
 from tests.conftest import StartServer
 from tests.cutting_proxy import Cut, CuttingProxy, How, listed_cuts, random_cuts
+from tests.server_process import Server
 
 SETS = ("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=3000", "bayeux.sweep_ms=100")
+SEEDS = {"websocket": 1, "long-polling": 3}
+"""Those of the cuts: each has both ways among its first ones, and places in headers and in bodies."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """For tests whose trouble is between client and server; each has a channel of its own."""
+    options = ["--port=0", *(f"--set={text}" for text in SETS)]
+    server = Server(options, tmp_path_factory.mktemp("server"))
+    yield server
+    server.end_well()
 
 
 async def test_a_server_that_is_not_there_is_told_at_once(start_server: StartServer, transport: str) -> None:
@@ -55,16 +67,16 @@ async def test_opening_waits_for_a_server_that_comes_later(start_server: StartSe
     await client.__aexit__(None, None, None)
 
 
-async def test_a_publish_with_retry_for_is_repeated_under_one_key(start_server: StartServer, transport: str) -> None:
-    server = start_server(*SETS)
+async def test_a_publish_with_retry_for_is_repeated_under_one_key(server: Server, transport: str) -> None:
     async with CuttingProxy(server.port) as proxy, Client(server.url, backoff=QUICK) as hearing:
-        heard = await hearing.subscribe("/p")
+        channel = f"/repeated/{transport}"
+        heard = await hearing.subscribe(channel)
         url = f"http://127.0.0.1:{proxy.port}/cometd"
         async with Client(url, transports=[transport], backoff=QUICK) as client:
             await client.ready()
             proxy.arm(random_cuts(seed=3, chance=1.0, limit=3))
-            reply = await client.publish("/p", 1, persistent=True, retry_for=LIMIT_S)
-            await client.publish("/p", 2, persistent=True, retry_for=LIMIT_S)
+            reply = await client.publish(channel, 1, persistent=True, retry_for=LIMIT_S)
+            await client.publish(channel, 2, persistent=True, retry_for=LIMIT_S)
         assert [(await heard.receive(LIMIT_S)).data for _ in range(2)] == [1, 2]
         assert reply.message_id
 
@@ -85,8 +97,8 @@ async def test_a_client_that_was_never_opened_fails_at_once(use: Callable[[Clien
     assert asyncio.get_running_loop().time() - before < LIMIT_S / 10
 
 
-def test_a_client_in_another_event_loop_says_so(start_server: StartServer) -> None:
-    client = Client(start_server(*SETS).url)
+def test_a_client_in_another_event_loop_says_so(server: Server) -> None:
+    client = Client(server.url)
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
     try:
         first.run_until_complete(client.__aenter__())
@@ -98,15 +110,14 @@ def test_a_client_in_another_event_loop_says_so(start_server: StartServer) -> No
         second.close()
 
 
-async def test_a_wrong_path_is_said_at_once_and_not_tried_again(start_server: StartServer, transport: str) -> None:
-    server = start_server(*SETS)
+async def test_a_wrong_path_is_said_at_once_and_not_tried_again(server: Server, transport: str) -> None:
     client = Client(server.url + "d", transports=[transport], open_timeout=LIMIT_S * 10)
     with pytest.raises((WrongAddressError, UpgradeRefusedError), match="answered 404"):
         await asyncio.wait_for(client.__aenter__(), LIMIT_S)
 
 
-async def test_the_wait_for_a_message_says_how_long_it_was(start_server: StartServer) -> None:
-    async with Client(start_server(*SETS).url) as client:
+async def test_the_wait_for_a_message_says_how_long_it_was(server: Server) -> None:
+    async with Client(server.url) as client:
         subscription = await client.subscribe("/quiet")
         with pytest.raises(TimeoutError, match=r"/quiet: no message within 0\.01 s"):
             await subscription.receive(0.01)
@@ -202,7 +213,7 @@ async def test_a_restart_fails_what_is_on_its_way_over_a_socket_and_the_next_req
 async def test_without_a_server_requests_fail_in_time(start_server: StartServer, transport: str) -> None:
     server = start_server(*SETS)
     steps = Steps()
-    client = Client(server.url, transports=[transport], backoff=QUICK, on_state=steps, network_delay=1.0)
+    client = Client(server.url, transports=[transport], backoff=QUICK, on_state=steps, network_delay=0.5)
     async with client:
         await steps.reach(State.CONNECTED)
         server.kill()
@@ -213,19 +224,19 @@ async def test_without_a_server_requests_fail_in_time(start_server: StartServer,
             await client.publish("/a", 1)
 
 
-async def test_a_cut_connection_keeps_the_session(start_server: StartServer, transport: str) -> None:
-    server = start_server(*SETS)
+async def test_a_cut_connection_keeps_the_session(server: Server, transport: str) -> None:
     steps = Steps()
     async with CuttingProxy(server.port) as proxy:
         url = f"http://127.0.0.1:{proxy.port}/cometd"
         async with Client(url, transports=[transport], backoff=QUICK, on_state=steps) as client:
-            subscription = await client.subscribe("/a")
+            channel = f"/cut/{transport}"
+            subscription = await client.subscribe(channel)
             await steps.reach(State.CONNECTED)
             first = client.client_id
             proxy.arm(random_cuts(seed=1, chance=1.0, limit=1))
             await steps.reach(State.CONNECTED, times=2)
             assert client.client_id == first
-            await client.publish("/a", 1)
+            await client.publish(channel, 1)
             assert (await subscription.receive(LIMIT_S)).data == 1
 
 
@@ -242,8 +253,7 @@ class Gate(Extension):
         return message
 
 
-async def test_a_client_that_closes_begins_no_callback_for_what_still_waits(start_server: StartServer) -> None:
-    server = start_server(*SETS)
+async def test_a_client_that_closes_begins_no_callback_for_what_still_waits(server: Server) -> None:
     gate, begun = Gate(), list[Any]()
 
     async def process(message: Message) -> None:
@@ -251,9 +261,9 @@ async def test_a_client_that_closes_begins_no_callback_for_what_still_waits(star
         await gate.is_open.wait()
 
     async with Client(server.url, update=True, extensions=[gate]) as client:
-        subscription = await client.subscribe("/a", process)
-        await client.publish("/a", 1)
-        await client.publish("/a", 2)
+        subscription = await client.subscribe("/closing", process)
+        await client.publish("/closing", 1)
+        await client.publish("/closing", 2)
         async with asyncio.timeout(LIMIT_S):
             while not (begun and subscription.queued):
                 await asyncio.sleep(0.01)
@@ -274,9 +284,9 @@ class Asked(Extension):
 
 
 async def test_an_unsubscribe_during_an_outage_leaves_a_later_subscription_alone(
-    start_server: StartServer, transport: str
+    server: Server, transport: str
 ) -> None:
-    server = start_server(*SETS)
+    channel = f"/room/{transport}"
     changing: list[asyncio.Task[Any]] = []
     steps, asked = Steps(), Asked()
 
@@ -284,35 +294,32 @@ async def test_an_unsubscribe_during_an_outage_leaves_a_later_subscription_alone
         steps(step)
         if step.new is State.RECONNECTING and not changing:
             changing.append(asyncio.create_task(first.unsubscribe()))
-            changing.append(asyncio.create_task(client.subscribe("/room")))
+            changing.append(asyncio.create_task(client.subscribe(channel)))
 
     async with CuttingProxy(server.port) as proxy:
         url = f"http://127.0.0.1:{proxy.port}/cometd"
         async with Client(url, transports=[transport], backoff=QUICK, on_state=change, extensions=[asked]) as client:
-            first = await client.subscribe("/room")
+            first = await client.subscribe(channel)
             await steps.reach(State.CONNECTED)
             proxy.arm(random_cuts(seed=1, chance=1.0, limit=1))
             await steps.reach(State.RECONNECTING)
             _, second = await asyncio.wait_for(asyncio.gather(*changing), LIMIT_S)
-            await client.publish("/room", 1)
+            await client.publish(channel, 1)
             assert (await second.receive(LIMIT_S)).data == 1
             assert asked.channels == ["/meta/subscribe"] * 2
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_with_acknowledgement_cuts_lose_nothing_and_repeat_nothing(
-    start_server: StartServer, transport: str, seed: int
-) -> None:
-    server = start_server(*SETS)
+async def test_with_acknowledgement_cuts_lose_nothing_and_repeat_nothing(server: Server, transport: str) -> None:
+    channel = f"/cuts/{transport}"
     async with CuttingProxy(server.port) as proxy, Client(server.url) as publisher:
         url = f"http://127.0.0.1:{proxy.port}/cometd"
         async with Client(url, transports=[transport], backoff=QUICK) as client:
-            subscription = await client.subscribe("/a", bound=1000)
+            subscription = await client.subscribe(channel, bound=1000)
             first = client.client_id
             reader = asyncio.create_task(_receive(subscription, 300))
-            proxy.arm(random_cuts(seed, chance=0.2))
+            proxy.arm(random_cuts(SEEDS[transport], chance=0.2))
             for number in range(300):
-                await publisher.publish("/a", number)
+                await publisher.publish(channel, number)
                 await asyncio.sleep(0.004)
             await proxy.broken(5)
             proxy.calm()
@@ -325,9 +332,8 @@ async def _receive(subscription: Any, count: int) -> list[Any]:
     return [(await anext(subscription)).data for _ in range(count)]
 
 
-async def test_a_silent_connection_is_given_up_in_time(start_server: StartServer, transport: str) -> None:
+async def test_a_silent_connection_is_given_up_in_time(server: Server, transport: str) -> None:
     """The proxy passes half of an answer and then nothing, without closing: only the time-out notices."""
-    server = start_server(*SETS)
     steps = Steps()
     async with CuttingProxy(server.port) as proxy:
         url = f"http://127.0.0.1:{proxy.port}/cometd"
@@ -338,13 +344,14 @@ async def test_a_silent_connection_is_given_up_in_time(start_server: StartServer
             lost = await steps.reach(State.RECONNECTING)
             assert isinstance(lost.reason, TransportError)
             await steps.reach(State.CONNECTED, times=2)
-            await client.publish("/a", 1)
+            await client.publish("/silent", 1)
 
 
 async def test_a_session_that_expired_meanwhile_is_renewed(start_server: StartServer, transport: str) -> None:
-    """The client comes back later than the server remembers it; the next connect is told so."""
+    """The client comes back later than the server remembers it; the next connect is told so. If it comes too early, it is cut
+    once more and waits again."""
     server = start_server("bayeux.timeout_ms=500", "bayeux.max_interval_ms=100", "bayeux.sweep_ms=50", service=SERVICE)
-    late = BackoffRule(initial=3.0, maximum=3.0)
+    late = BackoffRule(initial=1.2, maximum=1.2)
     steps = Steps()
     async with CuttingProxy(server.port) as proxy, Client(server.url) as witness:
         url = f"http://127.0.0.1:{proxy.port}/cometd"
@@ -465,14 +472,14 @@ async def test_over_tls_the_servers_certificate_must_be_trusted(
         await Client(server.url, transports=[transport], open_timeout=3600).__aenter__()
 
 
-async def test_a_server_without_tls_is_told_from_one_that_is_not_there(start_server: StartServer) -> None:
-    url = start_server().url.replace("http:", "https:")
+async def test_a_server_without_tls_is_told_from_one_that_is_not_there(server: Server) -> None:
+    url = server.url.replace("http:", "https:")
     with pytest.raises(TransportError, match=r"TLS failed: WRONG_VERSION_NUMBER \(does the server speak http\?\)"):
         await Client(url, open_timeout=0).__aenter__()
 
 
-async def test_a_client_is_used_once(start_server: StartServer) -> None:
-    client = Client(start_server().url)
+async def test_a_client_is_used_once(server: Server) -> None:
+    client = Client(server.url)
     async with client:
         pass
     with pytest.raises(RuntimeError, match="a client can be opened once"):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import StartServer
 from tests.faults import report
 from tests.faults.load import Load
 from tests.functional.wire import close_connections
@@ -42,6 +43,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [each for each in items if each not in left_out]
+
+
+@pytest.fixture
+def start_server(start_server: StartServer) -> Iterator[StartServer]:
+    """As everywhere. In a short run, connections end before the servers, which wait for the close of each WebSocket."""
+    yield start_server
+    if not IS_FULL:
+        close_connections()
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from tests.faults.conftest import IS_FULL
 from tests.functional.people import Person
 from tests.functional.wire import until
 
-MANY = 10_000 if IS_FULL else 1000
+MANY = 10_000 if IS_FULL else 450
 RATE = 2000 if IS_FULL else 150
 """Dead letters a second: so that the kill comes in the middle, on a slow machine too."""
-AT_ONCE = 500
+AT_ONCE = 500 if IS_FULL else MANY
 LIMIT_S = 120.0
 LARGE = ("bayeux.max_batch_messages=1000", "bayeux.max_message_bytes=1000000", "delivery.queue_max_entries=10000")
 

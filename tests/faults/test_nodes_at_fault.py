@@ -159,7 +159,7 @@ class Row:
 
 ROWS: Final = (
     Row(killed, 2, 0, 50),
-    Row(killed, 3, 3, 100),
+    Row(killed, 3, 2, 100),
     Row(stopped, 2, 0, 5),
     Row(stopped, 3, 0, 5),
     Row(store_killed, 2, 1, 20),

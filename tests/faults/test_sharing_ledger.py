@@ -21,7 +21,7 @@ from tests.faults.random_receivers import HOLDBACK, LATER, LETTER_CODES, OK, SIL
 from tests.faults.test_ledger import everybody, settled
 from tests.functional.wire import Address
 
-SEEDS = range(1, 26) if IS_FULL else range(1, 3)
+SEEDS = range(1, 26) if IS_FULL else range(1, 2)
 PUBLISHERS = 2
 MESSAGES = 300 if IS_FULL else 150
 SETS = (

@@ -30,7 +30,7 @@ from tests.functional.wire import until
 from tests.server_process import Server
 
 SEEDS = range(1, 21) if IS_FULL else range(1, 2)
-KILLS = 5 if IS_FULL else 3
+KILLS = 5 if IS_FULL else 2
 PUBLISHERS = 2
 MESSAGES = 100_000  # they are stopped when the last server has been killed
 SETS = (

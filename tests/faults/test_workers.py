@@ -24,7 +24,7 @@ GOES_ON_S = 20.0
 STARTS_S = 60.0
 KILLS = 100 if IS_FULL else 2
 HERD = 195 if IS_FULL else 20
-REPLACEMENTS = 10 if IS_FULL else 2
+REPLACEMENTS = 10 if IS_FULL else 1
 
 
 async def serving(server: Server, but: set[int]) -> list[int]:

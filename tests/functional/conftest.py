@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartServer
-from tests.functional.cluster import nodes, pair
+from tests.functional.cluster import nodes, pair, workers
 from tests.functional.on_several_nodes import REASONS
 from tests.functional.wire import close_connections, figures, until
 from tests.server_process import Server, nodes_of_tests, start
@@ -24,7 +24,7 @@ LANES: list[tuple[str, ...]] = [("http.fast_lane=true",), ("http.fast_lane=false
 # For tests that wait long for what no lane has a part in: sessions that expire, sockets that idle.
 one_lane = pytest.mark.parametrize("lane", LANES[:1], indirect=True, ids=["one lane"])
 
-__all__ = ["nodes", "pair"]
+__all__ = ["nodes", "pair", "workers"]
 
 Serve = Callable[..., Server]
 _MAX_SHARED = 6
@@ -48,14 +48,20 @@ def lane(request: pytest.FixtureRequest) -> tuple[str, ...]:
 
 
 @pytest.fixture
-def serve(lane: tuple[str, ...], start_server: StartServer) -> Iterator[Serve]:
-    """Start a server for this test alone: `serve("bayeux.timeout_ms=1000")`. Connections end before it does."""
+def start_server(start_server: StartServer) -> Iterator[StartServer]:
+    """As everywhere; but connections end before the servers, which wait for the close of each WebSocket."""
+    yield start_server
+    close_connections()
+
+
+@pytest.fixture
+def serve(lane: tuple[str, ...], start_server: StartServer) -> Serve:
+    """Start a server for this test alone: `serve("bayeux.timeout_ms=1000")`."""
 
     def start(*sets: str, **options: object) -> Server:
         return start_server(*lane, *sets, **options)
 
-    yield start
-    close_connections()
+    return start
 
 
 class Pool:

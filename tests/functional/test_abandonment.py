@@ -20,11 +20,13 @@ from tests.server_process import Server
 
 IS_FULL = os.environ.get("FAULTS") == "full"
 WAVES = 10 if IS_FULL else 5
-WAVE = 1000 if IS_FULL else 100
+WAVE = 1000 if IS_FULL else 80
 GROWTH = 2**21 if IS_FULL else 2**20
 """Bytes that memory may grow after the third wave: far less than a wave's clients have while they are there."""
-HELD_MS = 8000 if IS_FULL else 2500
+HELD_MS = 8000 if IS_FULL else 2000
 """How long a connect is held: until the last client of a wave has its own held, beside other tests."""
+IDLE_MS = 1000 if IS_FULL else 700
+"""How long a session lives without a connect, and a connection without a request."""
 GROUP = 10
 """So many take their steps together: the server's short times must not end between one step and the next."""
 STORE_CONNECTIONS = 4
@@ -110,9 +112,9 @@ def _enough_descriptors() -> Iterator[None]:
 def test_nothing_stays_of_abandoned_long_polls(start_server: StartServer) -> None:
     sets = (
         f"bayeux.timeout_ms={HELD_MS}",
-        "bayeux.max_interval_ms=1000",
+        f"bayeux.max_interval_ms={IDLE_MS}",
         "bayeux.sweep_ms=100",
-        "http.keepalive_ms=1000",
+        f"http.keepalive_ms={IDLE_MS}",
     )
     servers = [start_server(*lane, *sets) for lane in LANES]
     starts = [state(server) for server in servers]

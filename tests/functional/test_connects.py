@@ -13,7 +13,7 @@ from tests.functional.wire import figures, until
 from tests.server_process import Server
 
 RETRY = {"reconnect": "retry", "interval": 0, "timeout": 30000}
-QUICK = ("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
+QUICK = ("bayeux.timeout_ms=500", "bayeux.max_interval_ms=800", "bayeux.sweep_ms=50")
 
 
 def seconds(begin: float) -> float:
@@ -134,9 +134,9 @@ def test_the_hold_ends_after_its_time(shared: Serve) -> None:
     client = Client(shared(*QUICK)).start()
     begin = time.monotonic()
     (reply,) = client.connect()
-    assert 0.9 < seconds(begin) < 5
+    assert 0.45 < seconds(begin) < 5
     assert reply.keys() == {"channel", "id", "successful"}
-    assert client.connect(advice={"timeout": 0})[-1]["advice"]["timeout"] == 1000
+    assert client.connect(advice={"timeout": 0})[-1]["advice"]["timeout"] == 500
 
 
 @one_lane
@@ -147,7 +147,7 @@ def test_a_session_without_a_connect_expires(shared: Serve) -> None:
     begin = time.monotonic()
     client = Client(server).start()
     until(lambda: figures(server)["crewel_sessions_expired_total"] > before)
-    assert 1.4 < seconds(begin) < 5
+    assert 0.75 < seconds(begin) < 5
     (reply,) = client.connect()
     assert reply["error"] == "402::session_unknown"
     assert reply["advice"] == {"reconnect": "handshake", "interval": 0}
@@ -169,8 +169,8 @@ def test_a_session_with_a_held_connect_does_not_expire(shared: Serve) -> None:
     server = shared(*QUICK)
     client = Client(server).start()
     begin = time.monotonic()
-    assert client.connect(advice={"timeout": 2000})[-1]["successful"] is True
-    assert seconds(begin) > 1.9
+    assert client.connect(advice={"timeout": 1200})[-1]["successful"] is True
+    assert seconds(begin) > 1.1
     assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
 
 
@@ -179,9 +179,9 @@ def test_publishing_keeps_a_session_alive(shared: Serve, channel: str) -> None:
     server = shared(*QUICK)
     client = Client(server).start()
     begin = time.monotonic()
-    while seconds(begin) < 2:
+    while seconds(begin) < 1.2:
         client.publish(channel, 1)
-        client.command.has_input(within=0.3)
+        client.command.has_input(within=0.1)
     assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
 
 
@@ -189,10 +189,10 @@ def test_publishing_keeps_a_session_alive(shared: Serve, channel: str) -> None:
 def test_an_announced_pause_counts(shared: Serve) -> None:
     server = shared(*QUICK)
     client = Client(server).start()
-    client.connect(advice={"timeout": 0, "interval": 2000})
+    client.connect(advice={"timeout": 0, "interval": 1200})
     begin = time.monotonic()
-    while seconds(begin) < 2:
-        client.command.has_input(within=0.5)
+    while seconds(begin) < 1.2:
+        client.command.has_input(within=0.1)
     assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
 
 
@@ -224,16 +224,15 @@ def test_a_connect_that_is_held_in_silence_too_long_ends_with_its_session(serve:
 # The second connect
 
 
-@pytest.mark.parametrize("status", [500, 409, 599])
-def test_a_newer_connect_takes_the_place_of_the_held_one(serve: Serve, channel: str, status: int) -> None:
-    server = serve(f"bayeux.duplicate_connect_status={status}")
+def test_a_newer_connect_takes_the_place_of_the_held_one(serve: Serve, channel: str) -> None:
+    server = serve("bayeux.duplicate_connect_status=599")  # one that HTTP has no phrase for
     client, other = Client(server).start(), Client(server).start()
     client.subscribe(channel)
     old = client.hold()
     client.drop_polling()
     new = client.ask_connect()
     response = old.response()
-    assert response.status == status
+    assert response.status == 599
     assert not response.body.startswith(b"[")
     until(lambda: held(server) == 1)
     other.publish(channel, "for the new one")
@@ -257,9 +256,9 @@ def test_a_session_survives_the_end_of_its_replaced_connect(shared: Serve) -> No
     """The old connect's own end must not start the time of the session, which has a newer one."""
     server = shared(*QUICK)
     client = Client(server).start()
-    old = client.hold(advice={"timeout": 2000})
+    old = client.hold(advice={"timeout": 1200})
     client.drop_polling()
-    new = client.ask_connect(advice={"timeout": 2000})
+    new = client.ask_connect(advice={"timeout": 1200})
     assert old.response().status == 500
     old.reset()
     assert new.response().messages[-1]["successful"] is True

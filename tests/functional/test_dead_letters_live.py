@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -24,12 +25,27 @@ QUICK = (f"admin.token={ADMIN}", "delivery.commit_ms=20", "bayeux.timeout_ms=300
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True, "clientProperties": {"colour": "blue"}}}}
 
 Serve = StartServer
+_numbers = itertools.count(1)
 
 
 @pytest.fixture
 def serve(start_server: StartServer) -> Serve:
     """Start a server for this test alone. The lanes have no part in any of this."""
     return start_server
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that several tests use, each with names and channels of its own."""
+    server = Server(["--port=0", *(f"--set={text}" for text in QUICK)], tmp_path_factory.mktemp("quick"))
+    yield server
+    server.end_well()
+
+
+@pytest.fixture
+def number() -> int:
+    """What makes names and channels those of this test."""
+    return next(_numbers)
 
 
 class Operator(Person):
@@ -40,12 +56,22 @@ class Operator(Person):
         self.subscribe(DEAD)
         return self
 
-    def letters(self, count: int) -> list[Message]:
-        """Take so many, however many connects that needs."""
+    def letters(self, count: int, channel: str = "") -> list[Message]:
+        """Take so many, however many connects that needs; of one channel, if others use the server too."""
         taken: list[Message] = []
-        until(lambda: taken.extend(self.take(timeout=300)) or len(taken) >= count)
+
+        def are_there() -> bool:
+            taken.extend(each for each in self.take(timeout=300) if not channel or _origin(each) == channel)
+            return len(taken) >= count
+
+        until(are_there)
         assert len(taken) == count
         return taken
+
+
+def _origin(letter: Message) -> str:
+    channel: str = letter["ext"]["update"]["clientProperties"]["__oid"]
+    return channel
 
 
 class Plain(Operator):
@@ -75,14 +101,16 @@ def made(server: Server, code_class: str) -> float:
     return figures(server).get(f'crewel_letters_total{{class="{code_class}"}}', 0)
 
 
-def test_operators_see_a_letter_with_all_that_it_says_whether_or_not_they_asked_for_updates(serve: Serve) -> None:
-    server = serve(*QUICK)
-    operators = [kind(server).listen(**session) for kind in (Operator, Plain) for session in ({}, {"update": True})]
-    receiver = Receiver(server).listen("joe/1", "/a")
-    publisher = Person(server).be("ann/1")
-    publisher.publish("/a", {"text": "hello"}, **PERSISTENT)
+def test_operators_see_a_letter_with_all_that_it_says_whether_or_not_they_asked_for_updates(
+    quick: Server, number: int
+) -> None:
+    channel, before = f"/a{number}", made(quick, "user.update")
+    operators = [kind(quick).listen(**session) for kind in (Operator, Plain) for session in ({}, {"update": True})]
+    receiver = Receiver(quick).listen(f"joe{number}/1", channel)
+    publisher = Person(quick).be(f"ann{number}/1")
+    publisher.publish(channel, {"text": "hello"}, **PERSISTENT)
     (message,) = receiver.refuse(1)
-    ((letter, *others),) = zip(*(operator.letters(1) for operator in operators), strict=True)
+    ((letter, *others),) = zip(*(operator.letters(1, channel) for operator in operators), strict=True)
     assert [other["ext"]["update"] for other in others] == [letter["ext"]["update"]] * 3
     assert (letter["channel"], letter["data"]) == (DEAD, {"text": "hello"})
     update = letter["ext"]["update"]
@@ -92,50 +120,53 @@ def test_operators_see_a_letter_with_all_that_it_says_whether_or_not_they_asked_
     properties = update["clientProperties"]
     assert properties.pop("__deadId").replace("-", "").isdecimal()
     assert properties == {
-        "__oid": "/a",
-        "__key": {"oid": "/a"},
-        "__qos": {"clientProperties": {"colour": "blue"}, "sender": "client/ann/1", "persistent": True},
+        "__oid": channel,
+        "__key": {"oid": channel},
+        "__qos": {"clientProperties": {"colour": "blue"}, "sender": f"client/ann{number}/1", "persistent": True},
         "__rcvTimestamp": message["ext"]["update"]["rcvTimestamp"],
         "__deadMessageReason": "I do not want this",
-        "__receiver": "/node/heron/client/joe/1",
+        "__receiver": f"/node/heron/client/joe{number}/1",
         "__errorCode": "user.update.error",
         "__attempts": 1,
     }
-    assert made(server, "user.update") == 1
+    assert made(quick, "user.update") == before + 1
+    for each in operators:
+        each.disconnect()
 
 
-def test_a_code_that_no_receiver_may_report_stays_with_the_letter_as_it_was_given(serve: Serve) -> None:
-    server = serve(*QUICK)
-    operator = Operator(server).listen()
-    receiver = Receiver(server).listen("joe/1", "/a")
-    publisher = Client(server).start()
-    given = ["resource.exhausted", "resource." + "x" * 300]
-    for number, qos in enumerate((PERSISTENT, {})):
-        publisher.publish("/a", number, **qos)
-        receiver.refuse(1, given[number], "")
-    told = [each["ext"]["update"]["clientProperties"] for each in operator.letters(2)]
+def test_a_code_that_no_receiver_may_report_stays_with_the_letter_as_it_was_given(quick: Server, number: int) -> None:
+    channel, operator = f"/a{number}", Operator(quick).listen()
+    receiver = Receiver(quick).listen(f"joe{number}/1", channel)
+    publisher = Client(quick).start()
+    for code, qos in {"resource.exhausted": PERSISTENT, "resource." + "x" * 300: {}}.items():
+        publisher.publish(channel, code, **qos)
+        receiver.refuse(1, code, "")
+    told = [each["ext"]["update"]["clientProperties"] for each in operator.letters(2, channel)]
+    operator.disconnect()
     kept = ["resource.exhausted", "resource." + "x" * 118 + "…"]
     assert [(each["__errorCode"], each["__errorCodeGiven"]) for each in told] == [
         ("user.update.internalError", text) for text in kept
     ]
 
 
-def test_nobody_else_hears_them(serve: Serve) -> None:
-    server = serve(*QUICK)
-    operator = Operator(server).listen()
-    someone = Person(server).be("eve/1")
+def test_nobody_else_hears_them(quick: Server, number: int) -> None:
+    channel, operator = f"/a{number}", Operator(quick).listen()
+    someone = Person(quick).be(f"eve{number}/1")
     reply = someone.send(someone.message("/meta/subscribe", subscription=[DEAD]))[0]
     assert reply["error"] == "403:denied_by_security_policy:create_denied" or reply["error"].endswith(
         "subscribe_denied"
     )
     someone.subscribe("/**", "/*")
-    receiver = Receiver(server).listen("joe/1", "/a")
-    Client(server).start().publish("/a", 1, **PERSISTENT)
+    receiver = Receiver(quick).listen(f"joe{number}/1", channel)
+    Client(quick).start().publish(channel, 1, **PERSISTENT)
     receiver.refuse(1)
-    operator.letters(1)
-    assert [each["channel"] for each in someone.take_all()] == ["/a"]
-    refused = operator.send(operator.message(DEAD, data="forged"))[0]
+    operator.letters(1, channel)
+    heard = [each["channel"] for each in someone.take_all()]
+    assert [each for each in heard if each == channel or each.startswith("/__sys__")] == [channel]
+    refused = operator.send(operator.message(DEAD, data="forged"))[-1]
     assert refused["error"].startswith("403:")
+    for each in (operator, someone):
+        each.disconnect()
 
 
 def test_under_tokens_it_is_the_operators_who_hear_them(serve: Serve, tmp_path: Path) -> None:
@@ -154,17 +185,19 @@ def test_under_tokens_it_is_the_operators_who_hear_them(serve: Serve, tmp_path: 
     assert data(until(lambda: operator.take(timeout=300))) == [1]
 
 
-def test_who_takes_over_the_session_of_an_operator_hears_no_letters(serve: Serve) -> None:
-    server = serve(*QUICK)
-    operator = Operator(server).listen(name="op/1")
-    other = Person(server)
-    assert other.shake(name="op/1", resume=operator.login["resume"])["successful"]
-    watching = Operator(server).listen()
-    receiver = Receiver(server).listen("joe/1", "/a")
-    Client(server).start().publish("/a", 1, **PERSISTENT)
+def test_who_takes_over_the_session_of_an_operator_hears_no_letters(quick: Server, number: int) -> None:
+    channel, name = f"/a{number}", f"op{number}/1"
+    operator = Operator(quick).listen(name=name)
+    other = Person(quick)
+    assert other.shake(name=name, resume=operator.login["resume"])["successful"]
+    watching = Operator(quick).listen()
+    receiver = Receiver(quick).listen(f"joe{number}/1", channel)
+    Client(quick).start().publish(channel, 1, **PERSISTENT)
     receiver.refuse(1)
-    watching.letters(1)
+    watching.letters(1, channel)
     assert other.take_all() == []
+    for each in (watching, other):
+        each.disconnect()
 
 
 def test_after_a_restart_an_operator_shows_the_token_again_and_goes_on(serve: Serve) -> None:

@@ -1,5 +1,8 @@
 """What was answered survives: persistent messages, reliable sessions and their subscriptions, over a restart of the server
-and over one that was killed. Each test has a store of its own, beside its server's data directory."""
+and over one that was killed. Each test has a store of its own, beside its server's data directory.
+
+A lane answers requests. What the store keeps, and another process reads, it does not know.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pytest
 
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, data
-from tests.functional.conftest import Serve
+from tests.functional.conftest import Serve, one_lane
 from tests.functional.people import Person
 from tests.functional.wire import until
 from tests.server_process import Server
@@ -71,6 +74,7 @@ def test_a_reliable_session_goes_on_after_a_restart(serve: Serve, again: Restart
     assert data(client.take_all()) == [3]
 
 
+@one_lane
 def test_what_was_acknowledged_does_not_come_again(serve: Serve) -> None:
     server = serve(HOLD)
     client, other = Reliable(server).start(), Client(server).start()
@@ -84,6 +88,7 @@ def test_what_was_acknowledged_does_not_come_again(serve: Serve) -> None:
     assert data(client.take_all()) == ["open"]
 
 
+@one_lane
 def test_wildcards_and_unsubscribes_survive(serve: Serve, again: Restart) -> None:
     server = serve(HOLD)
     client = Reliable(server).start()
@@ -98,6 +103,7 @@ def test_wildcards_and_unsubscribes_survive(serve: Serve, again: Restart) -> Non
     assert data(client.take_all()) == ["/a/1", "/b"]
 
 
+@one_lane
 def test_messages_keep_their_order_over_a_restart(serve: Serve, again: Restart) -> None:
     server = serve(HOLD)
     client, other = Reliable(server).start(), Client(server).start()
@@ -111,6 +117,7 @@ def test_messages_keep_their_order_over_a_restart(serve: Serve, again: Restart) 
     assert data(client.take_all()) == list(range(251))
 
 
+@one_lane
 def test_a_session_whose_client_is_gone_ends_after_a_restart_too(serve: Serve) -> None:
     soon = (HOLD, "bayeux.max_interval_ms=400", "bayeux.sweep_ms=50", "delivery.restart_grace_ms=300")
     server = serve(*soon)
@@ -122,6 +129,7 @@ def test_a_session_whose_client_is_gone_ends_after_a_restart_too(serve: Serve) -
     until(lambda: 'crewel_ended_total{reason="lapsed"} 1.0' in read(server, "/metrics"))
 
 
+@one_lane
 def test_a_key_makes_a_publish_idempotent(serve: Serve) -> None:
     server = serve(HOLD)
     client, other = Reliable(server).start(), Client(server).start()
@@ -132,6 +140,7 @@ def test_a_key_makes_a_publish_idempotent(serve: Serve) -> None:
     assert data(client.take_all()) == [0]
 
 
+@one_lane
 def test_without_a_store_persistent_messages_are_refused_and_the_rest_works(serve: Serve) -> None:
     server = serve(HOLD, "storage.enabled=false")
     client = Reliable(server).start()
@@ -145,6 +154,7 @@ def test_without_a_store_persistent_messages_are_refused_and_the_rest_works(serv
     assert data(client.take_all()) == [2]
 
 
+@one_lane
 def test_the_server_is_ready_while_its_store_is(serve: Serve) -> None:
     assert json.loads(read(serve(HOLD), "/health/ready")) == {"status": "ready"}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 
 import pytest
 
-from tests.functional.conftest import Serve
+from tests.functional.conftest import LANES, Serve
 from tests.functional.frames import PING, PONG, TEXT, Socket, SocketClient
 from tests.functional.wire import figures, until
+from tests.server_process import Server
 
 CONTINUATION = 0
 FEW = ("limits.control_frames_per_s=5", "limits.control_frames_burst=20")
@@ -24,6 +26,23 @@ FLOODS = {
 LIMITED = 'crewel_limited_total{limit="control_frames_per_s"}'
 
 
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[tuple[str, ...]], Server]]:
+    """A server of each lane that allows few such frames."""
+    running: dict[tuple[str, ...], Server] = {}
+    with ExitStack() as stack:
+
+        def get(lane: tuple[str, ...]) -> Server:
+            if lane not in running:
+                sets = (*lane, *FEW, "limits.exempt_addresses=")
+                options = ["--port=0", *(f"--set={each}" for each in sets)]
+                running[lane] = Server(options, tmp_path_factory.mktemp("limited"))
+                stack.callback(running[lane].end_well)
+            return running[lane]
+
+        yield get
+
+
 def flood(socket: Socket, kind: str, count: int) -> None:
     with suppress(ConnectionError):  # it is closed meanwhile
         if kind == "empty fragments":
@@ -32,24 +51,36 @@ def flood(socket: Socket, kind: str, count: int) -> None:
             FLOODS[kind](socket)
 
 
-@pytest.mark.parametrize("has_session", [False, True], ids=["before a handshake", "of a session"])
-@pytest.mark.parametrize("kind", FLOODS)
-def test_a_socket_that_sends_too_many_is_closed(serve: Serve, kind: str, *, has_session: bool) -> None:
-    server = serve(*FEW, "limits.exempt_addresses=")
+@pytest.mark.parametrize(
+    ("kind", "has_session"),
+    [*((kind, False) for kind in FLOODS), ("pings", True), ("empty arrays", True)],  # a control frame, and a message
+)
+def test_a_socket_that_sends_too_many_is_closed(
+    limited: Callable[[tuple[str, ...]], Server], lane: tuple[str, ...], kind: str, *, has_session: bool
+) -> None:
+    server = limited(lane)
+    before = figures(server).get(LIMITED, 0)
     socket = SocketClient(server).start().socket if has_session else Socket(server)
     flood(socket, kind, 200)
     while (frame := socket.next_frame())[0] == PONG:
         pass
     assert int.from_bytes(frame[1][:2], "big") == 1008
     assert b"limits.control_frames_per_s" in frame[1]
-    until(lambda: figures(server)["crewel_sockets"] == 0)
-    assert figures(server)[LIMITED] == 1
+    assert figures(server)[LIMITED] == before + 1
     assert SocketClient(server).start().publish("/a")["successful"] is True
 
 
-@pytest.mark.parametrize("kind", ["pings", "empty arrays"])
-def test_a_closed_socket_stays_until_its_client_can_have_read_why(serve: Serve, kind: str) -> None:
-    server = serve(*FEW, "limits.exempt_addresses=")
+@pytest.mark.parametrize(
+    ("kind", "lane"),
+    [*((kind, LANES[0]) for kind in FLOODS), ("pings", LANES[1]), ("empty arrays", LANES[1])],
+    indirect=["lane"],
+)
+def test_a_closed_socket_stays_until_its_client_can_have_read_why(
+    limited: Callable[[tuple[str, ...]], Server], lane: tuple[str, ...], kind: str
+) -> None:
+    server = limited(lane)
+    until(lambda: figures(server)["crewel_sockets"] == 0)
+    before = figures(server).get(LIMITED, 0)
     socket = Socket(server)
     flood(socket, kind, 200)
     while socket.next_frame()[0] == PONG:
@@ -58,6 +89,7 @@ def test_a_closed_socket_stays_until_its_client_can_have_read_why(serve: Serve, 
     # To end it now would be a reset, because much is unread, and a reset can overtake the reason.
     until(lambda: figures(server)["crewel_sockets"] == 0)
     assert 1 < time.monotonic() - closed_at < 10
+    assert figures(server)[LIMITED] == before + 1
 
 
 def test_many_closed_sockets_are_one_line_in_the_log(serve: Serve) -> None:
@@ -101,17 +133,17 @@ def test_the_limit_can_be_taken_away(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pings", "pongs", "empty fragments"])
-def test_a_socket_that_sends_no_message_counts_as_silent(serve: Serve, kind: str) -> None:
-    server = serve("websocket.idle_timeout_ms=800")
+def test_a_socket_that_sends_no_message_counts_as_silent(shared: Serve, kind: str) -> None:
+    server = shared("websocket.idle_timeout_ms=500")
+    begin = time.monotonic()  # before its last message
     client = SocketClient(server).start()
-    begin = time.monotonic()
     if kind == "empty fragments":
         client.socket.frame(TEXT, final=False)
     with suppress(ConnectionError):
         while figures(server)["crewel_sockets"] and time.monotonic() - begin < 10:
             FLOODS[kind](client.socket)
             time.sleep(0.05)
-    assert 0.5 < time.monotonic() - begin < 10
+    assert 0.45 < time.monotonic() - begin < 10
     while (frame := client.socket.next_frame())[0] == PONG:
         pass
     assert int.from_bytes(frame[1][:2], "big") == 1001

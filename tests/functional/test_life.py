@@ -20,6 +20,7 @@ from tests.functional.frames import SocketClient
 from tests.functional.wire import Connection, until
 
 
+@one_lane
 def test_a_server_is_ready_soon_after_its_libraries_are_read(tmp_path: Path, lane: tuple[str, ...]) -> None:
     """A second on a quiet machine; compared with what reading the libraries takes on this one, measured alternately."""
     serve = [sys.executable, "-m", "crewel", "serve", "--port=0", *(f"--set={option}" for option in lane)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.bayeux import Client
-from tests.functional.conftest import Serve, one_lane
+from tests.functional.conftest import LANES, Serve, one_lane
 from tests.functional.frames import SocketClient
 from tests.functional.wire import Connection, Response, figures, until
 from tests.security.issuer import secret_file, signed
@@ -130,8 +130,16 @@ def length_of(answer: bytes) -> int:
     return int(found[1])
 
 
-@pytest.mark.parametrize("limit", ["max_connections", "max_connections_per_address"])
-@pytest.mark.parametrize("request_first", [True, False])
+@pytest.mark.parametrize(
+    ("lane", "limit", "request_first"),
+    [
+        (LANES[0], "max_connections", True),
+        (LANES[0], "max_connections_per_address", False),
+        (LANES[1], "max_connections", False),
+        (LANES[1], "max_connections_per_address", True),
+    ],
+    indirect=["lane"],
+)
 def test_connections_beyond_a_cap_are_answered_and_closed(serve: Serve, limit: str, request_first: bool) -> None:
     server = serve(f"limits.{limit}=3")
     opened = open_sockets(server, 3)

@@ -437,6 +437,7 @@ class TestLife:
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
+@one_lane
 def test_names_and_their_secrets_survive_the_server(serve: Serve, end: str) -> None:
     server = serve("bayeux.timeout_ms=300")
     person = Person(server).be("joe/1", persistent=True, queue={"maxEntries": 50})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -15,26 +14,16 @@ import pytest
 from crewel.security.sign_in import code
 from tests.faults.health import store_pid
 from tests.functional.bayeux import Client
-from tests.functional.cluster import LONG, OPERATED, TOKEN
+from tests.functional.cluster import OPERATED, TOKEN
 from tests.functional.people import Person, refusal
 from tests.functional.test_workers import opened_at
-from tests.functional.wire import Connection, Response, close_connections, until
+from tests.functional.wire import Connection, Response, until
 from tests.server_process import Server
 
 pytestmark = pytest.mark.server
 
 EXPIRED = "user.security.authentication.expired"
 NOTICES = "/__sys__notices"
-
-
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of two workers."""
-    sets = ("cluster.workers=2", LONG, OPERATED)
-    server = Server(["--port=0", *(f"--set={each}" for each in sets)], tmp_path_factory.mktemp("workers"))
-    yield server
-    close_connections()
-    server.end_well()
 
 
 class Page:

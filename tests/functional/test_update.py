@@ -31,6 +31,7 @@ KINDS: list[tuple[type[ByNode] | type[ByPython], str]] = [
     (ByPython, "long-polling"),
     (ByPython, "websocket"),
 ]
+ONCE = [(ByNode, "websocket"), (ByPython, "long-polling")]
 # Connects are held for longer than anybody waits here: what comes must not come with the next one.
 SETTINGS = ("bayeux.timeout_ms=60000", "bayeux.sweep_ms=100")
 OPERATED = (f"admin.token={TOKEN}",)
@@ -38,6 +39,15 @@ OPERATED = (f"admin.token={TOKEN}",)
 _numbers = itertools.count(1)
 
 pytestmark = one_lane
+
+
+def name_of(kind: tuple[type[ByNode] | type[ByPython], str]) -> str:
+    """How a test with it is called."""
+    return f"{kind[0].__name__}-{kind[1]}"
+
+
+# The table is the server's, and codes the client's: neither knows the transport.
+each_client = pytest.mark.parametrize("kind", ONCE, indirect=True, ids=name_of)
 
 
 class World:
@@ -104,7 +114,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]], what: Callable[[], st
         raise AssertionError(f"did not come: {what()}") from None
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0].__name__}-{kind[1]}")
+@pytest.fixture(params=KINDS, ids=name_of)
 def kind(request: pytest.FixtureRequest) -> tuple[type[ByNode] | type[ByPython], str]:
     """Each client on each of its transports."""
     found: tuple[type[ByNode] | type[ByPython], str] = request.param
@@ -163,7 +173,9 @@ def fails(n: int, code: str, times: int = 1_000, **more: Any) -> dict[str, Any]:
     return {"n": n, "code": code, "why": f"no {n}", "times": times, **more}
 
 
-class TestTheTable:
+class TestEachTransport:
+    """A status together with the next message, and a redelivery."""
+
     async def test_user_is_a_dead_letter_and_the_next_message_is_heard(self, meet: Meet) -> None:
         world = await meet()
         await world.subscribe()
@@ -175,7 +187,28 @@ class TestTheTable:
         assert [each.n for each in world.notes.heard] == [1, 2, 3, 4]
         await eventually(lambda: settled(world))
 
-    @pytest.mark.parametrize("code", ["user.update.holdback", "communication.user.holdback"])
+    async def test_communication_is_heard_again_after_the_delay_and_counted(self, meet: Meet) -> None:
+        world = await meet()
+        await world.subscribe(dispatcher={"retries": 3, "delay": 300})
+        await world.publish(fails(1, "communication.timeout", times=2), {"n": 2})
+        await world.notes.until(lambda notes: len(notes.times(1)) >= 3)
+        await world.notes.hears(2)
+        await eventually(lambda: settled(world))
+        first, second, third = (each for each in world.notes.heard if each.n == 1)
+        assert [first.redeliver, second.redeliver, third.redeliver] == [0, 1, 2]
+        assert first.id == second.id == third.id
+        assert second.at - first.at >= 0.3
+        assert third.at - second.at >= 0.3
+        assert await world.letters(0) == []
+
+
+class TestHoldback:
+    @pytest.mark.parametrize(
+        ("kind", "code"),
+        [*zip(ONCE, ("user.update.holdback", "communication.user.holdback"), strict=True)],
+        indirect=["kind"],
+        ids=["node", "python"],
+    )
     async def test_holdback_keeps_the_message_and_all_after_it(self, meet: Meet, code: str) -> None:
         world = await meet()
         await world.subscribe()
@@ -190,6 +223,7 @@ class TestTheTable:
         assert await world.letters(0) == []
         assert [each.n for each in world.notes.heard] == [1]
 
+    @each_client
     async def test_what_was_held_back_comes_first_when_an_operator_lets_it(self, meet: Meet) -> None:
         world = await meet(*OPERATED)
         await world.subscribe()
@@ -204,6 +238,9 @@ class TestTheTable:
         await eventually(lambda: settled(world))
         assert await world.holdback() == b""
 
+
+@each_client
+class TestTheTable:
     async def test_a_dead_letter_that_is_sent_again_is_another_message(self, meet: Meet) -> None:
         world = await meet(*OPERATED)
         await world.subscribe()
@@ -222,20 +259,6 @@ class TestTheTable:
         await world.notes.hears(1, 2)
         assert said(await world.letters(1)) == [("user.update.deadMessage", "no 1", 1)]
         await eventually(lambda: settled(world))
-
-    async def test_communication_is_heard_again_after_the_delay_and_counted(self, meet: Meet) -> None:
-        world = await meet()
-        await world.subscribe(dispatcher={"retries": 3, "delay": 300})
-        await world.publish(fails(1, "communication.timeout", times=2), {"n": 2})
-        await world.notes.until(lambda notes: len(notes.times(1)) >= 3)
-        await world.notes.hears(2)
-        await eventually(lambda: settled(world))
-        first, second, third = (each for each in world.notes.heard if each.n == 1)
-        assert [first.redeliver, second.redeliver, third.redeliver] == [0, 1, 2]
-        assert first.id == second.id == third.id
-        assert second.at - first.at >= 0.3
-        assert third.at - second.at >= 0.3
-        assert await world.letters(0) == []
 
     async def test_communication_that_fails_too_often_is_the_end_of_the_session(self, meet: Meet) -> None:
         world = await meet()
@@ -276,13 +299,14 @@ class TestTheTable:
         assert letters[0].code == "user.security.authentication.accessDenied"
         assert {letter.code.partition(".")[0] for letter in letters[1:]} <= {"user", "communication"}
 
-    @pytest.mark.parametrize("code", ["", "resource.exhaust", "user", "user.not-a-code", "user." + "x" * 200])
-    async def test_anything_else_is_an_internal_error(self, meet: Meet, code: str) -> None:
+    async def test_anything_else_is_an_internal_error(self, meet: Meet) -> None:
+        codes = ["", "resource.exhaust", "user", "user.not-a-code", "user." + "x" * 200]
         world = await meet()
         await world.subscribe()
-        await world.publish(fails(1, code), {"n": 2})
-        await world.notes.hears(1, 2)
-        assert said(await world.letters(1)) == [("user.update.internalError", "no 1", 1)]
+        await world.publish(*(fails(n, code) for n, code in enumerate(codes, 1)), {"n": 6})
+        await world.notes.hears(1, 2, 3, 4, 5, 6)
+        letters = await world.letters(len(codes))
+        assert said(letters) == [("user.update.internalError", f"no {n}", 1) for n in range(1, 6)]
 
     async def test_a_sink_makes_letters_of_all_that_comes(self, meet: Meet) -> None:
         world = await meet("delivery.on_user_error=dead")
@@ -328,8 +352,8 @@ class TestWaiting:
 
     async def test_one_that_is_being_worked_on_has_its_time(self, meet: Meet) -> None:
         world = await meet()
-        await world.subscribe(ackWait=1500)
-        await world.publish({"n": 1, "hold": 2500, "working": 250})
+        await world.subscribe(ackWait=1000)
+        await world.publish({"n": 1, "hold": 1500, "working": 150})
         await world.notes.hears(1)
         await eventually(lambda: settled(world))
         assert await world.letters(0) == []
@@ -338,7 +362,7 @@ class TestWaiting:
     async def test_what_is_settled_too_late_is_told_back(self, meet: Meet) -> None:
         world = await meet()
         await world.subscribe(ackWait=200)
-        await world.publish({"n": 1, "hold": 1500})
+        await world.publish({"n": 1, "hold": 700})  # it is put back after 200 ms, and sent again a second later
         await world.notes.until(lambda notes: len(notes.rejected) == 1)
         (status,) = world.notes.rejected
         assert (status["id"], status["state"]) == (world.notes.heard[0].id, "OK")

@@ -21,15 +21,13 @@ from crewel.workers.parent import _COME_BACK_S
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, Message, data
+from tests.functional.cluster import LONG, TOKEN
 from tests.functional.frames import SocketClient
 from tests.functional.people import Person
-from tests.functional.wire import Connection, chunked, close_connections, figures, request_bytes, until
+from tests.functional.wire import Connection, chunked, figures, request_bytes, until
 from tests.server_process import Server, processes
 from tests.store_process import own_prefix, shared_store
 
-TOKEN = "the-token-of-the-operators-of-all-workers"
-LONG = "cluster.lease_ms=600000"
-"""So long that only a death that is certain ends a lease: a worker that is stopped here stays alive."""
 LATE_S = 0.2
 """So late may this process see what another one has done."""
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
@@ -60,17 +58,10 @@ def moved(server: Server) -> float:
     return sum(value for name, value in figures(server).items() if name.startswith("crewel_connections_moved_total{"))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Two workers, for tests that end none of them."""
-    sets = ("cluster.workers=2", LONG, f"admin.token={TOKEN}")
-    started = Server(["--port=0", *(f"--set={each}" for each in sets)], tmp_path_factory.mktemp("workers"))
-    yield started
-    pids = processes(started)
-    close_connections()
-    started.end_well()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    assert not started.stdout_after_ready
+@pytest.fixture
+def server(workers: Server) -> Server:
+    """Two workers, of which these tests stop one now and then: its lease is longer than that."""
+    return workers
 
 
 @pytest.fixture

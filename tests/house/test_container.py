@@ -49,24 +49,14 @@ def health_check() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def environment_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environment_of_its_own(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel and what the lock file says, and nothing else, as the image has it."""
     directory = tmp_path_factory.mktemp("image")
-    source = directory / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "requirements-server.lock"):
-        shutil.copy(ROOT / name, source)
-    for name in ("app", "extensions", "pipeline", "static"):
-        ignored = shutil.ignore_patterns("node_modules", "__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
-    wheels = directory / "wheel"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    run([*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source])
-    venv.create(directory / "venv", with_pip=False)
-    (wheel,) = wheels.iterdir()
-    python = directory / "venv" / "bin" / "python"
-    install = [*pip, "--python", python, "install", "--quiet", "--no-compile"]  # it is started a few times only
-    run([*install, "--require-hashes", "--requirement", source / "requirements-server.lock"])
+    venv.create(directory, with_pip=False)
+    python = directory / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    install = [*pip, "install", "--quiet", "--no-compile"]  # it is started a few times only
+    run([*install, "--require-hashes", "--requirement", ROOT / "requirements-server.lock"])
     run([*install, "--no-deps", wheel])
     return python.parent
 

@@ -12,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.house.source import ROOT, tracked_files
+from tests.house.wheels import built, copied, source_of
 
 pytestmark = pytest.mark.server
 
@@ -22,51 +23,6 @@ SUFFIXES = {".py", ".js", ".html", ".css", ".svg", ".lua", ".properties"}
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of what a wheel is made from, because a build writes beside its sources."""
     return copied(tmp_path_factory.mktemp("checkout"))
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel as a release has it: made from the source distribution, which is made from a checkout."""
-    checkout = copied(tmp_path_factory.mktemp("checkout"))
-    (made,) = built(source_of(checkout), checkout / "wheels").iterdir()
-    return made
-
-
-def source_of(checkout: Path) -> Path:
-    """Make a source distribution. Raises `CalledProcessError` with what the build printed."""
-    script = "from setuptools import build_meta; build_meta.build_sdist('sources')"
-    subprocess.run(
-        [sys.executable, "-c", script], cwd=checkout, check=True, capture_output=True, text=True, timeout=120
-    )
-    (made,) = (checkout / "sources").iterdir()
-    return made
-
-
-def copied(copy: Path) -> Path:
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    for name in ("app", "extensions", "pipeline", "static"):
-        ignored = shutil.ignore_patterns("node_modules", "__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
-    return copy
-
-
-def built(source: Path, out: Path) -> Path:
-    """Build a wheel and return the directory that it is in. Raises `CalledProcessError` with what the build printed."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        out,
-        source,
-    ]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-    return out
 
 
 def expected() -> set[str]:

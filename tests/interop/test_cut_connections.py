@@ -9,14 +9,14 @@ connect reply that acknowledges them in one frame. So the rule here is strict: e
 from __future__ import annotations
 
 import asyncio
-import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
 from tests.cutting_proxy import Break, Cut, CuttingProxy, How, listed_cuts, random_cuts
 from tests.interop.conftest import OpenPeer
-from tests.interop.peers import KINDS, Kind, Peer, kinds_that_can
+from tests.interop.peers import IS_FULL, KINDS, Kind, Peer, kinds_that_can
 from tests.server_process import Server
 
 PUBLISHER = KINDS[0]
@@ -30,9 +30,10 @@ SEEDS = (1066, 1077, 1082)
 
 def cut_kinds() -> Iterator[tuple[Kind, int]]:
     """Each kind of client with a seed of its cuts, in `make faults` with all of them."""
-    for number, kind in enumerate(kinds_that_can("extensions")):
-        turn = number + number // len(SEEDS)  # so that no transport has the same in each version
-        seeds = SEEDS if os.environ.get("FAULTS") == "full" else [SEEDS[turn % len(SEEDS)]]
+    turns = Counter[str]()
+    for kind in kinds_that_can("extensions"):
+        seeds = SEEDS if IS_FULL else [SEEDS[turns[kind.transport] % len(SEEDS)]]
+        turns[kind.transport] += 1  # so that each transport meets all of them
         yield from ((kind, seed) for seed in seeds)
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LIMIT_S = 360.0  # a live job starts and waits ten seconds or more for each process that is late, on a slow machine
-HELD_FOR_S = 1.0
+HELD_FOR_S = 0.5
+LOOK_S = 0.3  # between two looks of each query: a batch takes about as long
 
 
 @contextmanager
@@ -59,8 +60,14 @@ def until(is_so: Callable[[], object]) -> None:
 
 @pytest.mark.timeout(900)
 def test_an_alert_comes_and_goes_with_a_receiver_that_is_held_for_too_long(
-    spark: SparkSession, address: Address, start_server: StartServer, tmp_path: Path
+    spark: SparkSession,
+    address: Address,
+    start_server: StartServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(live.holdback_watch, "_OFTENEST_S", LOOK_S)
+    monkeypatch.setattr(live, "_LOOK_S", 0.05)
     server = start_server(*SETS, f"storage.url={address.url}", f"storage.prefix={address.prefix}")
     register(spark, address)
     desk = Desk(server)
@@ -71,7 +78,7 @@ def test_an_alert_comes_and_goes_with_a_receiver_that_is_held_for_too_long(
         found: list[dict[str, Any]] = desk.get("/alerts")["alerts"]
         return found
 
-    options = live.Options(address=address, directory=tmp_path, trigger_s=1.0, hold_limit_s=HELD_FOR_S, upkeep_s=0)
+    options = live.Options(address=address, directory=tmp_path, trigger_s=LOOK_S, hold_limit_s=HELD_FOR_S, upkeep_s=0)
     with address.client() as store, at_work(spark, options):
         desk.post("/sessions/joe/1/hold", {"reason": "the disk is full"})
         until(alerts)
@@ -84,13 +91,13 @@ def test_an_alert_comes_and_goes_with_a_receiver_that_is_held_for_too_long(
         assert alerts() == [], "the server knows at once"
         until(lambda: not store.exists(address.keys.alerts))
 
-        desk.post("/sessions/joe/1/hold", {"reason": "lunch"})
+        desk.post("/sessions/joe/1/hold", {"reason": "lunch", "code": "user.lunch"})
         until(alerts)
         assert [each["reason"] for each in alerts()] == ["lunch"], "it is another holdback, and another alert"
         desk.post("/sessions/joe/1/activate")
         until(lambda: not store.exists(address.keys.alerts))
     rows = Tables(spark, tmp_path).read(TABLES["holdbacks"]).orderBy("since").collect()
-    assert [(row["session"], row["reason"]) for row in rows] == [
-        ("client/joe/1", "the disk is full"),
-        ("client/joe/1", "lunch"),
+    assert [(row["session"], row["code"], row["reason"]) for row in rows] == [
+        ("client/joe/1", "", "the disk is full"),
+        ("client/joe/1", "user.lunch", "lunch"),
     ]

@@ -53,8 +53,8 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture
-def db(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+@pytest.fixture(scope="module")
+def filled(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """The tables in memory, so that rows can be removed and added."""
     with duckdb.connect() as db:
         for name, table in finished(shop / "data" / "pipeline").items():
@@ -64,6 +64,14 @@ def db(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
                 db.unregister("source")
         db.execute((SQL / "views.sql").read_text("utf-8"))
         yield db
+
+
+@pytest.fixture
+def db(filled: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The same for one test: what it removes and adds is undone after it."""
+    filled.begin()
+    yield filled
+    filled.rollback()
 
 
 def shown(blocks: list[tuple[str, str]], names: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

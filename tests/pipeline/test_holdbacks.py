@@ -1,15 +1,10 @@
-"""The holdback watch: its state and timers by hand, and once in a real stream."""
-
-import time as clock
-from pathlib import Path
-from typing import Any
+"""The holdback watch: its state and timers by hand. `test_alerts.py` has it in a real stream, whose timers wake it."""
 
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import TwsTester
 
-from crewel.pipeline.schemas import TABLES
-from crewel.pipeline.transformations.holdbacks import Watch, steps, watch
+from crewel.pipeline.transformations.holdbacks import Watch, steps
 from tests.pipeline.frames import frame, time, told
 
 LIMIT_MS = 60_000
@@ -83,27 +78,3 @@ def test_releases_and_ends_of_sessions_end_holdbacks(spark: SparkSession) -> Non
         ),
     )
     assert told(found, "session", "ms", "since_ms") == [("a", 1, 1), ("a", 2, None), ("b", 3, None)]
-
-
-def test_a_stream_wakes_by_itself(spark: SparkSession, tmp_path: Path) -> None:
-    held = frame(spark, "fact_held", [{"ms": 1, "session": "client/joe/1", "since": time(1), "code": "user.x"}])
-    held.write.parquet(str(tmp_path / "held"))
-    stream = spark.readStream.schema(TABLES["fact_held"].struct()).parquet(str(tmp_path / "held"))
-    rows: list[Any] = []
-    begun = stream.selectExpr("session", "ms", "seq", "unix_millis(since) AS since_ms", "code", "who", "reason")
-    query = (
-        watch(begun, 1000)
-        .writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(processingTime="200 milliseconds")
-        .start()
-    )
-    try:
-        deadline = clock.monotonic() + 60
-        while not rows:
-            assert query.exception() is None
-            assert clock.monotonic() < deadline
-            clock.sleep(0.1)
-    finally:
-        query.stop()
-    assert [(row["session"], row["code"]) for row in rows] == [("client/joe/1", "user.x")]

@@ -188,10 +188,12 @@ def test_the_same_job_again_adds_none(place: Place) -> None:
     assert place.run(job="another").redriven == 1
 
 
-def test_a_job_without_letters_stays_one_without(place: Place) -> None:
+def test_a_job_without_letters_stays_one_without_and_another_condition_is_refused(place: Place) -> None:
     assert place.run().chosen == 0
     place.letter(1)
     assert place.run().chosen == 0
+    with pytest.raises(SettingsError, match="was about another condition"):
+        place.run(where="true")
 
 
 def test_a_job_that_broke_off_goes_on_and_sends_each_letter_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,12 +217,6 @@ def test_a_job_of_an_earlier_version_continues(place: Place) -> None:
     (kept / "_SUCCESS").touch()
     assert place.run().redriven == 2
     assert Office.sent == letters
-    with pytest.raises(SettingsError, match="was about another condition"):
-        place.run(where="true")
-
-
-def test_another_condition_under_the_same_name_is_refused(place: Place) -> None:
-    place.run()
     with pytest.raises(SettingsError, match="was about another condition"):
         place.run(where="true")
 

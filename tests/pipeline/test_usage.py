@@ -5,20 +5,39 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from crewel.errors import CrewelError, SettingsError, StoreUnavailable
+from crewel.pipeline import cli, job_runner, spark_session
+from crewel.pipeline.jobs import doctor
 from crewel.pipeline.jobs.lock import writing
 from tests.cli.command import Ended, crewel
 from tests.server_process import ROOT
 from tests.store_process import shared_store
 
 COMMANDS = {"live", "backfill", "report", "audit", "query", "redrive", "compact", "doctor"}
+WITHOUT_EXTRA = "the pipeline needs pyspark: pip install 'crewel[pipeline]'"
 
 
 def pipeline(directory: Path, *arguments: str, **environ: str) -> Ended:
     return crewel("pipeline", *arguments, directory=directory, environ=environ)
+
+
+@pytest.fixture
+def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs a command in this process, as it runs without any setting; one that comes to start Spark fails the test."""
+    for name in [name for name in os.environ if name.startswith("CREWEL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spark_session, "session", lambda *_: pytest.fail("Spark was started"))
+    return lambda *arguments: CliRunner().invoke(cli.app, arguments)
 
 
 def test_pipeline_lists_its_commands(tmp_path: Path) -> None:
@@ -31,8 +50,20 @@ def test_pipeline_lists_its_commands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["lives"], "No such command"),
         (["redrive"], "--where"),
+        (["backfill", "--config", "nowhere.toml"], "nowhere.toml: there is no such file"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what_is_right(tmp_path: Path, arguments: list[str], words: str) -> None:
+    ended = pipeline(tmp_path, *arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert words in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["lives"], "No such command"),
         (["backfill", "--from", "yesterday"], "2026-11-20T15:30"),
         (["report", "--spark", "ui.enabled"], "spark.sql.shuffle.partitions=64"),
         (["live", "--trigger", "0"], "--trigger"),
@@ -41,13 +72,14 @@ def test_pipeline_lists_its_commands(tmp_path: Path) -> None:
         (["audit", "--from", "2999-01-01"], "before now"),
         (["report", "--html", "no/such/report.html"], "nothing can be written to no/such"),
         (["report", "--html", "."], "this is a directory"),
-        (["backfill", "--config", "nowhere.toml"], "nowhere.toml: there is no such file"),
     ],
 )
-def test_wrong_usage_ends_with_2_and_says_what_is_right(tmp_path: Path, arguments: list[str], words: str) -> None:
-    ended = pipeline(tmp_path, *arguments)
-    assert (ended.status, ended.out) == (2, "")
-    assert words in ended.err
+def test_a_wrong_argument_is_refused_with_what_is_right(
+    invoke: Callable[..., Result], arguments: list[str], words: str
+) -> None:
+    ended = invoke(*arguments)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert words in ended.stderr
 
 
 def without(tmp_path: Path, module: str) -> dict[str, str]:
@@ -61,11 +93,20 @@ def without(tmp_path: Path, module: str) -> dict[str, str]:
     return {"PYTHONPATH": f"{tmp_path}:{ROOT / 'app'}"}
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS - {"doctor", "query", "redrive"}))
-def test_pipeline_without_its_extra_names_the_command_that_installs_it(tmp_path: Path, command: str) -> None:
-    ended = pipeline(tmp_path, command, **without(tmp_path, "pyspark"))
+def test_pipeline_without_its_extra_names_the_command_that_installs_it(tmp_path: Path) -> None:
+    ended = pipeline(tmp_path, "live", **without(tmp_path, "pyspark"))
     assert (ended.status, ended.out) == (1, "")
-    assert ended.err == "crewel: the pipeline needs pyspark: pip install 'crewel[pipeline]'\n"
+    assert ended.err == f"crewel: {WITHOUT_EXTRA}\n"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS - {"doctor", "live", "query", "redrive"}))
+def test_each_command_looks_for_the_extra_first(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(spark_session, "find_spec", lambda name: None if name == "pyspark" else find_spec(name))
+    ended = invoke(command)
+    assert isinstance(ended.exception, SettingsError)
+    assert (str(ended.exception), ended.output) == (WITHOUT_EXTRA, "")
 
 
 def test_pipeline_without_java_says_so(tmp_path: Path) -> None:
@@ -74,20 +115,28 @@ def test_pipeline_without_java_says_so(tmp_path: Path) -> None:
     assert ended.err.startswith("crewel: the pipeline needs Java: apt-get install openjdk-17")
 
 
-def test_a_missing_store_is_reported_before_spark_starts(tmp_path: Path) -> None:
-    ended = pipeline(tmp_path, "report", CREWEL_STORAGE__URL="redis://:secret@127.0.0.1:1")
-    assert (ended.status, ended.out) == (1, "")
-    assert "redis://127.0.0.1:1: the store has been away for 5 s" in ended.err
-    assert "CREWEL_STORAGE__URL says where the store is" in ended.err
-    assert "secret" not in ended.err
-    assert "Spark" not in ended.err
+def test_a_missing_store_is_reported_before_spark_starts(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_runner, "_REACH_S", 0.2)
+    monkeypatch.setenv("CREWEL_STORAGE__URL", "redis://:secret@127.0.0.1:1")
+    ended = invoke("report")
+    assert isinstance(ended.exception, StoreUnavailable)
+    told = str(ended.exception)
+    assert "redis://127.0.0.1:1: the store has been away for 0 s" in told
+    assert "CREWEL_STORAGE__URL says where the store is" in told
+    assert "secret" not in told
+    assert "Spark" not in ended.output + told
 
 
-def test_a_missing_server_is_reported_before_spark_starts(tmp_path: Path) -> None:
-    ended = pipeline(tmp_path, "redrive", "--where", "true", "--url", "http://127.0.0.1:1/cometd")
-    assert (ended.status, ended.out) == (1, "")
-    assert ended.err.startswith("crewel: http://127.0.0.1:1/cometd has not answered for 5 s: ")
-    assert "Spark" not in ended.err
+def test_a_missing_server_is_reported_before_spark_starts(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_CHECK_S", 0.2)
+    ended = invoke("redrive", "--where", "true", "--url", "http://127.0.0.1:1/cometd")
+    assert isinstance(ended.exception, CrewelError)
+    assert str(ended.exception).startswith("http://127.0.0.1:1/cometd has not answered for 0 s: ")
+    assert "Spark" not in ended.output
 
 
 def test_a_wrong_directory_is_one_line(tmp_path: Path) -> None:
@@ -98,10 +147,15 @@ def test_a_wrong_directory_is_one_line(tmp_path: Path) -> None:
     assert (ended.status, ended.err) == (1, "crewel: empty: there are no tables; --dir says where they are\n")
 
 
-def test_pipeline_doctor_prints_faults_with_advice(tmp_path: Path) -> None:
-    ended = pipeline(tmp_path, "doctor", PATH=str(tmp_path), JAVA_HOME="")
-    assert ended.status == 1
-    found = {line.split()[0]: line for line in ended.out.splitlines()}
+def test_pipeline_doctor_prints_faults_with_advice(
+    invoke: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_PATIENCE_S", 0.1)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "")
+    ended = invoke("doctor")
+    assert ended.exit_code == 1
+    found = {line.split()[0]: line for line in ended.stdout.splitlines()}
     assert "wrong" in found["java"]
     assert "apt-get install openjdk-17" in found["java"]
     assert "wrong" in found["store"], "there is no server here"

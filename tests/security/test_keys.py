@@ -128,7 +128,7 @@ class Address:
 
 
 @pytest.fixture
-async def address() -> AsyncIterator[Address]:
+async def published_keys() -> AsyncIterator[Address]:
     served = Address()
     app = web.Application()
     app.router.add_get("/keys", served.answer)
@@ -143,88 +143,88 @@ async def address() -> AsyncIterator[Address]:
     await runner.cleanup()
 
 
-async def test_a_set_with_an_address_is_fetched_once_for_all_who_ask(address: Address) -> None:
-    reader = await tokens(address.url)
+async def test_a_set_with_an_address_is_fetched_once_for_all_who_ask(published_keys: Address) -> None:
+    reader = await tokens(published_keys.url)
     token = signed(rsa_key(), "RS256", "one")
     assert reader.read_at_once(token) is None
     async with asyncio.timeout(5):
         read = await asyncio.gather(*(reader.read(token) for _ in range(20)))
     assert {grants.subject for grants in read} == {"joe"}
-    assert address.asked == 1
+    assert published_keys.asked == 1
     assert reader.read_at_once(token) is not None
 
 
-async def test_cancelled_caller_leaves_the_fetch_to_others(address: Address) -> None:
-    address.may_answer.clear()
-    reader = await tokens(address.url)
+async def test_cancelled_caller_leaves_the_fetch_to_others(published_keys: Address) -> None:
+    published_keys.may_answer.clear()
+    reader = await tokens(published_keys.url)
     token = signed(rsa_key(), "RS256", "one")
     first = asyncio.create_task(reader.read(token))
     second = asyncio.create_task(reader.read(token))
     async with asyncio.timeout(5):
-        while not address.asked:
+        while not published_keys.asked:
             await asyncio.sleep(0)
         first.cancel()
-        address.may_answer.set()
+        published_keys.may_answer.set()
         assert (await second).subject == "joe"
-    assert address.asked == 1
+    assert published_keys.asked == 1
 
 
 async def test_a_key_that_is_not_in_the_set_is_looked_for_but_not_all_the_time(
-    address: Address, monkeypatch: pytest.MonkeyPatch
+    published_keys: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = await tokens(address.url)
+    reader = await tokens(published_keys.url)
     await reader.read(signed(rsa_key(), "RS256", "one"))
-    address.text = key_set(one=rsa_key(), two=other_rsa_key())
+    published_keys.text = key_set(one=rsa_key(), two=other_rsa_key())
     new = signed(other_rsa_key(), "RS256", "two")
     with pytest.raises(BadToken, match="does not know"):
         await reader.read(new)
-    assert address.asked == 1
+    assert published_keys.asked == 1
     monkeypatch.setattr(keys_module, "_PAUSE_S", 0.0)
     assert (await reader.read(new)).subject == "joe"
-    assert address.asked == 2
+    assert published_keys.asked == 2
 
 
 async def test_a_set_is_fetched_again_when_it_is_old_and_a_failure_leaves_the_keys(
-    address: Address, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    published_keys: Address, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(keys_module, "_PAUSE_S", 0.0)
-    reader = await tokens(address.url)
+    reader = await tokens(published_keys.url)
     token = signed(rsa_key(), "RS256", "one")
     await reader.read(token)
     later = keys_module.monotonic() + 301
     monkeypatch.setattr(keys_module, "monotonic", lambda: later)
-    address.status = 500
+    published_keys.status = 500
     assert reader.read_at_once(token) is None
     with caplog.at_level(logging.WARNING):
         assert (await reader.read(token)).subject == "joe"
     assert "stay in use" in caplog.text
-    address.status = 200
+    published_keys.status = 200
     await reader.read(token)
-    assert address.asked == 3
+    assert published_keys.asked == 3
     assert reader.read_at_once(token) is not None
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", '{"keys": []}', "[1]", " " * (1024 * 1024 + 1)])
-async def test_no_token_holds_while_there_are_no_keys(address: Address, text: str) -> None:
-    address.text = text
+async def test_no_token_holds_while_there_are_no_keys(published_keys: Address, text: str) -> None:
+    published_keys.text = text
     with pytest.raises(BadToken, match="are not available") as caught:
-        await (await tokens(address.url)).read(signed(rsa_key(), "RS256", "one"))
+        await (await tokens(published_keys.url)).read(signed(rsa_key(), "RS256", "one"))
     assert caught.value.code == "resource.unavailable"
 
 
-async def test_an_address_where_nobody_is_gives_no_keys(address: Address, unused_tcp_port: int) -> None:
+async def test_an_address_where_nobody_is_gives_no_keys(published_keys: Address, unused_tcp_port: int) -> None:
     with pytest.raises(BadToken, match="are not available"):
         await (await tokens(f"http://127.0.0.1:{unused_tcp_port}/")).read(signed(rsa_key(), "RS256", "one"))
 
 
 async def test_no_line_of_the_log_has_credentials_of_the_address(
-    address: Address, caplog: pytest.LogCaptureFixture
+    published_keys: Address, caplog: pytest.LogCaptureFixture
 ) -> None:
-    address.status = 500
-    reader = await tokens(address.url.replace("//", "//joe:geheim@") + "?key=geheim")
+    published_keys.status = 500
+    reader = await tokens(published_keys.url.replace("//", "//joe:geheim@") + "?key=geheim")
     with caplog.at_level(logging.WARNING), pytest.raises(BadToken):
         await reader.read(signed(rsa_key(), "RS256", "one"))
-    assert f"the keys of {address.url.replace('//', '//***@')}?*** cannot be fetched" in caplog.text
+    assert f"the keys of {published_keys.url.replace('//', '//***@')}?*** cannot be fetched" in caplog.text
     assert "geheim" not in caplog.text
 
 

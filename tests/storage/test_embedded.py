@@ -115,7 +115,7 @@ async def test_embedded_store_that_keeps_dying_is_tried_with_longer_pauses(tmp_p
 async def test_a_store_that_never_comes_up_is_given_up_with_its_last_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 2.0)
+    monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 1.0)
     program = tmp_path / "broken"
     program.write_text("#!/bin/sh\necho no space left >&2\nexit 3\n")
     program.chmod(0o755)

@@ -50,12 +50,6 @@ def client(server: StoreProcess) -> Iterator[redis.Redis]:
 
 
 @portions
-def test_nothing_is_lost_and_nothing_crossed_with_the_real_scripts(client: redis.Redis, seeds: range) -> None:
-    for seed in seeds:
-        _run(seed, RealStore(client))
-
-
-@portions
 def test_commits_in_parts_lose_nothing_when_the_server_dies_between_them(
     client: redis.Redis, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +59,10 @@ def test_commits_in_parts_lose_nothing_when_the_server_dies_between_them(
 
 
 @portions
-def test_the_model_of_the_store_answers_as_the_scripts_do(client: redis.Redis, seeds: range) -> None:
+def test_nothing_is_lost_or_crossed_with_the_real_scripts_and_the_model_answers_as_they_do(
+    client: redis.Redis, seeds: range
+) -> None:
+    """The compared store does each step with the scripts, and returns their answer."""
     for seed in seeds:
         _run(seed, ComparedStore(client))
 

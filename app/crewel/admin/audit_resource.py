@@ -18,7 +18,10 @@ from crewel.times import EXPECTED, since
 
 _EXPORTED: Final = 500
 _FILTERS: Final = (
-    text_field("who", "Only actions of this operator: a subject, or admin for the admin token."),
+    text_field(
+        "who",
+        "Only actions of this operator: a subject, or admin for the admin token. A token with that subject is admin (jwt).",
+    ),
     text_field("what", "Only actions that begin with this text: hold session, redrive."),
     text_field("about", "Only actions on this session, subject, channel or job, or below it: client/joe."),
     text_field("outcome", f"Only actions with this outcome: {', '.join(Outcome)}.", one_of(*Outcome)),

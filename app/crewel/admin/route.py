@@ -50,6 +50,7 @@ _ERROR: Final = {
 _ALWAYS: Final = {
     400: "A field is unknown or has a wrong value; the message names it (user.illegalArgument).",
     403: "Requests from the page's origin are not allowed, or the token is not an operator's, or does not have this role.",
+    429: "A rate is exceeded, such as that of invalid tokens: try again after Retry-After (resource.temporary.unavailable).",
     503: "The store is unavailable, or the server has none (resource.unavailable).",
 }
 _CLOSED: Final = {401: "The token is missing or invalid."}

@@ -375,7 +375,7 @@ SESSION_ROUTES: Final = (
         _trace,
         "One message per line: `at`, `way` (in: from the client; out: to it), `message`, and `lost`: how many messages before"
         " it are missing because the reader was too slow. Replies to publishes are not shown. While there are no messages,"
-        " empty lines keep the connection open. Ask the node that has the session; another one refuses and names it.",
+        " empty lines keep the connection open. Ask the node that has the session; another one refuses with 400 and names it.",
         query=(number_text("seconds", "How long.", 1, _MOST_TRACE_S, _TRACE_S),),
         media_type="application/x-ndjson",
         refusals=_UNKNOWN,

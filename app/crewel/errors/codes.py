@@ -267,7 +267,8 @@ _USER: Final = (
         "user.update.internalError",
         "An unexpected fault in the receiver's code.",
         _FINAL,
-        "A receiver reported an invalid code, or one that it may not report.",
+        "A receiver failed without a code of its own, it reported an invalid one or one that it may not report, or the server"
+        " could not send the message.",
     ),
     ErrorCode("user.update.illegalArgument", "The receiver cannot use the content of the message.", _FINAL),
     ErrorCode(

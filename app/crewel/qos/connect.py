@@ -31,7 +31,11 @@ class OverflowPolicy(Explained):
     """What a full queue does, by the name that `ext.session` uses."""
 
     DEAD_MESSAGE = "deadMessage", "The arriving message becomes a dead letter."
-    DROP_OLDEST = "dropOldest", "The oldest unsent messages of the lowest priority are dropped, as many as it takes."
+    DROP_OLDEST = (
+        "dropOldest",
+        "The oldest unsent messages of the lowest priority are dropped, as many as it takes. If that does not make room, or all"
+        " have a higher priority, the arriving message is dropped.",
+    )
     DISCONNECT = "disconnect", "The session ends."
 
 

@@ -60,7 +60,9 @@ class Http(Group):
         " to loopback.",
         expected="an http or https address such as https://chat.example.org",
     )
-    trusted_proxies: Networks = setting((), "Proxies whose X-Forwarded-* headers the server trusts.")
+    trusted_proxies: Networks = setting(
+        (), "Proxies whose X-Forwarded-* headers the server trusts. A port behind an address is ignored."
+    )
     tls_cert: OptionalFileName = setting(None, "Certificate chain (PEM). Set it with tls_key to serve https.")
     tls_key: OptionalFileName = setting(None, "Private key (PEM) of tls_cert.")
     header_timeout_ms: Number = setting(

@@ -197,15 +197,15 @@ def test_losses_are_counted_once_where_the_next_batches_are_small(streams: Strea
 def test_what_goes_while_the_oldest_are_read_leaves_a_gap_but_for_the_very_first(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_reader, "_WORTH_A_TASK", 5000)
-    streams.many("facts", 30_000)
+    monkeypatch.setattr(partition_reader, "_WORTH_A_TASK", 500)
+    streams.many("facts", 3000)
     source = reader(streams.address, streams="facts", failOnDataLoss=False, partitions=3)
     start = source.initialOffset()
     tasks = source.partitions(start, source.latestOffset(start, ALL))
     assert len(tasks) == 3
-    streams.client.xtrim(streams.keys.facts, minid="15001-0", approximate=False)
+    streams.client.xtrim(streams.keys.facts, minid="1501-0", approximate=False)
     keys = [[row["key"] for batch in source.read(task) for row in batch.to_pylist()] for task in tasks]
-    assert [len(each) for each in keys] == [0, 5001, 10_000]
+    assert [len(each) for each in keys] == [0, 501, 1000]
     assert keys[1][0] == "facts.gap"
 
 
@@ -264,12 +264,12 @@ def test_a_batch_reads_between_times_and_ids(streams: Streams) -> None:
 def test_parts_of_a_batch_hold_each_entry_once(
     streams: Streams, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_reader, "_WORTH_A_TASK", 5000)
-    streams.many("facts", 30_000, per_ms=20)
-    streams.client.xtrim(streams.keys.facts, maxlen=29_000, approximate=False)
+    monkeypatch.setattr(partition_reader, "_WORTH_A_TASK", 500)
+    streams.many("facts", 3000, per_ms=2)
+    streams.client.xtrim(streams.keys.facts, maxlen=2900, approximate=False)
     source = BatchReader(streams.address, parsed({"partitions": str(partitions)}))
     assert len(source.partitions()) == min(partitions, 6)
-    assert [int(row["payload"]) for row in batch(streams.address, partitions=partitions)] == list(range(1000, 30_000))
+    assert [int(row["payload"]) for row in batch(streams.address, partitions=partitions)] == list(range(100, 3000))
 
 
 def test_letters_may_leave_from_the_middle(streams: Streams) -> None:
