@@ -254,7 +254,7 @@ def test_all_that_is_asked_again_has_its_turn_before(world: StoredWorld) -> None
     Line(world, "subscribe", is_done=True)
     Line(world, "unsubscribe", is_done=False)
     assert not ann.say("/meta/subscribe", **WORKERS)["successful"]
-    world.access.writing.on_forgotten(world.loop.time())
+    world.access.writing._on_forgotten(world.loop.time())
     for _ in range(50):
         world.wait(world.store.reader.ping())  # time enough for the store, and none for the pause
     assert world.access.node is node

@@ -101,10 +101,16 @@ class StoreAccess:
             if self._changes and (waited := self._changes.pop(name, None)) is not None:
                 resolve(waited, None)
 
-    def open(self, store: Store, on_lost: Callable[[StoreError], None]) -> None:
-        """There is a store from now on. `on_lost` is called when it does not know this node as it was."""
+    def open(
+        self,
+        store: Store,
+        on_lost: Callable[[StoreError], None],
+        on_forgotten: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """There is a store from now on. `on_lost` is called when it does not know this node as it was, and `on_forgotten` as
+        `WriteQueue.open` says."""
         self.store, self.keys, self.has_store, self._on_lost = store, store.keys, True, on_lost
-        self.writing.open(store)
+        self.writing.open(store, on_forgotten)
 
     @property
     def trouble(self) -> str | None:
@@ -319,14 +325,13 @@ class WriteQueue(Generic[T]):
         self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
         self._turn: asyncio.Task[None] | None = None  # work that does not wait for what is under way
         self._paused: set[asyncio.TimerHandle] = set()
-        self.on_forgotten: Callable[[float], object] = lambda _: None
-        """Called with the time since when a step was in doubt, when that ends so late that the store may have forgotten what it
-        has done of it."""
+        self._on_forgotten: Callable[[float], None]
         self.is_closed = True
 
-    def open(self, store: Store) -> None:
-        """Ask this store from now on."""
-        self._store, self.is_closed = store, False
+    def open(self, store: Store, on_forgotten: Callable[[float], None] = lambda _: None) -> None:
+        """Ask this store from now on. `on_forgotten` is called with the time since when a step was in doubt, when that ends so
+        late that the store may have forgotten what it has done of it."""
+        self._store, self._on_forgotten, self.is_closed = store, on_forgotten, False
 
     def serve(
         self,
@@ -539,7 +544,7 @@ class WriteQueue(Generic[T]):
             self._ask_later(request)
             return True
         if now >= request.doubted_at + REPEATABLE_S and self._is_remembered(request.step):
-            self.on_forgotten(request.doubted_at)
+            self._on_forgotten(request.doubted_at)
         return False
 
     def _is_remembered(self, step: Step[Any]) -> bool:

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
@@ -93,7 +94,7 @@ class Durability:
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
     _slow: SlowStore = field(default_factory=SlowStore, init=False)
     _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
-    _read_at: float = field(default=0.0, init=False)  # of the last claim: what was done before it has been read
+    _read_at: float = field(default=inf, init=False)  # of the last claim: what was done before it has been read
     _is_to_read: bool = field(default=False, init=False)  # again, because it has forgotten a step
     _under_way: Commit | None = field(default=None, init=False)  # was asked for, and is not applied for certain
 
@@ -124,7 +125,7 @@ class Durability:
     async def start(self, store: Store) -> None:
         """Take over what earlier servers have left in this store, read what their sessions have missed, and continue with it.
         Raises StoreError if the store cannot be used, StoreTaken if a server that lives has it."""
-        self._access.open(store, self._suspect)
+        self._access.open(store, self._suspect, self._step_is_forgotten)
         try:
             await self._load()
         except BaseException:
@@ -132,7 +133,6 @@ class Durability:
             raise
         self._access.writing.probe()  # for what a server that lived appended before its last session was taken
         self._access.store.watch(self._store_is_back, lambda: None)
-        self._access.writing.on_forgotten = self._step_is_forgotten
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
