@@ -436,6 +436,28 @@ async def test_keys_without_a_format_are_refused(server: StoreProcess, store: St
         await other.open()
 
 
+async def test_a_server_that_starts_at_the_same_time_on_an_empty_store_is_no_interrupted_restore(
+    server: StoreProcess, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = f"{prefix_of(store)}together:"
+    first, second = Store(at(server, prefix)), Store(at(server, prefix))
+    forget = Store._forget_last_client
+
+    async def start_the_other(starting: Store, *about: Any) -> None:
+        """The second one has found an empty store: the first one starts, and writes, before the second goes on."""
+        if starting is second:
+            await first.open()
+            await first.reader.set(first.keys.last, 1)
+        await forget(starting, *about)
+
+    monkeypatch.setattr(Store, "_forget_last_client", start_the_other)
+    await second.open()
+    assert first.is_up
+    assert second.is_up
+    await first.close()
+    await second.close()
+
+
 async def test_the_format_is_written_once(server: StoreProcess, store: Store) -> None:
     assert await store.reader.get(store.keys.format) == b"2"
     other = Store(at(server, prefix_of(store)))

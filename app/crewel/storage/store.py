@@ -329,16 +329,16 @@ class Store:
         info = StoreInfo(said)
         if info.is_loading:
             raise Loading("the store is loading its file")
-        (found,) = await self._ask(("GET", self.keys.format))
+        # In this order: another server that starts at the same time writes the format before any of its keys.
+        has_keys, found = await self._ask(("EXISTS", self.keys.last, self.keys.nodes), ("GET", self.keys.format))
         check_server(info, self._storage)
         await self._forget_last_client(info, client)
         self._history = info.history
         await self._ask(*[("SCRIPT", "LOAD", script.text) for script in scripts().values()])
+        version = check_format(found, is_empty=not has_keys)
         if found is None:
-            last = await self._ask(("EXISTS", self.keys.last, self.keys.nodes))
-            version = check_format(None, is_empty=not last[0])
             await self._ask(("SET", self.keys.format, version, "NX"))
-        elif (version := check_format(found, is_empty=False)) != int(found):
+        elif version != int(found):
             log.info("the store has been upgraded from an older version of Crewel")
             await self._ask(("SET", self.keys.format, version))
         await self._meet()
