@@ -18,8 +18,8 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
@@ -202,6 +202,15 @@ def start(arguments: Sequence[str], directory: Path, environ: Mapping[str, str] 
     if nodes_of_tests() == 1 or is_alone:
         return Server(arguments, directory, environ)
     return Cluster(arguments, directory, environ)
+
+
+@contextmanager
+def serving(directory: Path, *sets: str, service: str = "") -> Iterator[Server]:
+    """A server with these `--set` texts for several tests, which has to end well."""
+    services = [f"--service={service}"] if service else []
+    server = Server(["--port=0", *services, *(f"--set={text}" for text in sets)], directory)
+    yield server
+    server.end_well()
 
 
 def check_running() -> None:

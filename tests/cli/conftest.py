@@ -10,15 +10,13 @@ import pytest
 from tests.admin.desk import SETS, Desk, Receiver
 from tests.cli.operators import Post
 from tests.functional.wire import close_connections, until
-from tests.server_process import Server
+from tests.server_process import Server, serving
 
 
 @pytest.fixture(scope="session")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    arguments = ["--port=0", *(f"--set={text}" for text in SETS)]
-    server = Server(arguments, tmp_path_factory.mktemp("office"))
-    yield server
-    server.end_well()
+    with serving(tmp_path_factory.mktemp("office"), *SETS) as server:
+        yield server
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from tests.admin.desk import TOKEN
 from tests.client import over_sync
 from tests.client.support import SERVICE
-from tests.server_process import Server
+from tests.server_process import Server, serving
 
 TRANSPORTS = ("websocket", "long-polling")
 THREADS = {
@@ -40,10 +40,8 @@ ONE_STYLE = {
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all tests of a module that leave it as it was; its connects are held for half a second."""
     sets = ("bayeux.timeout_ms=500", "bayeux.sweep_ms=100", f"admin.token={TOKEN}")
-    options = ["--port=0", f"--service={SERVICE}", *(f"--set={text}" for text in sets)]
-    server = Server(options, tmp_path_factory.mktemp("server"))
-    yield server
-    server.end_well()
+    with serving(tmp_path_factory.mktemp("server"), *sets, service=SERVICE) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ from crewel.client import (
 from tests.client.support import LIMIT_S, QUICK, SERVICE, Steps
 from tests.conftest import StartServer
 from tests.cutting_proxy import Cut, CuttingProxy, How, listed_cuts, random_cuts
-from tests.server_process import Server
+from tests.server_process import Server, serving
 
 SETS = ("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=3000", "bayeux.sweep_ms=100")
 SEEDS = {"websocket": 1, "long-polling": 3}
@@ -40,10 +40,8 @@ SEEDS = {"websocket": 1, "long-polling": 3}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """For tests whose trouble is between client and server; each has a channel of its own."""
-    options = ["--port=0", *(f"--set={text}" for text in SETS)]
-    server = Server(options, tmp_path_factory.mktemp("server"))
-    yield server
-    server.end_well()
+    with serving(tmp_path_factory.mktemp("server"), *SETS) as server:
+        yield server
 
 
 async def test_a_server_that_is_not_there_is_told_at_once(start_server: StartServer, transport: str) -> None:
@@ -348,8 +346,8 @@ async def test_a_silent_connection_is_given_up_in_time(server: Server, transport
 
 
 async def test_a_session_that_expired_meanwhile_is_renewed(start_server: StartServer, transport: str) -> None:
-    """The client comes back later than the server remembers it; the next connect is told so. If it comes too early, it is cut
-    once more and waits again."""
+    """The client comes back later than the server remembers it; the reply to the next connect says so. If it comes too early,
+    it is cut once more and waits again."""
     server = start_server("bayeux.timeout_ms=500", "bayeux.max_interval_ms=100", "bayeux.sweep_ms=50", service=SERVICE)
     late = BackoffRule(initial=1.2, maximum=1.2)
     steps = Steps()

@@ -17,7 +17,7 @@ from tests.functional.hook import Hook
 from tests.functional.people import Person
 from tests.functional.wire import Connection, figures, until
 from tests.security.issuer import secret_file, signed
-from tests.server_process import ROOT, Server
+from tests.server_process import ROOT, Server, serving
 
 DEAD = "/__sys__deadMessage"
 ADMIN = "the-admin-token-of-tests"
@@ -37,9 +37,8 @@ def serve(start_server: StartServer) -> Serve:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that several tests use, each with names and channels of its own."""
-    server = Server(["--port=0", *(f"--set={text}" for text in QUICK)], tmp_path_factory.mktemp("quick"))
-    yield server
-    server.end_well()
+    with serving(tmp_path_factory.mktemp("quick"), *QUICK) as server:
+        yield server
 
 
 @pytest.fixture

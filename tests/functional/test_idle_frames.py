@@ -12,7 +12,7 @@ import pytest
 from tests.functional.conftest import LANES, Serve
 from tests.functional.frames import PING, PONG, TEXT, Socket, SocketClient
 from tests.functional.wire import figures, until
-from tests.server_process import Server
+from tests.server_process import Server, serving
 
 CONTINUATION = 0
 FEW = ("limits.control_frames_per_s=5", "limits.control_frames_burst=20")
@@ -35,9 +35,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[tupl
         def get(lane: tuple[str, ...]) -> Server:
             if lane not in running:
                 sets = (*lane, *FEW, "limits.exempt_addresses=")
-                options = ["--port=0", *(f"--set={each}" for each in sets)]
-                running[lane] = Server(options, tmp_path_factory.mktemp("limited"))
-                stack.callback(running[lane].end_well)
+                running[lane] = stack.enter_context(serving(tmp_path_factory.mktemp("limited"), *sets))
             return running[lane]
 
         yield get

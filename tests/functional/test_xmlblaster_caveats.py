@@ -12,7 +12,7 @@ from tests.functional.bayeux import Client, Message, data
 from tests.functional.people import Person
 from tests.functional.test_dead_letters_live import QUICK, Operator, Receiver
 from tests.functional.wire import until
-from tests.server_process import Server
+from tests.server_process import Server, serving
 
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
 
@@ -23,9 +23,8 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all of this."""
-    server = Server(["--port=0", *(f"--set={text}" for text in QUICK)], tmp_path_factory.mktemp("caveats"))
-    yield server
-    server.end_well()
+    with serving(tmp_path_factory.mktemp("caveats"), *QUICK) as server:
+        yield server
 
 
 @pytest.fixture

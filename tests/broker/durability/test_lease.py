@@ -38,7 +38,7 @@ async def access(settings: Settings) -> AsyncIterator[StoreAccess]:
     access = StoreAccess(settings, asyncio.get_running_loop())
     store = Store(settings)
     await store.open()
-    access.open(store, lambda _: None)
+    access.open(store, lambda _: None, lambda _: None)
     access.token = TOKEN
     yield access
     await store.close()
@@ -94,7 +94,7 @@ async def slow(tmp_path: Path) -> AsyncIterator[Slow]:
         access = StoreAccess(settings, asyncio.get_running_loop())
         store = Store(settings)
         await store.open()
-        access.open(store, lambda _: None)
+        access.open(store, lambda _: None, lambda _: None)
         access.token = TOKEN
         lease = StoreLease(access, settings, Supervisor())
         await lease.claim()

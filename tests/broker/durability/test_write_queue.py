@@ -36,7 +36,7 @@ class Queue:
         self.hinders: asyncio.Event | None = None
         """Set when the answers to a group may be used; None if at once."""
         self.writing: WriteQueue[str] = WriteQueue(store, asyncio.get_running_loop())
-        self.writing.open(store)
+        self.writing.open(store, lambda _: None)
         self.writing.serve(self._append, self._published)
 
     def _append(self, submissions: list[Submission]) -> Step[Appended]:

@@ -101,12 +101,7 @@ class StoreAccess:
             if self._changes and (waited := self._changes.pop(name, None)) is not None:
                 resolve(waited, None)
 
-    def open(
-        self,
-        store: Store,
-        on_lost: Callable[[StoreError], None],
-        on_forgotten: Callable[[float], None] = lambda _: None,
-    ) -> None:
+    def open(self, store: Store, on_lost: Callable[[StoreError], None], on_forgotten: Callable[[float], None]) -> None:
         """There is a store from now on. `on_lost` is called when it does not know this node as it was, and `on_forgotten` as
         `WriteQueue.open` says."""
         self.store, self.keys, self.has_store, self._on_lost = store, store.keys, True, on_lost
@@ -328,7 +323,7 @@ class WriteQueue(Generic[T]):
         self._on_forgotten: Callable[[float], None]
         self.is_closed = True
 
-    def open(self, store: Store, on_forgotten: Callable[[float], None] = lambda _: None) -> None:
+    def open(self, store: Store, on_forgotten: Callable[[float], None]) -> None:
         """Ask this store from now on. `on_forgotten` is called with the time since when a step was in doubt, when that ends so
         late that the store may have forgotten what it has done of it."""
         self._store, self._on_forgotten, self.is_closed = store, on_forgotten, False
