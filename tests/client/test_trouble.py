@@ -238,6 +238,21 @@ async def test_a_cut_connection_keeps_the_session(server: Server, transport: str
             assert (await subscription.receive(LIMIT_S)).data == 1
 
 
+async def test_a_socket_that_closes_between_two_connects_is_replaced_at_once(start_server: StartServer) -> None:
+    """The first connect over the next socket is answered at once: it is not held while requests wait for its answer."""
+    steps = Steps()
+    server = start_server("bayeux.timeout_ms=30000", "bayeux.interval_ms=500")
+    async with CuttingProxy(server.port) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}/cometd"
+        async with Client(url, transports=["websocket"], backoff=QUICK, on_state=steps) as client:
+            await steps.reach(State.CONNECTED)
+            proxy.hang_up()
+            await steps.reach(State.RECONNECTING)
+            async with asyncio.timeout(LIMIT_S / 3):
+                await client.publish("/a", 1)
+            assert client.state is State.CONNECTED
+
+
 class Gate(Extension):
     """Opens when the client sends its disconnect."""
 

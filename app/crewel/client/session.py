@@ -282,6 +282,8 @@ class Session:
         await self.connection.update.handled(_ROOM_WAIT)
         if self._is_disconnected:
             raise DisconnectedError("the server ended the session")
+        # The socket may have closed since the last reply, and been opened again: requests wait until this connect is answered.
+        hold = hold and self.life.state is State.CONNECTED
         busy = self.connection.busy
         if busy == AWAITS and not hold:
             busy = False  # the last reply may be lost, and what was new with it: it is to come again
