@@ -18,11 +18,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from math import inf
 from mmap import mmap
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 import orjson
 from section import Figure, Section, parser
@@ -35,8 +39,8 @@ LIMIT: Final = 1.01
 """At most so many times the instructions of the earlier state."""
 PATIENCE_S: Final = 900
 
-Step = Callable[[Any, list["Client"]], None]
-
+IDLE: Final = 10_000
+"""Clients that hold a connect while nothing happens."""
 
 OWN: Final = mmap(-1, 64 * 1024)
 """The buffer of a loop."""
@@ -48,10 +52,13 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.written: list[bytes] = []
+        self.on_write: Callable[[], None] | None = None
 
     def write(self, data: Any) -> None:
         """Keep what the server sends."""
         self.written.append(bytes(data))
+        if self.on_write is not None:
+            self.on_write()
 
     def is_closing(self) -> bool:
         """No."""
@@ -178,23 +185,43 @@ class SocketClient(Client):
         self._note(orjson.loads(frame[frame.index(b"[{") :])[-1])
 
 
+@dataclass(slots=True)
+class World:
+    """A server without sockets, and its clients."""
+
+    broker: Any
+    let_in: Callable[[], Client]
+    """A new client, which has sent nothing."""
+    clients: list[Client]
+
+
+Step = Callable[[World], None]
+
+
 def _outbound(broker: Any) -> Any:
     """The way out of this broker: in the state before, the broker had all parts itself."""
     return broker.outbound if hasattr(broker, "outbound") else broker.mailboxes.outbound
 
 
-def _deliver(broker: Any, clients: list[Client]) -> None:
-    for client in clients:
+def _deliver(world: World) -> None:
+    for client in world.clients:
         client.connect()
-    broker.publish("/room", {"text": "x" * 40})
-    _outbound(broker)._flush()  # noqa: SLF001 - the loop would do it at the end of its turn
-    for client in clients:
+    world.broker.publish("/room", {"text": "x" * 40})
+    _outbound(world.broker)._flush()  # noqa: SLF001 - the loop would do it at the end of its turn
+    for client in world.clients:
         client.read()
 
 
-def _publish(_: Any, clients: list[Client]) -> None:
-    for client in clients:
+def _publish(world: World) -> None:
+    for client in world.clients:
         client.ask({"channel": "/empty", "data": {"text": "x" * 40}})
+
+
+def _let_in(world: World) -> None:
+    for _ in range(SESSIONS):
+        client = world.let_in()
+        client.begin()
+        client.connect()
 
 
 async def _answered(broker: Any) -> None:
@@ -241,6 +268,8 @@ STORED: Final[dict[str, tuple[str, Callable[[Any, list[Client]], Awaitable[None]
 }
 """The same with a store, which is another process and is not counted."""
 
+IDLING: Final = {"idle": f"a second in which {IDLE:,} clients hold a connect, 1 in 30 of which ends"}
+"""The same with a clock of its own; a round is not divided by the clients."""
 
 CASES: Final[dict[str, tuple[str, type[Client], bool, Step]]] = {
     "delivery": ("a delivery over long-polling", Client, False, _deliver),
@@ -248,6 +277,8 @@ CASES: Final[dict[str, tuple[str, type[Client], bool, Step]]] = {
     "publish": ("a publish without subscribers", Client, False, _publish),
     "socket": ("a delivery over a WebSocket, acknowledged", SocketClient, True, _deliver),
     "socket_publish": ("a publish over a WebSocket without subscribers", SocketClient, False, _publish),
+    "let_in": ("letting a client in: handshake, subscribe, connect", Client, False, _let_in),
+    "socket_let_in": ("letting a client in over a WebSocket, its upgrade included", SocketClient, False, _let_in),
 }
 """What is counted, by which clients, whether they acknowledge, and a round of it."""
 
@@ -262,14 +293,36 @@ def _as_served() -> None:
     gc.set_threshold(4_000, 2, 800)
 
 
-async def _run_stored(case: str, rounds: int) -> None:
-    """The rounds of a case with a store, in the state whose `app` comes first on the path."""
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be stopped, and then stands still until it is moved."""
+
+    now: float | None = None
+
+    def time(self) -> float:
+        """Seconds since some moment."""
+        return super().time() if self.now is None else self.now
+
+    async def pass_second(self) -> None:
+        """Let the timers of a second fire, one after the other."""
+        self.now = self.time()
+        end = self.now + 1.0
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined] # a heap; asyncio has no other way
+        while timers and (due := timers[0].when()) < end:
+            self.now = max(self.now, due)
+            await asyncio.sleep(0)  # in this turn the timers that are due join the queue
+            while self._ready:  # type: ignore[attr-defined] # a deque, as above
+                await asyncio.sleep(0)
+        self.now = end
+
+
+@asynccontextmanager
+async def _served() -> AsyncIterator[tuple[Any, Any]]:
+    """The broker and the lane of a server with a store, in the state whose `app` comes first on the path."""
     from aiohttp import web
 
     from crewel import server
     from crewel.settings import load
     from crewel.transports.fast_lane import FastLane
-    from crewel.transports.http_fast import FastConnection
 
     with tempfile.TemporaryDirectory() as directory:
         app = web.Application()
@@ -280,6 +333,16 @@ async def _run_stored(case: str, rounds: int) -> None:
         lane = FastLane(app[server.ENDPOINT], _no_other_lane)
         if hasattr(lane, "turns"):
             lane.turns.slice_s = inf
+        yield broker, lane
+        await lane.close(0)
+        await runner.cleanup()
+
+
+async def _run_stored(case: str, rounds: int) -> None:
+    """The rounds of a case with a store."""
+    from crewel.transports.http_fast import FastConnection
+
+    async with _served() as (broker, lane):
         clients = [Client(FastConnection(lane), acknowledges=True) for _ in range(SESSIONS + 1)]
         for number, client in enumerate(clients, 1):
             messages = client.beginning(name=f"client/joe{number}/1")
@@ -290,8 +353,34 @@ async def _run_stored(case: str, rounds: int) -> None:
         _as_served()
         for _ in range(rounds):
             await STORED[case][1](broker, clients)
-        await lane.close(0)
-        await runner.cleanup()
+
+
+async def _run_idle(rounds: int) -> None:
+    """Clients that come in over the time of a held connect, and so many seconds in which each connects again when it is due."""
+    from crewel.admin import metrics_history
+    from crewel.transports.http_fast import FastConnection
+
+    # How often all sessions are counted depends on how long a count takes: here ten milliseconds.
+    metrics_history.process_time = count(step=0.01).__next__
+    answered: list[Client] = []
+    loop = cast("VirtualLoop", asyncio.get_running_loop())
+    async with _served() as (broker, lane):
+        held_s = broker.settings.bayeux.timeout_ms // 1000
+        for _ in range(held_s):
+            for _ in range(-(-IDLE // held_s)):
+                client = Client(FastConnection(lane), acknowledges=False)
+                client.begin()
+                client.connect()
+                client.wire.on_write = partial(answered.append, client)
+            await loop.pass_second()
+        _as_served()
+        for _ in range(rounds):
+            await loop.pass_second()
+            while answered:
+                client = answered.pop()
+                client.read()
+                client.connect()
+        loop.now = None
 
 
 async def _run(case: str, rounds: int) -> None:
@@ -311,12 +400,16 @@ async def _run(case: str, rounds: int) -> None:
         lane.turns.slice_s = inf  # under valgrind a round takes longer than a turn of the loop
     if lane.sockets is not None and hasattr(lane.sockets, "arrivals"):
         lane.sockets.arrivals.slice_s = inf
-    clients = [kind(FastConnection(lane), acknowledges=acknowledges) for _ in range(SESSIONS)]
-    for client in clients:
+
+    def let_in() -> Client:
+        return kind(FastConnection(lane), acknowledges=acknowledges)
+
+    world = World(broker, let_in, [let_in() for _ in range(SESSIONS)])
+    for client in world.clients:
         client.begin()
     _as_served()
     for _ in range(rounds):
-        step(broker, clients)
+        step(world)
         await asyncio.sleep(0)
     await lane.close(0)
     await broker.close()
@@ -334,9 +427,9 @@ def _count(state: Path, case: str, rounds: int) -> int:
     return int(found[1].replace(",", ""))
 
 
-def _per_delivery(state: Path, case: str) -> int:
+def _per_round(state: Path, case: str) -> int:
     spent = _count(state, case, MANY) - _count(state, case, FEW)
-    return round(spent / (MANY - FEW) / SESSIONS)
+    return round(spent / (MANY - FEW) / (1 if case in IDLING else SESSIONS))
 
 
 def main() -> None:
@@ -346,8 +439,11 @@ def main() -> None:
     line.add_argument("--child", nargs=2, metavar=("CASE", "ROUNDS"), help=argparse.SUPPRESS)
     given = line.parse_args()
     if given.child:
-        run = _run_stored if given.child[0] in STORED else _run
-        asyncio.run(run(given.child[0], int(given.child[1])))
+        case, rounds = given.child[0], int(given.child[1])
+        if case in IDLING:
+            asyncio.Runner(loop_factory=VirtualLoop).run(_run_idle(rounds))
+        else:
+            asyncio.run((_run_stored if case in STORED else _run)(case, rounds))
         return
     if given.before is None or not (given.before / "app" / "crewel").is_dir():
         line.error("--before needs a checkout of Crewel, with app/crewel in it")
@@ -357,8 +453,9 @@ def main() -> None:
     for case, what in {
         **{each: row[0] for each, row in CASES.items()},
         **{each: row[0] for each, row in STORED.items()},
+        **IDLING,
     }.items():
-        now, before = _per_delivery(HERE, case), _per_delivery(given.before.resolve(), case)
+        now, before = _per_round(HERE, case), _per_round(given.before.resolve(), case)
         ratio = now / before
         rows.append(Figure(what, f"{now:,}", ratio <= LIMIT, f"{before:,} before: {ratio:.3f}, at most {LIMIT}").row())
     Section(

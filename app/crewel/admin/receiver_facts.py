@@ -54,6 +54,17 @@ def session_facts(admin: Administration, session: Session) -> Facts:
     return facts
 
 
+def is_at_rest(admin: Administration, session: Session) -> bool:
+    """Whether nothing waits for the session and nothing is wrong with it, so that it has no causes: a quick look for counts of
+    very many sessions, most of which are so. False if only a closer look can tell."""
+    mailbox, dispatcher = session.mailbox, session.mailbox.dispatcher
+    if mailbox.queue or mailbox.retained or mailbox.has_more or dispatcher.in_flight or dispatcher.waits_until:
+        return False
+    if dispatcher.holdback is not None or dispatcher.rejection is not None or session.grants is not None:
+        return False
+    return not admin.dispatchers.is_away(session) and admin.turned_away.of(session.name) is None
+
+
 def _sent_at(admin: Administration, session: Session) -> int | None:
     """When the first message was sent that its client has not settled; None if that is not known."""
     first = next(iter(session.mailbox.dispatcher.in_flight.values()), None)

@@ -14,7 +14,8 @@ from crewel.admin.client_connection import transport_of
 from crewel.admin.level import Level
 from crewel.admin.paging import First
 from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of
-from crewel.admin.receiver_facts import session_facts
+from crewel.admin.receiver_facts import is_at_rest, session_facts
+from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 
 if TYPE_CHECKING:
@@ -117,22 +118,29 @@ class SessionCounter:
         admin, counted = self._admin, SessionCounts()
         states, transports, conditions = Counter[str](), Counter[str](), Counter[str]()
         found: dict[str, First[Named]] = {}
+        at_rest = 0
         async for session in in_turns(admin.broker.sessions.by_id.values()):
             if not session.is_live:
                 continue
             if session.grants is not None and session.grants.is_feed:
                 counted.pages += 1
                 continue
+            counted.count += 1
+            counted.unnamed += not session.name or session.name.startswith(_ANONYMOUS)
+            transports[transport_of(session) or "none"] += 1
+            if is_at_rest(admin, session):
+                at_rest += 1
+                continue
             facts = session_facts(admin, session)
             causes = causes_of(facts)
-            counted.count += 1
             counted.waiting += facts.waiting
-            counted.unnamed += not session.name or session.name.startswith(_ANONYMOUS)
             states[admin.dispatchers.state(session).value] += 1
-            transports[transport_of(session) or "none"] += 1
             conditions.update(each.value for each in conditions_of(facts, causes))
             if causes:
                 self._note(counted, found, session.name, facts, causes[0])
+        if at_rest:
+            states[DispatcherState.ALIVE.value] += at_rest
+            conditions[Condition.CONNECTED.value] += at_rest
         for kind, some in found.items():
             counted.troubles[kind].named = some.items()
         counted.states, counted.transports, counted.conditions = dict(states), dict(transports), dict(conditions)

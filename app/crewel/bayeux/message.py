@@ -124,6 +124,8 @@ class Message:
         """The channels named by `subscription`, or Refused: one bad name refuses the whole request, before any is
         subscribed."""
         value = self.fields.get("subscription")
+        if type(value) is str and (channel := parse(value)) is not None:
+            return [channel]
         if value is None:
             raise Refused(BayeuxCode.SUBSCRIPTION_MISSING)
         return named(value if isinstance(value, list) else [value])

@@ -295,7 +295,8 @@ class FastConnection(asyncio.Protocol, Peer):
         lane, transport = self._lane, self._transport
         assert lane.sockets is not None
         assert transport is not None
-        if lane.sockets.arrivals.put_off(self.remote, self._arrived):
+        if lane.sockets.arrivals.is_over():
+            lane.sockets.arrivals.later(self.remote, self._arrived)
             self._keep(data)
             self._rests_until, self.deadline = lane.loop.time(), inf
             return

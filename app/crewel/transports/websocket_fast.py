@@ -20,6 +20,7 @@ from crewel.broker.inbound import when_answered
 from crewel.broker.mailboxes.exchange import Peer, Take
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
+from crewel.fair_turns import FairTurns
 from crewel.limits import Bucket
 from crewel.transports.control_frames import TOO_MANY
 from crewel.transports.frame_reader import FrameReader, Parameters
@@ -215,12 +216,13 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         turns = sockets.turns
         turns.unseen -= 1
         if self._waiting is None:
-            if self._first_frames and not self._is_resting and sockets.arrivals.put_off(self.remote, self._rested):
-                self._put_off(data)
-                return
-            if turns.unseen <= 0 and not self._is_resting and turns.put_off(self.remote, self._rested):
-                self._put_off(data)
-                return
+            if not self._is_resting:
+                if self._first_frames and sockets.arrivals.is_over():
+                    self._put_off(data, sockets.arrivals)
+                    return
+                if turns.unseen <= 0 and turns.is_over():
+                    self._put_off(data, turns)
+                    return
             # `_is_free`, without a call.
             is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
             if is_next and self._protocol is None:
@@ -247,8 +249,9 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         self._keep(data)
         self._go_on()
 
-    def _put_off(self, data: bytes) -> None:
-        """Keep this for a later turn, which is coming. Of a flood, no more is read until then."""
+    def _put_off(self, data: bytes, turns: FairTurns) -> None:
+        """Keep this for one of the later turns. Of a flood, no more is read until then."""
+        turns.later(self.remote, self._rested)
         self._is_resting = True
         self._sockets.shared.receive_less()
         self._keep(data)

@@ -160,8 +160,6 @@ class Limiter:
     def subscribe(self, session: Session, count: int) -> None:
         """A session asks for so many subscriptions. Raises Limited."""
         self.room_for(session, count)
-        if session.is_operator:
-            return
         rate, now = self._rate("subscribes"), self._now
         for each in self._accounts(session):
             wait = each.take("subscribes", rate, count, now)

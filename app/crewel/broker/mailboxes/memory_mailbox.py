@@ -41,7 +41,7 @@ class MemoryMailbox(Mailbox):
     @property
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits."""
-        return any(entry.is_notice for entry in self.queue)
+        return bool(self.queue) and any(entry.is_notice for entry in self.queue)
 
     def count_evicted(self) -> int:
         """How many messages are in the store only: none."""
