@@ -99,6 +99,13 @@ class Receiver(StoredMailbox):
         if found != self.volatile:
             raise Broken(f"of what is not stored {name} has {sorted(found)}, not {sorted(self.volatile)}")
 
+    def look_after_bound(self, entry: Entry, *, has_room: bool) -> None:
+        """The queue has just been asked for room for this entry: its bound holds, and no message ends that it had room for."""
+        stored = len(self.durable) - (entry.position in self.stored())
+        waiting = stored + len(self.transients())
+        if has_room is not (waiting < BOUND):
+            raise Broken(f"{waiting} wait for {self.durable.name}, and one more has {'' if has_room else 'no '}room")
+
     # Waiting
 
     def look(self) -> None:

@@ -128,7 +128,10 @@ class ReceivingServer(Server):
         durable = receiver.durable
         if not is_bounded and receiver.dispatcher.rejection is None:
             return True
+        is_rejected = receiver.dispatcher.rejection is not None
         has_room = receiver.make_room(entry, 0)
+        if not (is_rejected or entry.is_over(receiver.clock)):
+            receiver.look_after_bound(entry, has_room=has_room)
         if receiver.must_end:
             receiver.must_end = False
             if (durable.name, "") not in self.busy:

@@ -31,6 +31,11 @@ def test_order_and_lives_hold_whatever_happens(first: int) -> None:
     run_portion(lambda seed: RankedRun(seed).run(STEPS), first, RUNS)
 
 
+def test_a_count_of_what_waits_holds_for_no_other_queue() -> None:
+    """A run in which two queues have as many messages of each kind, and not as many that are stored."""
+    RankedRun(6038).run(STEPS)
+
+
 # One rule taken out each: a run that finds nothing wrong with these would prove nothing.
 
 # Order

@@ -204,9 +204,13 @@ class Dispatcher:
         """The client is there again, and has time to report the statuses of its messages."""
         self.in_flight = {message_id: (entry, now) for message_id, (entry, _) in self.in_flight.items()}
 
-    def close(self, entry: Entry) -> None:
-        """The message has ended in another way."""
-        self._close(_id(entry))
+    def close(self, entry: Entry) -> bool:
+        """The message has ended in another way; whether the client had it."""
+        return self._close(_id(entry)) is not None
+
+    def open_beside(self, entries: Iterable[Entry]) -> int:
+        """How many messages the client has that are none of these."""
+        return len(self.in_flight.keys() - map(_id, entries))
 
     def _close(self, message_id: str) -> Entry | None:
         entry, _ = self.in_flight.pop(message_id, (None, 0.0))

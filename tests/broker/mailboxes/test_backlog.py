@@ -42,7 +42,7 @@ def test_what_was_taken_makes_room_in_bytes(make_world: MakeWorld) -> None:
     flood(world, 2)
     assert waiting(client) == [*range(2, 9), 0, 1]
     assert not world.broker.metrics.dropped
-    client.session.mailbox.queue = client.session.mailbox.queue[:1]  # as what expires or is settled leaves
+    client.session.mailbox.replace(client.session.mailbox.queue[:1])  # as what expires or is settled leaves
     flood(world, 8)
     assert waiting(client) == [2, *range(8)]
     assert not world.broker.metrics.dropped

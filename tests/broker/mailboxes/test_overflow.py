@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 
+from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.extensions.ack import AckExtension
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
-from tests.broker.world import Client
+from tests.broker.world import Client, World
 from tests.work import instructions
 
 AWAY_S = 15.0
+MakeWorld = Callable[..., World]
 
 
 def full(world: StoredWorld, most: int, policy: str, *, is_stored: bool, is_away: bool) -> Receiver:
@@ -294,3 +297,70 @@ class TestDroppingTheOldest:
             costs[count] = instructions(partial(world.broker.publish, "/a", "large" * 8000))
             assert joe.session.mailbox.depth == 1
         assert costs[many] < costs[few] * 2 * many / few, costs
+
+
+class TestWhatCounts:
+    """The bounds hold for all that waits, wherever it is, and for nothing that has ended."""
+
+    @pytest.fixture
+    def joe(self, stored: StoredWorld) -> Receiver:
+        return Receiver(stored).started("/a", name="joe/1", queue={"maxEntries": 2, "maxBytes": 400})
+
+    @pytest.mark.parametrize("values", [[0, 1], ["large" * 100]])
+    def test_what_is_in_the_store_only_leaves_no_room_for_a_transient_message(
+        self, stored: StoredWorld, joe: Receiver, values: list[Any]
+    ) -> None:
+        stored.sweep_after(AWAY_S)
+        store(stored, "/a", *values)
+        stored.broker.publish("/a", "one too many")
+        assert joe.session.mailbox.depth == len(values)
+        assert [letter.channel for letter in stored.letters()] == ["/a"]
+        assert data(joe.take()) == values
+
+    def test_what_is_in_the_store_only_leaves_no_room_as_others_see_it(
+        self, stored: StoredWorld, joe: Receiver
+    ) -> None:
+        stored.sweep_after(AWAY_S)
+        assert joe.session.mailbox.room(5) == 2
+        store(stored, "/a", 0)
+        assert joe.session.mailbox.room(5) == 1
+
+    @pytest.mark.parametrize(
+        "end",
+        [
+            lambda mailbox: mailbox.drop_first(2),
+            lambda mailbox: [mailbox.dead_letter_one("", "user.update.holdback", "skipped") for _ in range(2)],
+            lambda mailbox: mailbox.expire(10**18, is_away=True),
+        ],
+        ids=["dropped", "skipped", "expired"],
+    )
+    def test_what_has_ended_at_the_client_leaves_its_room(
+        self, make_world: MakeWorld, end: Callable[[Mailbox], object]
+    ) -> None:
+        world = make_world("storage.enabled=false", extensions=(AckExtension(),))
+        queue = {"maxEntries": 2, "onOverflow": "disconnect"}
+        ann, joe = Receiver(world).started("/a", update=False, queue=queue), Client(world).joined()
+        for number in range(2):
+            joe.publish("/a", number, ext={"publish": {"lifeTime": 1000, "forceDestroy": True}})
+        assert data(ann.take()) == [0, 1]
+        end(ann.session.mailbox)
+        joe.publish("/a", 2)
+        world.settle()
+        assert ann.is_known
+        assert data(ann.take()) == [2]
+
+    @pytest.mark.parametrize("update", [True, False])
+    def test_the_bytes_of_what_goes_out_again_count(self, stored: StoredWorld, update: bool) -> None:
+        queue = {"maxEntries": 100, "maxBytes": 400, "onOverflow": "dropOldest"}
+        joe = Receiver(stored).started("/a", name="joe/2", update=update, queue=queue)
+        for number in range(4):
+            stored.broker.publish("/a", f"{number}" * 50)
+        joe.take()
+        joe.ack = None
+        for _ in range(3):  # a client that never makes progress has to wait
+            request = joe.reconnect()
+        assert request.is_held
+        assert len(joe.session.mailbox.queue) == 4
+        for number in range(4, 8):
+            stored.broker.publish("/a", f"{number}" * 50)
+            assert sum(len(each.wire) for each in joe.session.mailbox.queue) <= 400

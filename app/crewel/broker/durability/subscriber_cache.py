@@ -178,7 +178,7 @@ class SubscriberCache:
         entry.fan_out_record = node.take_for(members, entry.position, pending)
         if entry.fan_out_record is None:
             return None
-        outbound, lazy = self._outbound, entry.lazy
+        outbound, lazy, size = self._outbound, entry.lazy, len(entry.wire)
         fan_outs = outbound.fan_outs
         most, slow = fan_outs.at_once, fan_outs.step
         if fan_outs.pending and entry.channel in fan_outs.pending:
@@ -197,7 +197,7 @@ class SubscriberCache:
                 or durable.evicted
                 or lazy
             ):
-                outbound.enqueue_first(session, entry)
+                outbound.enqueue_first(session, entry, size)
             elif self._is_usual(session, durable, node.fan_out.size):
                 outbound.enqueue(session, entry)
             elif slow:

@@ -103,7 +103,6 @@ class Mailbox(ABC):
         "must_end",
         "queue",
         "queue_bytes",
-        "queue_counted",
         "queue_limit",
         "queue_max_bytes",
         "recovered",
@@ -143,8 +142,8 @@ class Mailbox(ABC):
     """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says, which may change."""
     queue_max_bytes: int
     """Most bytes that wait for it."""
-    queue_bytes: int
-    """Bytes of the bodies of as many entries of the queue as `queue_counted` says; `count_bytes` of all."""
+    queue_bytes: float
+    """Bytes of the bodies in the queue; infinite until `count_bytes` counts them again."""
     rejects_all: bool
     """Whether all that comes becomes dead letters, because its client has failed for good."""
     unstored_policy: OverflowPolicy
@@ -172,7 +171,7 @@ class Mailbox(ABC):
         self.bounds = None
         self.queue_limit = 0
         self.queue_max_bytes = max_bytes
-        self.queue_bytes = self.queue_counted = 0
+        self.queue_bytes = 0
         self.rejects_all = False
         self.unstored_policy = OverflowPolicy.DROP_OLDEST
         self.recovered = None
@@ -220,7 +219,8 @@ class Mailbox(ABC):
     def room(self, usual: int) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
         where the session has none of its own."""
-        return 0 if self.rejects_all else max((self.queue_limit or usual) - len(self.queue) - self.retained, 0)
+        waiting = len(self.queue) + self.retained + self.count_evicted()
+        return 0 if self.rejects_all else max((self.queue_limit or usual) - waiting, 0)
 
     @abstractmethod
     def room_in_bytes(self) -> int:
@@ -228,15 +228,21 @@ class Mailbox(ABC):
 
     def append(self, entry: Entry) -> None:
         """Put the last entry of a session behind the queued messages, whatever its priority and the bounds of the queue."""
-        self.queue = [*self.queue, entry]
+        self._changed([*self.queue, entry])
 
     def count_bytes(self) -> int:
-        """The bytes of the bodies in the queue. It is counted as entries come and leave in the usual way; after others have
-        left, all are counted again."""
-        if self.queue_counted != len(self.queue):
+        """The bytes of the bodies in the queue."""
+        if self.queue_bytes == inf:
             self.queue_bytes = sum(len(entry.wire) for entry in self.queue)
-            self.queue_counted = len(self.queue)
-        return self.queue_bytes
+        return int(self.queue_bytes)
+
+    def _changed(self, queue: list[Entry]) -> None:
+        """The queue has become this, or what the client has got has changed, in another way than by messages that come, leave
+        and are acknowledged: what was counted holds no more."""
+        if queue is not self.queue:
+            self.queue = queue
+            self.queue_bytes = inf if queue else 0
+        self.note_retained()
 
     # A full queue
 
@@ -281,11 +287,10 @@ class Mailbox(ABC):
                 if (size > max_bytes or position >= most) and position:
                     self.queue = queue[position:]
                     self.queue_bytes -= size - len(entry.wire) - 1 - position
-                    self.queue_counted -= position
                     self.urgent = True  # the rest goes with the next connect, at once
                     return queue[:position]
         self.queue = NO_ENTRIES
-        self.queue_bytes = self.queue_counted = 0
+        self.queue_bytes = 0
         self.urgent = False
         self.lazy_at = inf
         return queue
@@ -303,7 +308,7 @@ class Mailbox(ABC):
         if len(leaving) < len(queue):
             gone = set(map(id, taken))
             self.queue = [entry for entry in queue if id(entry) not in gone]
-        self.queue_bytes, self.queue_counted = size - sum(len(entry.wire) for entry in taken), len(self.queue)
+        self.queue_bytes = size - sum(len(entry.wire) for entry in taken)
         self.urgent = bool(self.queue)
         return taken
 
@@ -315,8 +320,13 @@ class Mailbox(ABC):
 
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""
-        if self.dispatcher.rules.tells:
-            self.retained = max(len(self.dispatcher.in_flight) - self.batches.resending, 0)
+        batches, dispatcher = self.batches, self.dispatcher
+        if not dispatcher.rules.tells:
+            self.retained = len(batches)
+        elif batches.must_resend:  # what was sent is in the queue, too
+            self.retained = dispatcher.open_beside(batches.unacknowledged)
+        else:
+            self.retained = len(dispatcher.in_flight)
 
     # Acknowledgements
 
@@ -330,7 +340,9 @@ class Mailbox(ABC):
         """Its client has got this batch and those before it, or says nothing of it (None); what that leaves open goes out
         again, unless the client is busy with it. Returns what is settled by that."""
         settled: list[Entry] = []
-        self.queue = self.batches.acknowledge(batch, self.queue, settled, is_busy=is_busy)
+        queue = self.batches.acknowledge(batch, self.queue, settled, is_busy=is_busy)
+        if queue is not self.queue:
+            self.queue, self.queue_bytes = queue, inf if queue else 0
         # What is still open is in the queue again, or open in the dispatcher, or the client is busy with it.
         self.retained = len(self.batches) if is_busy else 0
         if self.dispatcher.rules.tells:
@@ -392,7 +404,7 @@ class Mailbox(ABC):
 
     def replace(self, entries: list[Entry]) -> None:
         """Let exactly these wait."""
-        self.queue = entries
+        self._changed(entries)
         self.urgent = bool(entries)
         if self.limit is not None:
             self.limit.left(entries)
@@ -400,39 +412,36 @@ class Mailbox(ABC):
     def forget_sent(self) -> None:
         """Another client without a dispatcher continues: all that was sent waits again."""
         self.replace(in_order([*self.batches.reset(), *self.queue]))
-        self.retained = 0
 
     def evict(self) -> None:
         """The client has been away for long: memory keeps of what is stored no more than its place."""
         self.is_absent = True
-        self.queue = [entry.drop_body() for entry in self.queue]
         self.batches.drop_body()
         self.dispatcher.drop_body()
+        self._changed([entry.drop_body() for entry in self.queue])
 
     def come_back(self) -> list[LogId]:
         """The client is there again. Returns the places of what is stored, which has to be loaded; the rest waits."""
         self.is_absent = False
         entries = [*self.batches.reset(), *self.queue]
         self.replace(in_order([entry for entry in entries if not entry.position]))
-        self.retained = 0
         return [entry.position for entry in entries if entry.position]
 
     # Ends
 
     def drop_where(self, is_dropped: Callable[[Entry], bool]) -> None:
         """Take out of the queue what this is true of. What the client has got stays open."""
-        self.queue = [entry for entry in self.queue if not is_dropped(entry)]
+        self._changed([entry for entry in self.queue if not is_dropped(entry)])
 
     def drop(self, entry: Entry) -> None:
         """Take this very entry out of the queue."""
-        self.queue = [each for each in self.queue if each is not entry]
+        self._changed([each for each in self.queue if each is not entry])
 
     def drop_at(self, index: int) -> Entry:
         """Take out of the queue what lies there."""
         self.count_bytes()
         entry = self.queue.pop(index)
         self.queue_bytes -= len(entry.wire)
-        self.queue_counted -= 1
         return entry
 
     def take_out(self, entry: Entry) -> None:
@@ -441,21 +450,22 @@ class Mailbox(ABC):
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
         """The same of each of these, at the cost of one look at the waiting messages."""
-        self.take_back(gone)
         for entry in gone:
             self.dispatcher.close(entry)
+        self.take_back(gone)
 
     def take_back(self, entries: Collection[Entry]) -> None:
         """None of these belongs to a batch or waits any more, at the same cost; their statuses are still awaited."""
         if entries:
-            self.queue = self.batches.take_out(entries, self.queue)
+            self._changed(self.batches.take_out(entries, self.queue))
 
     def take_expired(self, now: int, *, is_away: bool) -> list[Entry]:
         """Take out what has to go out of all queues by now (microseconds since 1970), and return it. `is_away`: so has what
         was sent and never acknowledged."""
-        self.queue, gone = self.batches.expire(now, self.queue, is_away=is_away)
+        queue, gone = self.batches.expire(now, self.queue, is_away=is_away)
         for entry in gone:
             self.dispatcher.close(entry)
+        self._changed(queue)
         return gone
 
     def note_expiry(self) -> bool:
@@ -464,7 +474,6 @@ class Mailbox(ABC):
         self.expiry = min(expiring, default=0)
         if not self.queue:
             self.urgent = False
-        self.note_retained()
         return bool(expiring)
 
     # What there is
@@ -552,7 +561,6 @@ class Mailbox(ABC):
         """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
         self.batches.unbatch()
         self.replace(_as_they_came(dict.fromkeys((*entries, *self.queue))))
-        self.note_retained()
 
     def renew(self) -> None:
         """Another client continues the session: all that was sent goes out again."""
@@ -592,7 +600,8 @@ class Mailbox(ABC):
             self.end(entry, reason)
         else:
             self.drop_at(index)
-            self.dispatcher.close(entry)
+            if self.dispatcher.close(entry):
+                self.note_retained()
 
     @property
     @abstractmethod
@@ -629,7 +638,6 @@ class Mailbox(ABC):
         entries = self.transients()[: count - len(places)]
         self._forget_many(places, entries)
         self._end_places(places, EndReason.DROPPED)
-        self.note_retained()
         return len(places) + len(entries)
 
     def conflate(self, channel: str, newest: LogId) -> None:

@@ -111,6 +111,7 @@ class Outbound(Connects):
             or size > mailbox.queue_max_bytes
             or mailbox.rejects_all
             or self.backlog.is_full
+            or ((durable := mailbox.durable) is not None and durable.evicted)
         ):
             if not mailbox.has_stored(entry) and not self.has_room(session, entry):
                 return
@@ -118,7 +119,6 @@ class Outbound(Connects):
         if entry.weight is None and not entry.position:
             self.backlog.weigh(entry)
         mailbox.queue_bytes = size
-        mailbox.queue_counted += 1
         if not queue:
             mailbox.queue = [entry]
         elif queue[-1].priority < entry.priority:
@@ -139,10 +139,12 @@ class Outbound(Connects):
                 self._loop.call_soon(self._flush)
             self._ready.append(session)
 
-    def enqueue_first(self, session: Session, entry: Entry) -> None:
-        """Put an entry that is not lazy into an empty queue, and mark the session ready: it fits, whatever the bounds are."""
+    def enqueue_first(self, session: Session, entry: Entry, size: int) -> None:
+        """Put an entry of so many bytes that is not lazy into an empty queue, and mark the session ready: it fits, whatever
+        the bounds are."""
         mailbox = session.mailbox
         mailbox.queue = [entry]
+        mailbox.queue_bytes = size
         mailbox.urgent = True
         if not mailbox.is_ready:
             mailbox.is_ready = True

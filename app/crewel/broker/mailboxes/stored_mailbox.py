@@ -26,7 +26,8 @@ _SPARE: Final = 500
 
 
 class _Seen(NamedTuple):
-    """What a mailbox looked like when messages were counted. While none of it changes, the count holds."""
+    """What a mailbox looked like when messages were counted. The count holds until one of these changes, as messages come,
+    leave and are acknowledged, or `_changed` reports another change."""
 
     batch: int
     stored: int
@@ -160,6 +161,7 @@ class StoredMailbox(Mailbox):
             if entry.position and (self.durable.find(entry.position) is None or self.must_end):
                 return False  # its own life had ended; or it becomes a dead letter with the end of the session
             if code is None:
+                self._note_coming(entry)
                 return True
             if not self._apply_policy(entry, bounds, code, is_first=is_first):
                 return False
@@ -189,17 +191,36 @@ class StoredMailbox(Mailbox):
             return stored
         if self._waiting_at_most() < bounds.max_entries:
             return stored or self.retained or any(map(is_transient, self.queue))
-        return stored + self._count_transients(stored)
+        return stored + self._count_transients()
 
-    def _count_transients(self, stored: int) -> int:
+    def _count_transients(self) -> int:
         """How many messages wait that are not stored. A full queue is asked about every message that arrives, so they are
         counted again only after something has come or gone."""
-        seen = self._seen(stored)
+        seen = self._seen()
         if self._counted is None or self._counted[0] != seen:
             self._counted = seen, len(self.transients())
         return self._counted[1]
 
-    def _seen(self, stored: int) -> _Seen:
+    def _changed(self, queue: list[Entry]) -> None:
+        super()._changed(queue)
+        self._counted = self._droppable = None
+
+    def drop_at(self, index: int) -> Entry:
+        """Take out of the queue what lies there."""
+        entry = super().drop_at(index)
+        self._count_one(entry, -1)
+        return entry
+
+    def _note_coming(self, entry: Entry) -> None:
+        if not entry.position:  # a stored one is no transient one, and may be evicted
+            self._count_one(entry, 1)
+
+    def _count_one(self, entry: Entry, more: int) -> None:
+        if self._counted is not None:
+            seen, count = self._counted
+            self._counted = seen._replace(queued=seen.queued + more), count + more * is_transient(entry)
+
+    def _seen(self, stored: int = 0) -> _Seen:
         batches, queued = self.batches, len(self.queue)
         return _Seen(batches.number, stored, queued, len(batches) + batches.resending, len(self.dispatcher.in_flight))
 
@@ -353,12 +374,6 @@ class StoredMailbox(Mailbox):
         return after
 
     # Ends
-
-    def take_back(self, entries: Collection[Entry]) -> None:
-        """None of these belongs to a batch or waits any more; their statuses are still awaited."""
-        super().take_back(entries)
-        if entries:
-            self._counted = None
 
     def end_at(self, index: int, reason: EndReason) -> None:
         """The message at this index of the queue, which was never sent, ends in this way."""

@@ -249,8 +249,7 @@ class HistoryReads:
     def room_of(self, session: Session) -> Room:
         """What the session's queue can take now."""
         mailbox = session.mailbox
-        room = mailbox.room(self.runtime.settings.bayeux.max_queue_messages)
-        return Room(max(room - mailbox.count_evicted(), 0), mailbox.room_in_bytes())
+        return Room(mailbox.room(self.runtime.settings.bayeux.max_queue_messages), mailbox.room_in_bytes())
 
 
 @dataclass(eq=False)
