@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from crewel.errors import StoreError
 from crewel.storage.connection import Reader, pool_of
 from tests.broker.stored_world import Receiver, StoredWorld, store
@@ -48,6 +50,35 @@ def test_many_clients_get_their_backlogs_without_asking_twice(stored: StoredWorl
             if not request.is_held:
                 came.extend(data_of(client.heard(request)))
     assert heard == [list(range(_EACH))] * _CLIENTS
+
+
+class LostRequest(Request):
+    """A request whose connection may end."""
+
+    is_gone = False
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_connect_that_comes_again_after_its_connection_was_lost_is_no_copy(
+    stored: StoredWorld, is_read: bool, is_lost: bool
+) -> None:
+    """It waited for the stored messages, and comes before or after they are read. Of two that both wait, one gets them."""
+    joe = Receiver(stored).started("/a", name="joe/1")
+    let_go(stored)
+    store(stored, "/a", "hi")
+    first, second = LostRequest(joe.browser), LostRequest(joe.browser)
+    message = joe.message("/meta/connect", connectionType="long-polling", ext={"ack": joe.ack})
+    World.receive(stored, first, message)
+    if is_lost:
+        first.is_gone = True
+        stored.broker.mailboxes.outbound.vanished(first)
+    if is_read:
+        stored.settle()
+    World.receive(stored, second, dict(message))
+    stored.settle()
+    assert first.is_gone or data_of(first.answer[:1]) == ["hi"]
+    assert data_of(second.answer[:-1]) == (["hi"] if is_lost or is_read else [])
 
 
 def test_a_read_that_failed_is_tried_again_by_itself(stored: StoredWorld) -> None:

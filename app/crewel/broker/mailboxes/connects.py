@@ -293,6 +293,8 @@ class Connects(ABC):
             return True
         if self._loop.time() - session.last_seen > REPEATED_S:
             return False
+        if session.answered is None and session.peer is not None and session.peer.is_gone:
+            return False  # the first one waits for something, and will have no answer
         session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
         answered, session.answered = session.answered, None
         peer.send([_empty_reply(session, message_id, ext)] if answered is None else answered)

@@ -316,7 +316,9 @@ class Outbound(Connects):
                 is_kept = session.mailbox.batches is not NO_BATCHES
             else:
                 is_kept = self._settings.allow_message_delivery_during_handshake
-            if is_kept:
+            if exchange.has_waited and session.peer is exchange.peer and exchange.peer.is_gone:
+                session.connect_id = None  # it has no answer: once more, it is no copy
+            elif is_kept:
                 session.answered = parts
             self._times.arm_time_out(session, self._loop.time())
         if not exchange.peer.pushes:
