@@ -62,12 +62,14 @@ class Bucket:
 class Account:
     """One address, or one subject."""
 
-    __slots__ = ("buckets", "calls", "name", "quiet_until", "sessions", "subscriptions")
+    __slots__ = ("buckets", "calls", "groups", "name", "quiet_until", "sessions", "subscriptions")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.sessions = 0
         self.subscriptions = 0
+        self.groups = 0
+        """Consumer groups that its sessions have joined, each once for each session."""
         self.calls = 0
         """Remote calls of its sessions that wait for their results."""
         self.buckets: dict[str, Bucket] = {}

@@ -38,13 +38,13 @@ class Attacker(Abuser):
         self.sessions = sessions
         self.random = random.Random(seed)
 
-    async def sockets(self, count: int, *, reads: bool = True) -> list[Socket]:
+    async def sockets(self, count: int, *, reads: bool = True, ext: Fields | None = None) -> list[Socket]:
         """So many sessions, each with a socket of its own."""
         sockets: list[Socket] = []
 
         async def begin() -> None:
             while len(sockets) < count:
-                sockets.append(await self.socket(reads=reads))
+                sockets.append(await self.socket(reads=reads, ext=ext))
 
         await asyncio.gather(*(begin() for _ in range(min(AT_ONCE, count))))
         return sockets[:count]
@@ -86,8 +86,10 @@ class Attacker(Abuser):
 
     # Batches
 
-    async def _from_all(self, *rounds: Callable[[Socket, int], list[Fields]]) -> AsyncIterator[None]:
-        sockets = await self.sockets(self.sessions)
+    async def _from_all(
+        self, *rounds: Callable[[Socket, int], list[Fields]], ext: Fields | None = None
+    ) -> AsyncIterator[None]:
+        sockets = await self.sockets(self.sessions, ext=ext)
         yield
         for number in itertools.count():
             for make in rounds:
@@ -145,6 +147,21 @@ class Attacker(Abuser):
 
         async for _ in self._from_all(
             lambda socket, _: batch(socket, "subscribe"), lambda socket, _: batch(socket, "unsubscribe")
+        ):
+            yield
+
+    async def groups(self) -> AsyncIterator[None]:
+        """Many names in each subscribe of a member of groups, twice, and in each unsubscribe."""
+        ext = {"subscribe": {"group": "stranger"}}
+
+        def names(number: int) -> list[str]:
+            return [f"/grouped/{number % 3}/{each}" for each in range(900)]
+
+        async for _ in self._from_all(
+            lambda socket, number: [socket.message("/meta/subscribe", subscription=names(number), ext=ext)],
+            lambda socket, number: [socket.message("/meta/subscribe", subscription=names(number), ext=ext)],
+            lambda socket, number: [socket.message("/meta/unsubscribe", subscription=names(number))],
+            ext={"ack": True},
         ):
             yield
 
@@ -387,6 +404,7 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "new_channels": Attack(Attacker.new_channels),
     "subscribing": Attack(Attacker.subscribing),
     "subscribing_one_by_one": Attack(Attacker.subscribing_one_by_one),
+    "groups": Attack(Attacker.groups),
     "mixed": Attack(Attacker.mixed),
     "gets": Attack(Attacker.gets),
     "absent_receivers": Attack(Attacker.absent_receivers),

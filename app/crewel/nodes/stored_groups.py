@@ -91,7 +91,7 @@ class StoredGroups:
     def known_everywhere(self, session: Session) -> asyncio.Task[None] | None:
         """A task that ends when all nodes that live know the groups of this one; None if they do, or the session is a member
         of none."""
-        if self._is_known or not self._groups.queues_of(session):
+        if self._is_known or not self._groups.count(session):
             return None
         return self._loop.create_task(self._until_known())
 

@@ -151,6 +151,16 @@ class Limits(Group):
     max_subscriptions_per_session: Number = setting(
         10000, "Maximum number of subscriptions of one session.", live=True, ge=0
     )
+    max_groups_per_session: Number = setting(
+        1000, "Maximum number of consumer groups that one session is a member of.", live=True, ge=0
+    )
+    max_groups_per_account: Number = setting(
+        10000,
+        "Maximum number of consumer groups that the sessions of one address, or of one subject, are members of. A group counts"
+        " once for each of its members.",
+        live=True,
+        ge=0,
+    )
     max_channels: Number = setting(
         100000, "Maximum number of channels that clients have published to.", live=True, ge=0
     )

@@ -1,5 +1,6 @@
 """Groups of consumers: each message goes to one member."""
 
+import sys
 from collections import Counter
 from typing import Any, ClassVar
 
@@ -554,3 +555,60 @@ class TestSubscribers:
             0,
             0,
         )
+
+
+def join_all(receiver: Receiver, patterns: list[str]) -> Any:
+    return receiver.say("/meta/subscribe", subscription=patterns, ext={"subscribe": {"group": "workers"}})
+
+
+class TestManyGroups:
+    @pytest.mark.parametrize("again", [False, True])
+    def test_each_group_costs_the_same(self, world: StoredWorld, again: bool) -> None:
+        def calls(number: int) -> int:
+            """The calls of functions that it takes the server to let a session join so many groups, and leave them."""
+            joe, patterns = login(world, f"joe/{number}"), [f"/many/{number}/{each}" for each in range(number)]
+            if again:
+                assert join_all(joe, patterns)["successful"]
+            count = 0
+
+            def counted(_frame: object, event: str, _argument: object) -> None:
+                nonlocal count
+                count += event in {"call", "c_call"}
+
+            sys.setprofile(counted)
+            try:
+                assert join_all(joe, patterns)["successful"]
+                assert joe.say("/meta/unsubscribe", subscription=patterns)["successful"]
+            finally:
+                sys.setprofile(None)
+            return count
+
+        calls(10)  # what is imported and cached at first
+        few, many = calls(100), calls(400)
+        assert many < 5 * few
+
+    def test_groups_are_bounded_for_a_session_and_an_account(self, make_stored: MakeStored) -> None:
+        world = make_stored("limits.max_groups_per_session=3", "limits.max_groups_per_account=4")
+        joe, ann = login(world, "joe/1"), login(world, "joe/2")
+        assert join_all(joe, ["/a", "/b", "/c"])["successful"]
+        assert join_all(joe, ["/a", "/b", "/c"])["successful"], "it is in them already"
+        reply = join_all(joe, ["/c", "/d"])
+        assert reply["error"] == "429:limits.max_groups_per_session:resource.exhaust"
+        assert joe.session.subscriptions == {"/a", "/b", "/c"}
+        assert join_all(ann, ["/a"])["successful"]
+        assert join_all(ann, ["/d"])["error"] == "429:limits.max_groups_per_account:resource.exhaust"
+        accounts = [world.broker.admission.limits.subjects.of("joe"), ann.session.account]
+        assert [each.groups for each in accounts if each is not None] == [4, 4]
+        assert joe.say("/meta/unsubscribe", subscription="/a")["successful"]
+        assert join_all(ann, ["/d"])["successful"]
+        joe.say("/meta/disconnect")
+        assert [each.groups for each in accounts if each is not None] == [2, 2]
+
+    def test_groups_count_as_subscriptions(self, make_stored: MakeStored) -> None:
+        world = make_stored("limits.max_subscriptions_per_address=3")
+        joe, ann = login(world, "joe/1"), login(world, "ann/1")
+        assert join_all(joe, ["/a", "/b"])["successful"]
+        assert join_all(ann, ["/a", "/b"])["error"] == "429:limits.max_subscriptions_per_address:resource.exhaust"
+        assert ann.session.account is not None
+        joe.say("/meta/disconnect")
+        assert (world.broker.addressing.channels.subscriptions, ann.session.account.subscriptions) == (0, 0)

@@ -42,10 +42,9 @@ class Addressing:
         """How many messages wait in a queue."""
         return self.shared_queues.waiting(name)
 
-    def joins(self, session: Session, queue: str, *, is_new: bool) -> None:
+    def joins(self, session: Session, queue: str) -> None:
         """A session has joined the group that has this queue."""
-        if is_new:
-            self._listener.new_member(queue)
+        self._listener.new_member(queue)
         self.shared_queues.joined(session, queue)
 
     def left(self, queue: str) -> None:

@@ -76,18 +76,26 @@ class Channels:
         if not subscribers:
             self._cluster.wants(name)
         subscribers[session] = None
-        if name not in session.subscriptions:
-            session.subscriptions.add(name)
-            self._count(session, 1)
+        self.add_grouped(session, name)
 
     def unsubscribe(self, session: Session, name: str) -> None:
         """Take the session out; nothing happens if it was not subscribed."""
         self.changes.note(session)
         known = self._known.get(name)
-        if known is not None:
-            known.subscribers.pop(session, None)
+        if known is not None and session in known.subscribers:
+            del known.subscribers[session]
             if not known.subscribers:
                 self._cluster.gives_up(name)
+        self.remove_grouped(session, name)
+
+    def add_grouped(self, session: Session, name: str) -> None:
+        """The session is subscribed to this channel or pattern as a member of groups: it counts, and is no subscriber here."""
+        if name not in session.subscriptions:
+            session.subscriptions.add(name)
+            self._count(session, 1)
+
+    def remove_grouped(self, session: Session, name: str) -> None:
+        """It is a member of none of them any more."""
         if name in session.subscriptions:
             session.subscriptions.remove(name)
             self._count(session, -1)

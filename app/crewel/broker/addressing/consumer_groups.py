@@ -49,8 +49,8 @@ class GroupsListener(Protocol):
     def none_here(self, queue: str) -> None:
         """The group has lost the last one."""
 
-    def joins(self, session: Session, queue: str, *, is_new: bool) -> None:
-        """A session has joined the group; `is_new`: it was no member before."""
+    def joins(self, session: Session, queue: str) -> None:
+        """A session that was no member has joined the group."""
 
     def left(self, queue: str) -> None:
         """A member has left the group."""
@@ -91,18 +91,19 @@ class ConsumerGroups:
             if queue not in self.elsewhere and queue not in self.kept:
                 self._appear(queue)
             self._listener.first_here(queue)
-        is_new = session not in members
+        if session in members:
+            return
         members[session] = None
         self._of.setdefault(session, {})[queue] = None
-        self._listener.joins(session, queue, is_new=is_new)
+        _count(session, 1)
+        self._listener.joins(session, queue)
 
-    def leave(self, session: Session, pattern: str, group: str | None = None) -> None:
-        """The session is a member no more of this group, or of all on the pattern. What it has got it may still
-        settle."""
-        for queue in self.queues_of(session):
-            if group_of(queue) == (pattern, group) or (group is None and _pattern_of(queue) == pattern):
-                self._leave(session, queue)
-                self._listener.left(queue)
+    def leave(self, session: Session, pattern: str, group: str) -> None:
+        """The session is a member no more of this group. What it has got it may still settle."""
+        queue = group_queue(pattern, group)
+        if queue in self._of.get(session, ()):
+            self._leave(session, queue)
+            self._listener.left(queue)
 
     def _removed(self, session: Session, _timed_out: bool) -> None:
         for queue in self.queues_of(session):
@@ -117,6 +118,7 @@ class ConsumerGroups:
     def _leave(self, session: Session, queue: str) -> None:
         queues, members = self._of[session], self._members[queue]
         del queues[queue], members[session]
+        _count(session, -1)
         if not queues:
             del self._of[session]
         if members:
@@ -169,6 +171,14 @@ class ConsumerGroups:
         """The groups that the session is in: pattern and name."""
         return [found for queue in self.queues_of(session) if (found := group_of(queue)) is not None]
 
+    def count(self, session: Session) -> int:
+        """How many groups the session is in."""
+        return len(self._of.get(session, ()))
+
+    def new(self, session: Session, queues: Iterable[str]) -> int:
+        """How many of these groups, each by its queue, the session is not in."""
+        return len({*queues}.difference(self._of.get(session, ())))
+
     def queues_of(self, session: Session) -> list[str]:
         """The queues of these groups."""
         return list(self._of.get(session, ()))
@@ -180,6 +190,12 @@ class ConsumerGroups:
             for queue in {**self._members, **self.kept}
             if (of := group_of(queue)) is not None
         )
+
+
+def _count(session: Session, difference: int) -> None:
+    for account in (session.account, session.subject_account):
+        if account is not None:
+            account.groups += difference
 
 
 def _pattern_of(queue: str) -> str:

@@ -19,7 +19,7 @@ from crewel.delivery.outcomes import POISON
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError
 from crewel.errors.codes import is_below
-from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, one_queue
+from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, subject_of
 from crewel.storage import shared_queues
 from crewel.storage.shared_queues import Requeued
 
@@ -81,13 +81,14 @@ class Requeue:
         if places:
             self._requeue(session, places, failed=False)
 
-    def rebalance(self, session: Session) -> None:
-        """The session is there, or in another group: let it have what those keep who get nothing for the time being."""
-        if not session.mailbox.is_stored or not session.name:
+    def rebalance(self, session: Session, names: Iterable[str]) -> None:
+        """The session is there, and may have messages of these queues: let it have what those keep who get nothing for the
+        time being."""
+        if not session.mailbox.is_stored:
             return
-        subject = session.name.split("/")[1]
-        queues = [] if subject == ANONYMOUS else [one_queue(subject)]
-        for name in (*queues, *self._groups.queues_of(session)):
+        for name in names:
+            if not is_exclusive(name) or subject_of(name) == ANONYMOUS:
+                continue
             for each in self._shared_queues.members(name):
                 if each.mailbox.is_paused:
                     self.requeue_all(each)

@@ -252,7 +252,7 @@ class SharedQueues:
         """The session is there, or there again, or takes messages again: let it have the messages that wait for it."""
         if session.name:
             self._seek(session)
-        self.requeue.rebalance(session)
+            self.requeue.rebalance(session, self._names_for(session))
 
     def _seek(self, session: Session) -> None:
         if self._known:
@@ -268,7 +268,7 @@ class SharedQueues:
             queue.lease_again = True
         else:  # what waited when the last member ended is still there if the store learns of this one first
             self._look(queue)
-        self.requeue.rebalance(session)
+        self.requeue.rebalance(session, [name])
 
     def _names_for(self, session: Session) -> tuple[str, ...]:
         subject = session.name.split("/")[1]

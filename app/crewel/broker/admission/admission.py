@@ -31,7 +31,9 @@ class Admission:
         self.admin = AdminToken()
         """What an operator shows who is at no identity provider."""
         self.guard = Guard(partial(own_grants, self.admin))
-        self.limits = Limiter(runtime, addressing.channels, mailboxes, self.guard, self.admin, sessions, topic_count)
+        self.limits = Limiter(
+            runtime, addressing.channels, addressing.groups, mailboxes, self.guard, self.admin, sessions, topic_count
+        )
         self._refusals = RefusalSummary(runtime.metrics)
         runtime.metrics.gauge("addresses", lambda: len(self.limits.addresses))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import random
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 from crewel.addresses import Networks, holder_of
 from crewel.bayeux.message import Message
 from crewel.broker.addressing.channels import Channels
+from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.names import identity
 from crewel.broker.admission.guard import Guard
 from crewel.broker.admission.payers import payers_of
@@ -68,6 +69,7 @@ class Limiter:
 
     _runtime: Runtime
     _channels: Channels
+    _groups: ConsumerGroups
     _mailboxes: Mailboxes
     _guard: Guard
     _admin: AdminToken
@@ -125,6 +127,7 @@ class Limiter:
         for account in (session.account, session.subject_account):
             if account is not None:
                 account.sessions += 1
+                account.groups += self._groups.count(session)
         if session.account is not None:
             session.account.subscriptions += len(session.subscriptions)
         session.mailbox.charge(payers_of(session))
@@ -134,6 +137,7 @@ class Limiter:
         for account in (session.account, session.subject_account):
             if account is not None:
                 account.sessions -= 1
+                account.groups -= self._groups.count(session)
         if session.account is not None:
             session.account.subscriptions -= len(session.subscriptions)
         session.charge_none()
@@ -179,6 +183,20 @@ class Limiter:
         most = settings.max_subscriptions_per_address
         if most and account is not None and account.subscriptions + count > most:
             raise self._full("max_subscriptions_per_address", "this address has too many subscriptions", session)
+
+    def room_for_groups(self, session: Session, queues: Iterable[str]) -> None:
+        """A session is about to join the groups that have these queues. Raises Limited."""
+        settings, groups = self._settings, self._groups
+        count = groups.new(session, queues)
+        most = settings.max_groups_per_session
+        if most and count and groups.count(session) + count > most:
+            raise self._full("max_groups_per_session", "the session is in too many consumer groups", session)
+        most = settings.max_groups_per_account
+        if most and count and not session.is_operator:
+            for account in (session.account, session.subject_account):
+                if account is not None and account.groups + count > most:
+                    text = "the sessions of this address or subject are in too many consumer groups"
+                    raise self._full("max_groups_per_account", text, session)
 
     def new_channel(self, session: Session) -> None:
         """A session is the first to publish to a channel. Raises Limited."""
@@ -292,6 +310,7 @@ class Limiter:
         session.charge(account, is_exempt=peer.remote in self._exempt)
         account.sessions += 1
         account.subscriptions += len(session.subscriptions)
+        account.groups += self._groups.count(session)
         session.mailbox.charge(payers_of(session))
 
     def _full(self, limit: str, text: str, session: Session) -> Limited:

@@ -258,7 +258,7 @@ class SubscriptionOptions:
         if not choices or not group_of(choices):
             self._channels.subscribe(session, pattern)
             return
-        session.subscriptions.add(pattern)
+        self._channels.add_grouped(session, pattern)
         groups = [each.group for each in choices]
         for choice in former:
             if choice.group and choice.group not in groups:
@@ -270,8 +270,9 @@ class SubscriptionOptions:
         """The session is subscribed to this pattern no more."""
         choices = self.filtered.get(session, {}).get(pattern, ())
         if group_of(choices):
-            session.subscriptions.discard(pattern)
-            self._groups.leave(session, pattern)
+            self._channels.remove_grouped(session, pattern)
+            for each in choices:
+                self._groups.leave(session, pattern, each.group)
         else:
             self._channels.unsubscribe(session, pattern)
         self.choose(session, pattern, ())

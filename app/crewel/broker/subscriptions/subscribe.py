@@ -30,6 +30,7 @@ from crewel.broker.subscriptions.options import Choices
 from crewel.broker.subscriptions.subscribers import Subscriber, Subscribers
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, coded, denied
+from crewel.qos.names import group_queue
 from crewel.qos.subscribe import SubscribeQos, read_subscribe_qos
 
 T = TypeVar("T")
@@ -149,6 +150,7 @@ class SubscribeHandler:
         starts = [] if qos.choice.group else (yield from self._starts(session, message, qos, granted, result))
         is_again = any(name in session.subscriptions for name in names)
         wanted = yield from self._wanted(session, names, qos)
+        self._limits.room_for_groups(session, _queues(wanted))
         try:
             yield from self._begin(session, wanted, starts, result)
         except StoreError as failure:
@@ -235,6 +237,7 @@ class SubscribeHandler:
             if not session.is_live:
                 return
             self._limits.room_for(session, min(len(names), _AT_ONCE))
+            self._limits.room_for_groups(session, _queues({name: wanted[name] for name in names[:_AT_ONCE]}))
         wanted = {name: wanted[name] for name in names}
         yield from self._subscribers.of(session).subscribe_after(wanted, starts, result)
 
@@ -289,6 +292,11 @@ def _reply_later(message: Message, waiting: Awaitable[Any], error: str | None) -
 def _portions(items: list[T]) -> Iterator[list[T]]:
     for at in range(0, len(items), _AT_ONCE):
         yield items[at : at + _AT_ONCE]
+
+
+def _queues(wanted: Mapping[str, Choices]) -> list[str]:
+    """The queues of the groups that are asked for."""
+    return [group_queue(name, each.group) for name, choices in wanted.items() for each in choices if each.group]
 
 
 def _check(subscriber: Subscriber, qos: SubscribeQos, channels: list[Channel]) -> None:

@@ -34,21 +34,20 @@ if call('HGET', session, 'owner') ~= token then
   return 'fenced'
 end
 
--- The newest interval of a pattern that has ended and is kept.
-local record
+-- The newest interval of a pattern that has ended and is kept. All are read once: a call may be about very many patterns.
+local newest_kept
 local function kept(pattern)
-  record = record or call('HGETALL', session)
-  local prefix = 'c:' .. pattern .. ' '
-  local from, till = -1, -1
-  for at = 1, #record, 2 do
-    if string.sub(record[at], 1, #prefix) == prefix then
-      local since = string.match(record[at], '^%d+$', #prefix + 1)
-      if since and tonumber(since) > from then
-        from, till = tonumber(since), tonumber(record[at + 1])
+  if not newest_kept then
+    newest_kept = {}
+    local record = call('HGETALL', session)
+    for at = 1, #record, 2 do
+      local ended_pattern, from = string.match(record[at], '^c:(.*) (%d+)$')
+      if from and tonumber(from) > (newest_kept[ended_pattern] or {-1})[1] then
+        newest_kept[ended_pattern] = {tonumber(from), tonumber(record[at + 1])}
       end
     end
   end
-  return from, till
+  return unpack(newest_kept[pattern] or {-1, -1})
 end
 
 -- Whether something waits for a group that these options ask for.
