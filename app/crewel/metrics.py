@@ -83,6 +83,11 @@ DECLARED = (
     Declared(
         "crewel_sessions_expired_total", "counter", "Sessions that ended because their client sent no connect in time."
     ),
+    Declared(
+        "crewel_lost_cookies_total",
+        "counter",
+        "First connects without the browser cookie of their handshake, so that their session could not be used.",
+    ),
     Declared("crewel_connects_total", "counter", "Connects received."),
     Declared("crewel_publishes_total", "counter", "Publishes accepted from clients and from the server."),
     Declared("crewel_deliveries_total", "counter", "Messages sent to a receiver, including those sent again."),
@@ -197,6 +202,7 @@ class Metrics(Collector):
         self.build_info = {VERSION: 1}
         self.handshakes = 0
         self.sessions_expired = 0
+        self.lost_cookies = 0
         self.connects = 0
         self.publishes = 0
         self.deliveries = 0

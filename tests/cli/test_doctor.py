@@ -278,6 +278,35 @@ def test_the_cookie_behind_a_tls_proxy_is_examined(sets: list[str], state: str, 
     assert (found.check, found.state, found.advice) == ("cookie", state, advice)
 
 
+HTTPS = ["http.tls_cert=none.pem", "http.tls_key=none.pem"]
+JSONP = ["bayeux.transports=long-polling,callback-polling"]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("sets", "state", "words"),
+    [
+        ([], None, ""),
+        (["http.allowed_origins=https://app.example.net"], None, ""),
+        (["http.allowed_origins=*"], None, ""),
+        (["bayeux.cookie_same_site=none"], "warning", "over https only"),
+        (["bayeux.cookie_partitioned=true"], "warning", "over https only"),
+        ([*HTTPS, "bayeux.cookie_same_site=none"], "warning", "block"),
+        ([*HTTPS, "bayeux.cookie_same_site=none", "bayeux.cookie_partitioned=true"], None, ""),
+        ([*JSONP, "http.allowed_origins=https://app.example.net"], None, ""),
+        ([*JSONP, "http.allowed_origins=*"], "warning", "callback-polling"),
+    ],
+)
+def test_what_keeps_pages_of_other_sites_from_their_sessions_is_found(
+    sets: list[str], state: str | None, words: str
+) -> None:
+    found = [each for each in host_checks.of_access(load(None, sets)) if each.check == "other sites"]
+    assert [each.state for each in found] == ([] if state is None else [state])
+    for each in found:
+        assert words in each.found
+        assert each.advice
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize(
     ("days", "state", "words"),

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from tests.functional.bayeux import Client, Message, held
+from tests.functional.bayeux import Client, Message, data, held, sessions
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
-from tests.functional.wire import Connection, until
+from tests.functional.wire import Connection, figures, until
 from tests.server_process import Server
 
 HANDSHAKE = {"channel": "/meta/handshake", "id": "1"}
@@ -179,6 +179,173 @@ def test_a_handshake_makes_a_new_session_whatever_it_carries(server: Server) -> 
     second = Client(server, cookie=client.cookie)
     second.id = old
     assert second.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+
+# Pages of other sites
+
+
+PAGE, OTHER_PAGE = "http://app.example.net", "http://other.example.net"
+ALL_PAGES = "http.allowed_origins=*"
+
+
+def page(server: Server, origin: str, site: str | None = None, **options: str) -> Client:
+    """A page in a browser that keeps the cookie of the server from pages of other sites."""
+    fetched = {} if site is None else {"Sec-Fetch-Site": site}
+    return Client(server, headers={"Origin": origin, **fetched}, **options)
+
+
+def may_use(server: Server, owner: Client | SocketClient, other: Client | SocketClient) -> bool:
+    other.id = owner.id
+    reply = other.connect(advice={"timeout": 0})
+    reply = reply if isinstance(reply, dict) else reply[-1]
+    if not reply["successful"]:
+        assert_unknown(reply)
+    return bool(reply["successful"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "origin", "site"),
+    [
+        ((), PAGE, None),
+        ((), PAGE, "cross-site"),
+        ((), "http://localhost", None),
+        ((), "null", "cross-site"),
+        ((), "capacitor://127.0.0.1", None),
+        (("bayeux.cookie_same_site=none", "bayeux.cookie_partitioned=true"), PAGE, "cross-site"),
+    ],
+)
+def test_a_page_of_another_site_needs_no_cookie(
+    shared: Serve, sets: tuple[str, ...], origin: str, site: str | None
+) -> None:
+    client = page(shared(ALL_PAGES, *sets), origin, site).start()
+    assert client.cookie is None
+    client.subscribe("/a")
+    assert data(client.publish("/a", 1)) == [1]
+    client.hold()
+
+
+def test_the_session_of_a_page_of_another_site_is_known_to_pages_of_its_origin_only(shared: Serve) -> None:
+    server = shared(ALL_PAGES)
+    client = page(server, PAGE, "cross-site").start()
+    own = f"http://127.0.0.1:{server.port}"
+    for other, is_known in (
+        (page(server, OTHER_PAGE, "cross-site"), False),
+        (page(server, PAGE + ":8080", "cross-site"), False),
+        (page(server, "null", "cross-site"), False),
+        (page(server, own, "same-origin"), False),
+        (Client(server), False),
+        (Client(server, cookie="mine"), False),
+        (Client(server, cookie=PAGE), False),
+        (Client(server, cookie="origin"), False),
+        (page(server, PAGE, "cross-site", cookie="mine"), False),
+        (SocketClient(server, headers={"Origin": OTHER_PAGE}), False),
+        (SocketClient(server, headers={"Origin": own}), False),
+        (SocketClient(server, headers={"Origin": PAGE}), True),
+        (SocketClient(server), True),  # a program: it could name any origin
+        (page(server, PAGE, "cross-site"), True),
+    ):
+        assert may_use(server, client, other) is is_known, (other.headers, is_known)
+
+
+@pytest.mark.parametrize("site", [None, "same-site"])
+def test_a_page_of_the_same_site_needs_the_cookie(shared: Serve, site: str | None) -> None:
+    """A port is no part of a site. Its browser brings the cookie, so a stolen `clientId` is worth nothing."""
+    server = shared(ALL_PAGES)
+    origin = "http://127.0.0.1:3000"
+    client = page(server, origin, site).start()
+    assert client.cookie is not None
+    for thief in (page(server, origin, site), page(server, PAGE, "cross-site"), page(server, PAGE)):
+        assert not may_use(server, client, thief)
+    assert may_use(server, client, page(server, origin, site, cookie=client.cookie))
+
+
+def test_a_cookie_that_crosses_sites_binds_pages_of_other_sites(shared: Serve) -> None:
+    server = shared(ALL_PAGES, "http.trusted_proxies=127.0.0.1", "bayeux.cookie_same_site=none")
+    headers = {"X-Forwarded-Proto": "https", "Origin": "https://app.example.net", "Sec-Fetch-Site": "cross-site"}
+    client = Client(server, headers=headers).start()
+    assert client.cookie is not None
+    assert not may_use(server, client, Client(server, headers=headers))
+    assert may_use(server, client, Client(server, headers=headers, cookie=client.cookie))
+
+
+def test_a_session_that_a_socket_of_a_page_made_is_bound_to_the_page_by_long_polling(shared: Serve) -> None:
+    server = shared(ALL_PAGES)
+    socket = SocketClient(server, headers={"Origin": PAGE}).start()
+    assert may_use(server, socket, page(server, PAGE, "cross-site"))
+    assert not may_use(server, socket, page(server, OTHER_PAGE, "cross-site"))
+    assert may_use(server, socket, page(server, PAGE, "cross-site"))
+
+
+def test_many_visitors_of_a_page_of_another_site_are_held(shared: Serve) -> None:
+    """They have their origin in common, but not their browser."""
+    server = shared(ALL_PAGES)
+    for _ in range(3):
+        page(server, PAGE, "cross-site").start().hold()
+
+
+@one_lane
+def test_the_session_of_a_page_of_another_site_survives_a_restart(serve: Serve) -> None:
+    server = serve(ALL_PAGES)
+    client = page(server, PAGE, "cross-site").start(ext={"ack": True})
+    server.kill()
+    again = serve(ALL_PAGES, *server.store_sets)
+    for other, is_known in ((page(again, OTHER_PAGE, "cross-site"), False), (page(again, PAGE, "cross-site"), True)):
+        assert may_use(again, client, other) is is_known
+
+
+# Clients that do not keep the cookie
+
+
+def forgetful(server: Server, *, headers: dict[str, str], **handshake: object) -> Message:
+    """Handshake and connect without the cookie; the reply to the connect."""
+    client = Client(server, headers=headers)
+    client.handshake(**handshake)
+    client.cookie = None
+    (reply,) = client.connect()
+    assert_unknown(reply)
+    return reply
+
+
+@one_lane
+@pytest.mark.parametrize("ext", [{}, {"ack": True}], ids=["transient", "stored"])
+def test_a_client_that_keeps_no_cookie_comes_less_and_less_often(serve: Serve, ext: dict[str, bool]) -> None:
+    server = serve("http.trusted_proxies=127.0.0.1")
+    intervals = [forgetful(server, headers={}, ext=ext)["advice"]["interval"] for _ in range(12)]
+    assert intervals[:5] == [250, 500, 1000, 2000, 4000]
+    assert intervals[-2:] == [60_000, 60_000]
+    until(lambda: sessions(server) == 0)
+    another = {"X-Forwarded-For": "198.51.100.7"}
+    assert forgetful(server, headers=another)["advice"] == {"reconnect": "handshake", "interval": 250}
+    assert figures(server)["crewel_lost_cookies_total"] == 13
+    Client(server).start().hold()  # a client of the same address that keeps it is another matter
+
+
+@one_lane
+def test_what_helps_a_client_that_keeps_no_cookie_is_logged_once(serve: Serve) -> None:
+    server = serve("http.trusted_proxies=127.0.0.1", "http.allowed_origins=*", "bayeux.cookie_same_site=none")
+    page = {"X-Forwarded-Proto": "https", "Origin": "https://app.example.net"}
+    for headers in ({}, page | {"Sec-Fetch-Site": "cross-site"}, page | {"Sec-Fetch-Site": "same-site"}):
+        for _ in range(2):
+            forgetful(server, headers=headers)
+    lines = until(
+        lambda: len(found := [each for each in server.stderr.splitlines() if "the cookie" in each]) >= 3 and found
+    )
+    assert len(lines) == 3
+    assert ["trust_client_session" in each for each in lines] == [True, False, False]
+    assert ["leave bayeux.cookie_same_site unset" in each for each in lines] == [False, True, False]
+    assert ["'https://app.example.net'" in each for each in lines] == [False, True, True]
+
+
+@one_lane
+def test_what_an_earlier_client_has_left_does_not_end_with_a_cookie_that_is_lost(serve: Serve) -> None:
+    server = serve()
+    first = Client(server)
+    resume = first.handshake(ext={"ack": True, "session": {}})["ext"]["session"]["resume"]
+    first.connect()
+    first.subscribe("/a")
+    first.hold().close()
+    forgetful(server, headers={}, ext={"ack": True, "session": {"resume": resume}})
+    assert sessions(server) == 1
 
 
 # Several sessions of one browser

@@ -58,13 +58,27 @@ OPTIONS = {
 
 @pytest.mark.parametrize("chosen", [some for n in range(7) for some in itertools.combinations(OPTIONS, n)])
 def test_the_attributes_keep_their_order(chosen: tuple[str, ...]) -> None:
-    settings = {"cookie_http_only": False}
+    settings: dict[str, object] = {"cookie_http_only": False, "cookie_secure": True}
     for attribute in chosen:
         settings |= OPTIONS[attribute]
     expected = [*chosen]
     if "Path=/app" not in chosen:
         expected.insert(1 if "Domain=a.example" in chosen else 0, "Path=/")
-    assert cookie(**settings).header("v", is_secure=False).split("; ") == ["BAYEUX_BROWSER=v", *expected]
+    behind = sum(each in chosen for each in ("SameSite=Strict", "Partitioned"))
+    expected.insert(len(expected) - behind, "Secure")
+    assert cookie(**settings).header("v", is_secure=True).split("; ") == ["BAYEUX_BROWSER=v", *expected]
+    without = [each for each in expected if each not in ("Secure", "Partitioned")]
+    assert cookie(**settings).header("v", is_secure=False).split("; ") == ["BAYEUX_BROWSER=v", *without]
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_cookie_for_other_sites_is_secure_or_else_an_ordinary_one(tls: bool) -> None:
+    """Browsers reject `SameSite=None` and `Partitioned` without `Secure`, and the cookie with them."""
+    cross = cookie(cookie_same_site="none", cookie_partitioned=True)
+    over_tls = ["Secure", "SameSite=None", "Partitioned"]
+    assert cross.header("v", is_secure=tls).split("; ")[3:] == (over_tls if tls else [])
+    assert cross.crosses_sites(is_secure=tls) is tls
+    assert not cookie(cookie_same_site="lax", cookie_partitioned=True).crosses_sites(is_secure=tls)
 
 
 @pytest.mark.parametrize(

@@ -153,3 +153,46 @@ def test_cors_headers_echo_the_origin_and_never_a_star() -> None:
     preflight = allowed.preflight({"origin": "https://a.example", "access-control-request-headers": "x-a,x-b"})
     assert preflight["Access-Control-Allow-Headers"] == "x-a,x-b"
     assert preflight["Access-Control-Max-Age"] == "1800"
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "is_another"),
+    [
+        ("https://app.example.org", "api.example.org", False),
+        ("https://app.example.org:3000", "app.example.org:8080", False),
+        ("http://example.org", "a.b.EXAMPLE.org.", False),
+        ("https://app.example.net", "api.example.org", True),
+        ("https://a.example.co.uk", "b.example.co.uk", False),
+        ("http://localhost:3000", "localhost:8080", False),
+        ("http://localhost:3000", "127.0.0.1:8080", True),
+        ("http://127.0.0.1:3000", "127.0.0.1:8080", False),
+        ("http://10.0.0.5", "10.1.0.5", True),
+        ("http://[::1]:3000", "[::1]:8080", False),
+        ("http://[::1]:3000", "[::2]:8080", True),
+        ("http://intranet", "wiki", True),
+        ("capacitor://localhost", "localhost:8080", True),
+        ("null", "localhost:8080", True),
+        ("file://", "localhost:8080", True),
+        ("http://é.example", "localhost:8080", False),
+        ("http://" + "x" * 300, "localhost:8080", False),
+    ],
+)
+def test_a_page_is_of_another_site_by_its_domain(origin: str, host: str, is_another: bool) -> None:
+    client = Client("192.0.2.1", "http", host)
+    assert origins().of_another_site({"origin": origin}, client) == (origin if is_another else None)
+    assert origins().of_another_site({}, client) is None
+
+
+@pytest.mark.parametrize(
+    ("site", "is_another"), [("cross-site", True), ("same-site", False), ("same-origin", False), ("none", False)]
+)
+def test_a_browser_knows_better_what_a_site_is(site: str, is_another: bool) -> None:
+    for origin in ("https://other.example", "https://chat.example"):
+        headers = {"origin": origin, "sec-fetch-site": site}
+        assert origins().of_another_site(headers, SECURE) == (origin if is_another else None)
+
+
+def test_the_public_url_is_of_the_same_site_whatever_host_a_proxy_asks_for() -> None:
+    public = origins(public_url="https://chat.example.org")
+    inner = Client("127.0.0.1", "http", "127.0.0.1:8080")
+    assert public.of_another_site({"origin": "https://chat.example.org"}, inner) is None

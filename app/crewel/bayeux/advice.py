@@ -19,9 +19,9 @@ def retry(interval_ms: int, timeout_ms: int, max_interval_ms: int | None = None)
     return advice
 
 
-def handshake() -> Advice:
+def handshake(interval_ms: int = 0) -> Advice:
     """The session is unknown: handshake again. For failed connects only; clients choke on it in a successful reply."""
-    return {"reconnect": "handshake", "interval": 0}
+    return {"reconnect": "handshake", "interval": interval_ms}
 
 
 def none() -> Advice:

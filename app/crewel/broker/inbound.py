@@ -410,7 +410,12 @@ class MetaHandlers:
             return replies.failed(message, BayeuxCode.SESSION_UNKNOWN)
         if exchange.session is not None and exchange.session.state is State.DISCONNECTED:
             return _refused_connect(message, Verdict(BayeuxCode.SESSION_UNKNOWN, advice.removed()))
-        return _refused_connect(message, self._logins.unknown(message.fields.get("clientId")))
+        client_id = message.fields.get("clientId")
+        session = self._sessions.by_id.get(client_id) if isinstance(client_id, str) else None
+        if session is not None and exchange.session is None:  # it lives, and this is not its browser
+            interval_ms = self._sessions.lost_cookies.refuse(session, exchange.peer)
+            return _refused_connect(message, Verdict(BayeuxCode.SESSION_UNKNOWN, advice.handshake(interval_ms)))
+        return _refused_connect(message, self._logins.unknown(client_id))
 
 
 def _refused_connect(message: Message, verdict: Verdict) -> Reply:

@@ -65,6 +65,7 @@ def of_access(settings: Settings) -> Iterator[CheckResult]:
     public_url = settings.http.public_url
     if public_url is not None and str(public_url).startswith("https:") and not settings.http.tls_cert:
         yield _of_cookie(settings)
+    yield from _of_other_sites(settings)
     certificate = settings.http.tls_cert
     if certificate is not None:
         yield certificate_of(Path(certificate), datetime.now(UTC))
@@ -113,6 +114,25 @@ def _of_cookie(settings: Settings) -> CheckResult:
         found = "browsers may send it without TLS, although http.public_url is https"
         return CheckResult("cookie", State.WARNING, found, "set bayeux.cookie_secure=true")
     return CheckResult("cookie", State.OK, "browsers send it over TLS only")
+
+
+def _of_other_sites(settings: Settings) -> Iterator[CheckResult]:
+    """What keeps pages of other sites from the sessions that they make."""
+    http, bayeux, check = settings.http, settings.bayeux, "other sites"
+    has_tls = http.tls_cert is not None or str(http.public_url).startswith("https:")
+    crosses = bayeux.cookie_same_site == "none"
+    if (crosses or bayeux.cookie_partitioned) and not has_tls:
+        found = "browsers take a cookie with bayeux.cookie_same_site=none or bayeux.cookie_partitioned over https only"
+        advice = "serve https, or leave both unset: pages of other sites need no cookie then"
+        yield CheckResult(check, State.WARNING, found, advice)
+    elif crosses and not bayeux.cookie_partitioned:
+        found = "some browsers block the cookie, as bayeux.cookie_same_site=none, in pages of other sites"
+        advice = "set bayeux.cookie_partitioned=true, or leave bayeux.cookie_same_site unset"
+        yield CheckResult(check, State.WARNING, found, advice)
+    if "callback-polling" in bayeux.transports and "*" in http.allowed_origins and not (crosses and has_tls):
+        found = "browsers keep the cookie from callback-polling of pages of other sites, which needs it"
+        advice = "let them use long-polling or websocket, and remove callback-polling from bayeux.transports"
+        yield CheckResult(check, State.WARNING, found, advice)
 
 
 def certificate_of(file: Path, now: datetime) -> CheckResult:

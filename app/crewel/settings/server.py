@@ -203,7 +203,7 @@ class Bayeux(Group):
     )
     cookie_name: str = setting(
         "BAYEUX_BROWSER",
-        "Cookie that binds a session to its browser.",
+        "Cookie that binds a session to its browser. A session of a page of another site is bound to the page's origin.",
         pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$",
         expected="a cookie name",
     )
@@ -226,11 +226,13 @@ class Bayeux(Group):
         BeforeValidator(lambda given: given.lower() or None if isinstance(given, str) else given),
     ] = setting(
         None,
-        "SameSite attribute of the browser cookie. Not set: the browser decides.",
+        "SameSite attribute of the browser cookie. Not set: the browser decides. none counts over https only, adds Secure,"
+        " and binds pages of other sites to the cookie.",
         expected="lax, strict or none",
     )
     cookie_partitioned: bool = setting(
-        False, "Set the Partitioned attribute of the browser cookie, for pages in frames of other sites."
+        False,
+        "Set the attributes Partitioned and Secure of the browser cookie over https, for pages in frames of other sites.",
     )
 
 

@@ -18,6 +18,7 @@ from aiohttp.typedefs import Handler
 
 from crewel.broker.broker import Broker
 from crewel.broker.inbound import Answering
+from crewel.broker.mailboxes.browsers import bound_to
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.errors import PayloadError
 from crewel.fair_turns import SLICE_S, FairTurns
@@ -153,6 +154,14 @@ class Endpoint:
             headers["Allow"] = missing.headers["Allow"]
         return web.Response(status=missing.status, text=missing.text, headers=headers)
 
+    def bound_page(self, headers: Mapping[str, str], client: Client) -> str | None:
+        """What stands for the browser of a request without the cookie if its page is of another site: the browser would not
+        send the cookie with the next request either. None for any other request."""
+        if self.cookie.crosses_sites(is_secure=client.is_secure):
+            return None
+        origin = self.origins.of_another_site(headers, client)
+        return None if origin is None else bound_to(origin)
+
     def refused_host(self, request: web.Request) -> web.Response | None:
         """The answer to a request under a name that is not served."""
         for host in request.headers.getall("Host", ()):
@@ -215,9 +224,12 @@ class BrowserCookie:
     def __init__(self, settings: Settings) -> None:
         self.name = settings.bayeux.cookie_name
         self._begins, self._value_at = f"{self.name}=", len(self.name) + 1
-        always_secure = settings.http.tls_cert is not None
+        bayeux, always_secure = settings.bayeux, settings.http.tls_cert is not None
+        self._is_for_all_sites = bayeux.cookie_same_site == "none"
+        # Browsers reject a cookie for other sites that is not Secure.
+        needs_tls = bayeux.cookie_secure or bayeux.cookie_partitioned or self._is_for_all_sites
         self._attributes = _attributes(settings, is_secure=always_secure)
-        self._attributes_over_tls = _attributes(settings, is_secure=always_secure or settings.bayeux.cookie_secure)
+        self._attributes_over_tls = _attributes(settings, is_secure=always_secure or needs_tls)
 
     def read(self, headers: Mapping[str, str]) -> str | None:
         """Its value in these headers; None if there is none, or one that this server would never have set and does not
@@ -239,6 +251,10 @@ class BrowserCookie:
                 found = value.strip().strip('"')
         return found if _VALUE.fullmatch(found) else None
 
+    def crosses_sites(self, *, is_secure: bool) -> bool:
+        """Whether a browser sends it with requests of pages of other sites; `is_secure` says that it came by TLS."""
+        return self._is_for_all_sites and is_secure
+
     def header(self, value: str, *, is_secure: bool) -> str:
         """The `Set-Cookie` header for this value; `is_secure` says that the request came by TLS."""
         return f"{self.name}={value}{self._attributes_over_tls if is_secure else self._attributes}"
@@ -256,9 +272,9 @@ def _attributes(settings: Settings, *, is_secure: bool) -> str:
         parts.append("HttpOnly")
     if is_secure:
         parts.append("Secure")
-    if bayeux.cookie_same_site:
+    if bayeux.cookie_same_site and (is_secure or bayeux.cookie_same_site != "none"):
         parts.append(f"SameSite={bayeux.cookie_same_site.capitalize()}")
-    if bayeux.cookie_partitioned:
+    if bayeux.cookie_partitioned and is_secure:
         parts.append("Partitioned")
     return "; ".join(parts)
 

@@ -42,13 +42,26 @@ _NO_UPGRADE: Final = _UNUSUAL - {b"upgrade"} | {b"content-length"}
 class Head:
     """One head: what it says of the body and of the client, and the lines that begin every response to it."""
 
-    __slots__ = ("browser", "charset", "client", "is_json", "keep_alive", "length", "lines", "media_type", "raw")
+    __slots__ = (
+        "browser",
+        "charset",
+        "client",
+        "is_json",
+        "keep_alive",
+        "length",
+        "lines",
+        "media_type",
+        "page",
+        "raw",
+    )
 
     def __init__(
         self, raw: bytes, browser: str | None, length: int, client: Client, content_type: str, *, keep_alive: bool
     ) -> None:
         self.raw = raw
         self.browser = browser
+        self.page: str | None = None
+        """What stands for the browser if no cookie does."""
         self.length = length
         """The length of the body in bytes."""
         self.client = client
@@ -58,11 +71,12 @@ class Head:
         """Whether the body can be nothing but JSON in UTF-8."""
         self.lines = _LINES
 
-    def of(self, raw: bytes, browser: str | None) -> Head:
+    def of(self, raw: bytes, cookie: str | None) -> Head:
         """The head that says the same, but for its cookie."""
         head: Head = Head.__new__(Head)
         head.raw = raw
-        head.browser = browser
+        head.browser = cookie or self.page
+        head.page = self.page
         head.length = self.length
         head.client = self.client
         head.keep_alive = self.keep_alive
@@ -107,6 +121,7 @@ class Heads:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._cookie = endpoint.cookie
+        self._bound_page = endpoint.bound_page
         self._hosts = endpoint.hosts
         self._origins = endpoint.origins
         bayeux = endpoint.settings.bayeux
@@ -213,8 +228,10 @@ class Heads:
             return None
         cors = self._origins.cors(headers)
         content_type = headers.get("content-type", "")
-        browser = self._cookie.read(headers)
+        page = self._bound_page(headers, client)
+        browser = self._cookie.read(headers) or page
         head = Head(raw, browser, int(length), client, content_type, keep_alive=parser.should_keep_alive())
+        head.page = page
         head.lines += "".join(f"{name}: {value}\r\n" for name, value in cors.items()).encode(*_TEXT)
         return head
 

@@ -90,6 +90,8 @@ class RequestPeer(ParsedPeer):
 
     def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
         super().__init__(endpoint, request, client)
+        if self.browser is None:
+            self.browser = endpoint.bound_page(request.headers, client)
         self._response: web.Response | None = None
         self._is_answered = asyncio.Event()
 

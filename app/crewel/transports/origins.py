@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:@\[\],/]+)(?::[0-9]{1,5})?", re.ASCII)
 _ADVICE: Final = "if it is yours, set http.allowed_hosts, http.public_url or http.trusted_proxies"
 _LOGGED: Final = 100  # names that are logged; a stranger can invent them without end
+_LONGEST_ORIGIN: Final = 300  # characters; a host name has 253 at most
 _SHOWN: Final = 100  # characters of a foreign name in logs and answers
 
 
@@ -175,6 +176,18 @@ class Origins:
         is_asked = page == _normal(f"{client.scheme}://{client.host}")
         return is_asked and (self._own is None or _is_of_loopback(_name(client.host)))
 
+    def of_another_site(self, headers: Mapping[str, str], client: Client) -> str | None:
+        """The origin of the request's page, if the page is of another site than the server. None if it is of the same site, and
+        of a request that no page made."""
+        origin = headers.get("origin")
+        if origin is None or len(origin) > _LONGEST_ORIGIN or not origin.isascii():
+            return None
+        declared = headers.get("sec-fetch-site")
+        if declared is not None:
+            return origin if declared == "cross-site" else None
+        # Browsers leave that header out where the server has no TLS and is not on their machine.
+        return None if self.is_own(origin, client) or _is_same_site(origin, client.host) else origin
+
     def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers that let a browser hand the answer to the page; the origin is echoed, for credentials are allowed.
         Only for an origin that was allowed."""
@@ -206,6 +219,19 @@ def _listed(headers: Mapping[str, str], name: str) -> list[str]:
     """What the lines of this header list together: a proxy may leave the client's line, and add one of its own behind it."""
     lines = headers.getall(name, ()) if isinstance(headers, MultiMapping) else [headers.get(name, "")]
     return [item for line in lines for each in line.split(",") if (item := each.strip())]
+
+
+def _is_same_site(origin: str, host: str) -> bool:
+    """Whether a page of this origin may be of the same site as the host, as far as names tell: a site is a domain with all
+    below it. Names with the last two labels in common may be of one site or, below a domain like `co.uk`, of two."""
+    scheme, _, page = origin.lower().partition("://")
+    return scheme in _DEFAULT_PORTS and _site(_name(page)) == _site(_name(host))
+
+
+def _site(name: str) -> str:
+    if addresses.parse(name.strip("[]")) is not None:
+        return name
+    return ".".join(name.rstrip(".").split(".")[-2:])
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}

@@ -11,6 +11,7 @@ from crewel.broker.session import Session
 from crewel.broker.sessions.handshakes import HandshakeHandler
 from crewel.broker.sessions.login_refusals import LoginRefusals
 from crewel.broker.sessions.logins import Logins
+from crewel.broker.sessions.lost_cookies import LostCookies
 from crewel.broker.sessions.name_claims import NameClaims
 from crewel.broker.sessions.operator_channels import OperatorChannels
 from crewel.broker.sessions.presence import Presence
@@ -44,6 +45,7 @@ class Sessions:
         self.sign_outs = SignOuts(runtime, self.table, by_id)
         self.logins = Logins(runtime, mailboxes, admission, durability, self.claims, self.sign_outs)
         self.refusals = LoginRefusals()
+        self.lost_cookies = LostCookies(runtime, self.table)
         self.handshakes = HandshakeHandler(
             runtime, mailboxes, admission, self.logins, subscriptions.permissions, self.refusals
         )
