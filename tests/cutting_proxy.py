@@ -172,6 +172,7 @@ class CuttingProxy:
         self.accepted += 1
         self._transports.add(writer.transport)
         if self._is_closing:
+            writer.close()
             return
         connection = asyncio.create_task(self._forward(reader, writer))
         self._connections.add(connection)

@@ -29,8 +29,10 @@ def connected(proxy: CuttingProxy) -> socket.socket:
 
 async def test_a_client_that_does_not_read_leaves_no_connection_open(clients: list[socket.socket]) -> None:
     sent = asyncio.Event()
+    writers: list[asyncio.StreamWriter] = []
 
     async def send(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         writer.write(MORE_THAN_FITS)
         sent.set()
 
@@ -43,4 +45,7 @@ async def test_a_client_that_does_not_read_leaves_no_connection_open(clients: li
                 await asyncio.sleep(0)
         clients.append(connected(proxy))  # it comes while the proxy ends
     server.close()
+    for writer in writers:
+        writer.transport.abort()
+    await asyncio.sleep(0)  # with the next turn they are gone
     assert all(each.is_closing() and not each.get_write_buffer_size() for each in proxy._transports)

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -87,8 +87,8 @@ def test_a_wrong_argument_is_named(tmp_path: Path) -> None:
         Inbox("a", table="a; DROP")
     with pytest.raises(ValueError, match=r"marker is \? or %s"):
         Inbox("a", marker=":1")
-    with pytest.raises(ValueError, match="has no id"):
-        Inbox("a").is_first(sqlite3.connect(":memory:"), message(None))
+    with closing(sqlite3.connect(":memory:")) as database, pytest.raises(ValueError, match="has no id"):
+        Inbox("a").is_first(database, message(None))
 
 
 @pytest.fixture(scope="module")

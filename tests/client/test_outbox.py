@@ -206,8 +206,19 @@ async def test_a_file_that_is_no_outbox_is_refused(
         await away(Outbox(file), port).__aenter__()
 
 
+@pytest.mark.server
+async def test_a_file_that_is_refused_is_closed(port: int, file: Path) -> None:
+    _with_version(file, 99)
+    with pytest.raises(ClientError) as refusal:
+        await away(Outbox(file), port).__aenter__()
+    _with_version(file, 0)  # while the traceback lives
+    assert "99" in str(refusal.value)
+    async with away(Outbox(file), port):
+        pass
+
+
 def _with_version(file: Path, version: int) -> None:
-    database = sqlite3.connect(file)
+    database = sqlite3.connect(file, timeout=0)
     database.execute(f"PRAGMA user_version = {version}")
     database.close()
 

@@ -146,6 +146,7 @@ PAGE = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 async def answer(_: web.Request) -> web.Response:
+    await asyncio.sleep(0)  # so that aiohttp's timer starts a turn after the response, also in Python 3.12 and later
     return web.Response()
 
 

@@ -14,7 +14,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from os import PathLike
@@ -198,7 +198,7 @@ class Outbox:
         try:
             self.waiting, self._bytes = await table.call(table.open)
         except BaseException:
-            table.end()
+            await table.end()
             raise
         self._table, self.failure = table, None
         self._count(0, 0)
@@ -226,8 +226,7 @@ class Outbox:
             if self.waiting:
                 fate = "are lost" if self.path is None else f"stay in {self.path}"
                 log.warning("%d publishes were not answered and %s", self.waiting, fate)
-            await table.call(table.close)
-            table.end()
+            await table.end()
 
     def _opened(self) -> _Table:
         if self.failure is not None:
@@ -338,6 +337,7 @@ class _Table:
         # No pool: those take no more calls at the end of the process, when open synchronous clients still send.
         Thread(target=self._run, name="crewel-client-outbox", daemon=True).start()
         self._database: sqlite3.Connection
+        self._files = ExitStack()
 
     async def call(self, work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
         """Do this in the thread. Raises ClientError for what the file does not allow."""
@@ -348,8 +348,12 @@ class _Table:
         except (sqlite3.Error, OSError) as error:
             raise _FileError(f"the outbox {self._path or 'in memory'} cannot be used: {error}") from error
 
-    def end(self) -> None:
-        self._calls.put(None)
+    async def end(self) -> None:
+        """Close the file, also one that could not be read, and end the thread."""
+        try:
+            await self.call(self._files.close)
+        finally:
+            self._calls.put(None)
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -365,9 +369,8 @@ class _Table:
         """How many messages and bytes wait."""
         if self._path is not None:
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-        self._database = sqlite3.connect(
-            self._path or ":memory:", timeout=0, isolation_level=None, check_same_thread=False
-        )
+        database = sqlite3.connect(self._path or ":memory:", timeout=0, isolation_level=None, check_same_thread=False)
+        self._database = self._files.enter_context(closing(database))
         # Two senders of one file would each send everything.
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._database.execute("PRAGMA journal_mode = WAL")
@@ -382,9 +385,6 @@ class _Table:
         query = "SELECT count(*), coalesce(sum(length(message)), 0) FROM outbox WHERE error_code IS NULL"
         [messages, size] = self._database.execute(query).fetchone()
         return messages, size
-
-    def close(self) -> None:
-        self._database.close()
 
     def add(self, key: str, message: bytes) -> bool:
         """Whether it was not there yet. A refused row with this key is replaced, and goes to the end."""
