@@ -345,6 +345,30 @@ def test_the_depth_limit_counts_all_levels(serve: Serve, open_: str, close: str)
     assert post(server, nested(5000)).status == 400
 
 
+def test_a_refused_request_says_which_of_its_messages_is_to_blame(server: Server) -> None:
+    """By its place, because the refusal of a whole request has no replies."""
+    fine, deep = '{"channel":"/a","data":1}', '{"channel":"/a","data":%s}' % ("[" * 63 + "]" * 63)
+    half = r'{"channel":"/a","ext":{"x":"\ud83d"}}'
+    for body, text in (
+        (f"[{fine},{deep}]", "message 2 of 2: JSON nested too deeply (deeper than bayeux.max_depth, which is 64)"),
+        (
+            f"[{fine}, {half},{half}]",
+            "message 2 of 3: not a JSON object or array of objects in UTF-8 (half of a surrogate pair, character 56)",
+        ),
+        (
+            half,
+            "message 1 of 1: not a JSON object or array of objects in UTF-8 (half of a surrogate pair, character 28)",
+        ),
+        (f"[{half},", "not a JSON object or array of objects in UTF-8 (half of a surrogate pair, character 29)"),
+        (
+            "[" + ",".join([fine] * 1001) + "]",
+            "too many messages in one batch (1001; bayeux.max_batch_messages is 1000)",
+        ),
+    ):
+        response = post(server, body.encode())
+        assert (response.status, response.body.decode()) == (400, text)
+
+
 # Compressed bodies
 
 

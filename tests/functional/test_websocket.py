@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 import zlib
+from typing import Any
 
 import pytest
 
@@ -162,6 +163,79 @@ def test_what_is_no_payload_closes_the_socket(server: Server, payload: bytes, co
     assert closed == code
     assert len(reason) <= 123  # what a close frame has room for
     assert client.socket.connection.rest() == b""
+
+
+DEEP = "[" * 63 + "]" * 63
+"""Data for which a batch is nested one level too deeply."""
+
+
+def message_of(client: SocketClient, number: int, data: str, rest: str = "") -> str:
+    return f'{{"channel":"/flawed","id":"f{number}","clientId":"{client.id}","data":{data}{rest}}}'
+
+
+@pytest.mark.parametrize(
+    ("data", "rest", "field", "reason"),
+    [
+        (DEEP, "", "data", "nested deeper than bayeux.max_depth, which is 64"),
+        (
+            "1",
+            f',"ext":{{"publish":{{"clientProperties":{DEEP}}}}}',
+            "ext",
+            "nested deeper than bayeux.max_depth, which is 64",
+        ),
+        (r'"\ud800 half"', ',"ext":{"publish":{}}', "data", "half of a surrogate pair, character "),
+        ("NaN", ',"ext":{"publish":{}}', "data", "NaN is no number of JSON, character "),
+    ],
+)
+def test_a_message_that_cannot_be_processed_is_refused_alone(
+    server: Server, data: str, rest: str, field: str, reason: str
+) -> None:
+    client = SocketClient(server).start()
+    client.subscribe("/flawed")
+    others = [message_of(client, number, str(number)) for number in (1, 3)]
+    client.socket.text(f"[{others[0]}, {message_of(client, 2, data, rest)} ,{others[1]}]")
+    received: list[Any] = []
+    while len(received) < 5:
+        received += client.socket.receive()
+    assert [each["data"] for each in received if "data" in each] == [1, 3]
+    [refused] = [each for each in received if each.get("id") == "f2"]
+    asked = refused.pop("ext", {"publish": None})["publish"]
+    assert refused == {
+        "channel": "/flawed",
+        "id": "f2",
+        "successful": False,
+        "error": f"400:{field}:user.illegalArgument",
+    }
+    if rest:
+        assert asked["errorCode"] == "user.illegalArgument"
+        assert asked["message"].startswith(f"{field}: {reason}")
+    assert client.publish("/flawed")["successful"] is True
+
+
+def test_messages_of_one_frame_are_refused_for_different_reasons(server: Server) -> None:
+    """What the parser does not take of one message keeps no other from being checked."""
+    client = SocketClient(server).start()
+    client.socket.text(f"[{message_of(client, 1, 'NaN')},{message_of(client, 2, DEEP)},{message_of(client, 3, '1')}]")
+    replies: dict[str, Any] = {}
+    while len(replies) < 3:
+        replies |= {each["id"]: each.get("error") for each in client.socket.receive()}
+    illegal = "400:data:user.illegalArgument"
+    assert replies == {"f1": illegal, "f2": illegal, "f3": None}
+
+
+def test_a_frame_of_which_no_reply_could_say_what_is_refused_closes_the_socket(server: Server) -> None:
+    for body in ('{"channel":"/a","data":"\\ud800"}', '{"channel":"/a","id":"\\ud800"}', '{"id":"1","data":NaN}'):
+        client = SocketClient(server).start()
+        client.socket.text(f"[{body}]")
+        assert client.socket.closed()[0] == 1007
+
+
+@one_lane
+def test_messages_that_cannot_be_processed_are_bounded_as_empty_frames_are(serve: Serve) -> None:
+    client = SocketClient(serve("limits.control_frames_per_s=1", "limits.control_frames_burst=3")).start()
+    for number in range(20):
+        client.socket.text(message_of(client, number, DEEP if number % 2 else "NaN"))
+    assert client.socket.closed()[0] == 1008
 
 
 def test_a_message_over_the_limit_is_closed_before_it_is_sent(server: Server) -> None:

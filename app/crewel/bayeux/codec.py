@@ -5,19 +5,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
 import orjson
 
+from crewel.bayeux.flaws import depth_of, malformed, taken_apart, too_deep, where
 from crewel.errors import Fault, PayloadError
 
 _MAX_DEPTH: Final = 254
 """How deeply orjson nests."""
 _BINARY: Final = (bytes, bytearray, memoryview)
-_NO_NUMBER = re.compile(r"NaN|Infinity")
 HANDSHAKE_NAMES: Final = ("/meta/handshake", "/meta/handshake/")
 """A trailing slash names the same channel."""
 
@@ -33,7 +32,7 @@ def decode(body: bytes | str, max_messages: int, max_depth: int) -> list[Any]:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise PayloadError(Fault.MALFORMED, _where(error, body)) from None
+        raise _malformed(error, body, max_messages, max_depth) from None
     if type(value) is not list:
         if type(value) is not dict:
             raise PayloadError(Fault.EMPTY if value is None else Fault.MALFORMED)
@@ -44,15 +43,15 @@ def decode(body: bytes | str, max_messages: int, max_depth: int) -> list[Any]:
     if len(value) > 1:
         check_batch(value, max_messages=max_messages)
     # What is nested so deep has that many brackets on either side; most bodies are shorter than they would be.
-    if len(body) >= 2 * max_depth and _openings(body) >= max_depth and _depth(value) > max_depth:
-        raise PayloadError(Fault.TOO_DEEP)
+    if len(body) >= 2 * max_depth and _openings(body) >= max_depth and depth_of(value) > max_depth:
+        raise too_deep(value, max_depth)
     return value
 
 
 def check_batch(elements: list[Any], *, max_messages: int) -> None:
     """Raises PayloadError if these cannot be processed together: too many, or a handshake that is not alone."""
     if len(elements) > max_messages:
-        raise PayloadError(Fault.TOO_MANY)
+        raise PayloadError(Fault.TOO_MANY, f"{len(elements)}; bayeux.max_batch_messages is {max_messages}")
     if len(elements) > 1 and any(is_handshake(element) for element in elements):
         raise PayloadError(Fault.HANDSHAKE_IN_BATCH)
 
@@ -73,11 +72,11 @@ def is_handshake(element: object) -> bool:
     return isinstance(element, dict) and element.get("channel") in HANDSHAKE_NAMES
 
 
-def _where(error: orjson.JSONDecodeError, body: bytes | str) -> str:
-    """What the parser did not take, and where. Numbers that are none are named: many writers of JSON make them."""
-    text = body if isinstance(body, str) else body.decode(errors="replace")
-    word = _NO_NUMBER.match(text, error.pos)
-    return f"{word[0]} is no number of JSON, character {error.pos}" if word else f"{error.msg}, character {error.pos}"
+def _malformed(error: orjson.JSONDecodeError, body: bytes | str, max_messages: int, max_depth: int) -> PayloadError:
+    parts = taken_apart(body)
+    if len(parts) > 1:
+        check_batch([element for element, _ in parts], max_messages=max_messages)
+    return malformed(parts, where(error, body), max_depth)
 
 
 def _openings(body: bytes | str) -> int:
@@ -85,18 +84,6 @@ def _openings(body: bytes | str) -> int:
     if isinstance(body, str):
         return body.count("[") + body.count("{")
     return body.count(b"[") + body.count(b"{")
-
-
-def _depth(value: Any) -> int:
-    depth = 0
-    level: list[Any] = [value]
-    while level:
-        depth += 1
-        below: list[Any] = []
-        for parent in level:
-            below += parent.values() if type(parent) is dict else parent
-        level = [child for child in below if type(child) is dict or type(child) is list]
-    return depth
 
 
 def encoded(value: Any, name: str) -> bytes:

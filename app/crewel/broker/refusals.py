@@ -15,7 +15,7 @@ from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.session import Verdict
-from crewel.errors import BayeuxCode, Limited, Refused, StoreError, coded
+from crewel.errors import BayeuxCode, Flaw, Limited, Refused, StoreError, coded
 from crewel.qos.names import parse_name
 from crewel.security.policy import Refusal
 
@@ -135,3 +135,12 @@ def refusal(element: object, message: Message | None, failure: Exception) -> Rep
         if isinstance(failure, Limited):
             reply["ext"][asked]["retryAfter"] = failure.wait_ms
     return reply
+
+
+def refused_alone(flaw: Flaw) -> Reply:
+    """The reply to a message that could be read, but not be processed."""
+    try:
+        message = Message.read(flaw.fields)
+    except Refused as error:
+        return refusal(flaw.fields, None, error)
+    return refusal(flaw.fields, message, flaw.refusal)

@@ -16,6 +16,7 @@ from crewel.errors.tree import CrewelError as CrewelError
 from crewel.errors.tree import Denied as Denied
 from crewel.errors.tree import Fault as Fault
 from crewel.errors.tree import Fenced as Fenced
+from crewel.errors.tree import Flaw as Flaw
 from crewel.errors.tree import IllegalArgument as IllegalArgument
 from crewel.errors.tree import Limited as Limited
 from crewel.errors.tree import LinkError as LinkError

@@ -6,6 +6,8 @@ a payload worthless as a whole, with what HTTP and WebSocket answer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 from math import ceil
 from typing import Any, Final
@@ -30,12 +32,31 @@ class ServiceError(CrewelError):
     """A service module cannot be imported, holds no service, or declares something impossible."""
 
 
-class PayloadError(CrewelError):
-    """A whole request or frame is refused; the text says why, with `detail` also where, or what the limit is."""
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A message for which its payload is refused: its place among the others, what a reply echoes of it, and the reason."""
 
-    def __init__(self, fault: Fault, detail: str = "") -> None:
-        super().__init__(f"{fault.text} ({detail})" if detail else fault.text)
-        self.fault = fault
+    index: int
+    fields: dict[str, Any]
+    refusal: IllegalArgument
+
+
+class PayloadError(CrewelError):
+    """A whole request or frame is refused; the text says why, with `detail` also where, or what the limit is. If only some of
+    its messages are to blame, these are `flaws`, and `others` are the rest of its elements."""
+
+    def __init__(self, fault: Fault, detail: str = "", flaws: Sequence[Flaw] = (), others: Sequence[Any] = ()) -> None:
+        place = f"message {flaws[0].index + 1} of {len(flaws) + len(others)}: " if flaws else ""
+        super().__init__(f"{place}{fault.text} ({detail})" if detail else fault.text)
+        self.fault, self.flaws, self.others = fault, flaws, others
+
+    @property
+    def is_answerable(self) -> bool:
+        """Whether replies can say which messages are refused, and the others can be processed; if so, or if there are none at
+        all, a socket stays open."""
+        return all("channel" in flaw.fields and "id" in flaw.fields for flaw in self.flaws) and (
+            bool(self.flaws) or not self.fault.close_code
+        )
 
 
 class Refused(CrewelError):

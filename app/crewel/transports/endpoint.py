@@ -16,10 +16,12 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from crewel.bayeux.codec import encode
 from crewel.broker.broker import Broker
 from crewel.broker.inbound import Answering
 from crewel.broker.mailboxes.browsers import bound_to
 from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.refusals import refused_alone
 from crewel.errors import PayloadError
 from crewel.fair_turns import SLICE_S, FairTurns
 from crewel.settings import Settings
@@ -199,6 +201,13 @@ class Endpoint:
         """The answer to a request that is refused as a whole."""
         self.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
         return http_aiohttp.refused(error)
+
+    def receive_flawed(self, peer: Peer, error: PayloadError) -> Answering | None:
+        """Refuse the messages of a frame that are to blame for its refusal, each with a reply, and process the others."""
+        answering = self.receive(peer, list(error.others)) if error.others else None
+        if error.flaws:
+            peer.send([encode(refused_alone(flaw)) for flaw in error.flaws])
+        return answering
 
     def _end(self, app: web.Application) -> None:
         self.broker.spawn(self._close_sockets(app))

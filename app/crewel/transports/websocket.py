@@ -271,27 +271,26 @@ class Socket(ParsedPeer):
             if frame.type is not WSMsgType.TEXT:
                 await self.close(BINARY_REFUSED, "binary frames are not part of the protocol")
                 return
+            is_empty = False
             try:
-                elements = self._elements(frame.data)
+                answering = self._endpoint.receive(self, self._elements(frame.data))
             except PayloadError as error:
-                broker.metrics.refused_payloads[error.fault.name.lower()] += 1
-                if not error.fault.close_code and not self._has_too_many(1):
-                    self.is_heard_from = True  # it keeps the socket alive
-                    busy += perf_counter() - began
-                    continue
-                if not error.fault.close_code:
+                fault = error.fault
+                broker.metrics.refused_payloads[fault.name.lower()] += 1
+                if not error.is_answerable:
+                    await self.close(fault.close_code, str(error))
+                    return
+                if self._has_too_many(1):
                     await self.close(POLICY_VIOLATION, TOO_MANY)
                     return
-                await self.close(error.fault.close_code, str(error))
-                return
-            self.is_heard_from = True
-            answering = self._endpoint.receive(self, elements)
+                answering, is_empty = self._endpoint.receive_flawed(self, error), not error.flaws
+            self.is_heard_from = True  # also by a frame without a message
             busy += perf_counter() - began
             if answering is not None:
                 self._is_busy = True
                 await answering  # frames of one socket are answered in their order
                 self._is_busy, busy = False, 0.0
-            if self._is_first and await self._has_moved():
+            if self._is_first and not is_empty and await self._has_moved():
                 return
             if self._rest_s:
                 await asyncio.sleep(self._rest_s)

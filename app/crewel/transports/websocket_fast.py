@@ -390,11 +390,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
                 raise PayloadError(Fault.MALFORMED)
             elements = decode(payload, bayeux.max_batch_messages, bayeux.max_depth)
         except PayloadError as error:
-            endpoint.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
-            if error.fault.close_code:
-                self.shut(error.fault.close_code, str(error))
-            elif not self._has_too_many(1):
-                self.is_heard_from = True  # it keeps the socket alive
+            self._refuse(error)
             return
         self.is_heard_from = True
         if self._first_frames:
@@ -410,6 +406,21 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         session, known = self.session, self._known
         if session is not None and session.plain and not (self._first_frames or (known and known.session is session)):
             self._known = KnownConnect.of(session, payload, elements)
+
+    def _refuse(self, error: PayloadError) -> None:
+        """Close the socket, or answer the messages if the error says which of them are to blame."""
+        endpoint, fault = self._sockets.endpoint, error.fault
+        endpoint.broker.metrics.refused_payloads[fault.name.lower()] += 1
+        if not error.is_answerable:
+            self.shut(fault.close_code, str(error))
+        elif not self._has_too_many(1):
+            self.is_heard_from = True  # it keeps the socket alive
+            answering = endpoint.receive_flawed(self, error)
+            if answering is not None:
+                self._is_busy = True
+                when_answered(answering, self._answered)
+            elif self._rest_s:
+                self._rest()
 
     def _answered(self, _: object) -> None:
         """The frame has been answered. The next one has to wait for the end of what the store has answered."""
