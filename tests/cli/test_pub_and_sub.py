@@ -50,6 +50,14 @@ def data(running: Running, count: int) -> list[Any]:
     return [running.said()["data"] for _ in range(count)]
 
 
+@pytest.mark.parametrize("transport", ["websocket", "long-polling"])
+def test_a_line_that_the_server_never_takes_is_named_at_once(post: Post, transport: str) -> None:
+    """With --persistent it would else be tried again for half a minute."""
+    deep = "[" * 70 + "]" * 70
+    ended = post.run("pub", "/typed/a", "-", "--persistent", f"--transport={transport}", given=f"1\n2\n{deep}\n4\n")
+    assert_refused(ended, "message 3, after 2 that were published: ", "deeper than bayeux.max_depth, which is 64")
+
+
 def test_what_is_addressed_to_a_name_is_printed(post: Post, sub: Sub) -> None:
     named = sub("--name=joe/1", "--count=3")
     both = sub("/typed/a", "--name=ann/1", "--count=3")

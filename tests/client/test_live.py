@@ -19,6 +19,7 @@ from crewel.client import (
     MessageTooLargeError,
     NotEncodableError,
     Overflow,
+    PayloadRefusedError,
     PublishRefused,
     RemoteCallFailedError,
     RemoteCallTimeoutError,
@@ -218,6 +219,17 @@ async def test_what_is_too_large_is_refused_with_the_limit(server: Server, trans
         with pytest.raises(MessageTooLargeError, match="a payload of 2 messages has"):
             await batch.__aexit__(None, None, None)
         await client.publish("/large", "x" * 60_000)
+        assert State.RECONNECTING not in [step.new for step in steps.seen]
+
+
+async def test_what_is_nested_too_deeply_is_refused_at_once_and_alone(server: Server, transport: str) -> None:
+    steps = Steps()
+    deep: Any = 1
+    for _ in range(70):
+        deep = [deep]
+    async with Client(server.url, transports=[transport], on_state=steps) as client:
+        with pytest.raises((PayloadRefusedError, PublishRefused), match=r"deeper than bayeux\.max_depth, which is 64"):
+            await client.publish("/deep", deep, persistent=True, retry_for=LIMIT_S)
         assert State.RECONNECTING not in [step.new for step in steps.seen]
 
 

@@ -19,7 +19,10 @@ from crewel.client import (
     NotEncodableError,
     Outbox,
     OutboxFullError,
+    PayloadRefusedError,
+    TransportError,
 )
+from crewel.client.errors import SocketClosedError
 from crewel.client.outbox import RefusedPublish, log
 from tests.client.support import QUICK
 from tests.conftest import StartServer
@@ -112,6 +115,58 @@ async def test_what_the_server_refuses_is_kept_with_the_reason(server: Server, f
         assert len(await again.refused()) == 2
         await again.forget_refused()
         assert await again.refused() == []
+
+
+def nested(levels: int) -> Any:
+    """Data of so many levels."""
+    data: Any = 1
+    for _ in range(levels):
+        data = [data]
+    return data
+
+
+@pytest.mark.server
+async def test_what_the_server_never_takes_keeps_nothing_waiting(
+    server: Server, port: int, file: Path, transport: str
+) -> None:
+    """It was put into the file by a process whose server was away."""
+    channel = f"/outbox/deep/{transport}"
+    async with away(Outbox(file), port) as client:
+        for number in range(10):
+            await client.enqueue(channel, nested(70) if number in (3, 4) else number, key=f"{transport} {number}")
+    refused: list[RefusedPublish] = []
+    async with Client(server.url) as reader:
+        heard = await reader.subscribe(channel)
+        outbox = Outbox(file, on_refused=refused.append)
+        async with Client(server.url, outbox=outbox, transports=[transport]):
+            await outbox.drained(LIMIT_S)
+            assert [(await heard.receive(LIMIT_S)).data for _ in range(8)] == [0, 1, 2, *range(5, 10)]
+            kept = await outbox.refused()
+    assert kept == refused
+    assert [(each.key[-1], each.error_code) for each in kept] == [
+        ("3", "user.illegalArgument"),
+        ("4", "user.illegalArgument"),
+    ]
+    assert all("deeper than bayeux.max_depth, which is 64" in each.text for each in kept)
+
+
+@pytest.mark.server
+async def test_more_than_the_server_takes_in_one_batch_go_in_several(
+    start_server: StartServer, port: int, transport: str
+) -> None:
+    outbox = Outbox()
+    client = Client(f"http://127.0.0.1:{port}/cometd", outbox=outbox, backoff=QUICK, transports=[transport])
+    async with client:
+        for number in range(10):
+            await client.enqueue("/outbox/batch", number)
+        start_server("bayeux.max_batch_messages=4", port=port)
+        await outbox.drained(LIMIT_S)
+        assert await outbox.refused() == []
+        batch = client.batch()
+        for number in range(5):
+            batch.publish("/outbox/batch", number)
+        with pytest.raises(TransportError, match=r"in one batch \(5; bayeux\.max_batch_messages is 4\)"):
+            await batch.__aexit__(None, None, None)
 
 
 @pytest.mark.server
@@ -389,8 +444,17 @@ async def test_a_message_that_is_put_off_keeps_no_others_waiting(world: World) -
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize("error", [MessageDroppedError("dropped"), NotEncodableError("data is NaN")])
-async def test_a_message_that_an_extension_does_not_let_out_is_refused_alone(world: World, error: ClientError) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        MessageDroppedError("dropped"),
+        NotEncodableError("data is NaN"),
+        PayloadRefusedError("too deep"),
+        SocketClosedError(1009),
+        SocketClosedError(1007, "no UTF-8"),
+    ],
+)
+async def test_a_message_that_does_not_get_out_is_refused_alone(world: World, error: ClientError) -> None:
     async def fail_with_the_second(bodies: list[Any]) -> list[Fields]:
         if 2 in bodies:
             raise error
@@ -404,6 +468,23 @@ async def test_a_message_that_an_extension_does_not_let_out_is_refused_alone(wor
         ("2", "user.illegalArgument", str(error))
     ]
     assert world.sent[-1] == [3]
+    assert [body for payload in world.sent for body in payload if len(payload) == 1][:2] == [1, 2]
+
+
+@pytest.mark.unit
+async def test_a_socket_that_is_closed_for_another_reason_refuses_nothing(world: World) -> None:
+    codes = [1007, 1007, 1008, 1007]
+
+    async def close_at_first(bodies: list[Any]) -> list[Fields]:
+        if codes:
+            raise SocketClosedError(codes.pop(0))
+        return await world.accept(bodies)
+
+    await world.put(1)
+    world.answer = close_at_first
+    world.outbox.start(world.request)
+    await world.outbox.drained(LIMIT_S)
+    assert (len(world.sent), world.refused) == (5, [])
 
 
 @pytest.mark.unit

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.bayeux.message import Fields
-from crewel.client import ErrorAnswer, Message, PublishRefused, Response, TransportError, create_response
+from crewel.client import (
+    ErrorAnswer,
+    Message,
+    PayloadRefusedError,
+    PublishRefused,
+    Response,
+    TransportError,
+    create_response,
+)
 from crewel.client.connection import Answers
 from crewel.client.errors import ClientError
 from crewel.client.publish import publication
@@ -254,6 +262,23 @@ class TestResponder:
         published = Published()
         await respond(lambda message: {1}, published, request())
         assert published.sent[1].ext == {"error": {"errorCode": "internal.unknown", "message": "the responder failed"}}
+
+    @pytest.mark.parametrize(
+        ("refusal", "code"),
+        [
+            (PayloadRefusedError("too deep"), "internal.unknown"),
+            (
+                PublishRefused({"channel": REPLY, "error": "400:data:user.illegalArgument"}),
+                "user.illegalArgument",
+            ),
+        ],
+    )
+    async def test_what_the_server_does_not_take_is_a_failure(self, refusal: Exception, code: str) -> None:
+        published = Published(refusal)
+        await respond(lambda message: 1, published, request())
+        [_, (_, data, ext)] = published.sent
+        assert ext is not None
+        assert (data, ext["error"]["errorCode"]) == (None, code)
 
     async def test_an_answer_that_may_be_lost_is_sent_again(self) -> None:
         unknown = PublishRefused({"channel": REPLY, "error": "402::session_unknown"})

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 
 from crewel.bayeux.message import Fields
@@ -211,6 +212,15 @@ async def test_more_than_fits_into_a_connect_is_published_after_it() -> None:
             told += more
             answer.set_result(ANSWERED)
         assert told == ok(*ids)
+
+
+async def test_statuses_take_at_most_half_of_what_the_server_takes() -> None:
+    """A connect that is too large would end the session."""
+    async with World() as world:
+        world.shake({**GRANTED, "maxMessageBytes": 1000})
+        for number in range(100):
+            world.deliver(f"{number:060}").settle()
+        assert len(orjson.dumps(world.connect())) <= 500
 
 
 async def test_a_new_session_is_told_nothing_of_the_old_one() -> None:

@@ -99,7 +99,7 @@ def _check(channel: str, data: str | None) -> None:
 async def _publish(
     client: "Client", channel: str, texts: AsyncIterator[str], options: dict[str, Any], as_json: bool
 ) -> None:
-    from crewel.client import PublishRefused
+    from crewel.client import PayloadRefusedError, PublishRefused
 
     key, number = options.get("key"), 0
     async with client:
@@ -108,22 +108,27 @@ async def _publish(
             options["key"] = key if key is None or number == 1 else f"{key}-{number}"
             try:
                 reply: Fields = await client.publish(channel, qos_options.value(text), **options)
-            except PublishRefused as error:
-                if as_json:
-                    output.print_json(error.reply)
-                raise _with_destinations(error) from None
+            except (PublishRefused, PayloadRefusedError) as error:
+                words = str(error)
+                if isinstance(error, PublishRefused):
+                    words += _destinations(error)
+                    if as_json:
+                        output.print_json(error.reply)
+                before = f"message {number}, after {number - 1} that were published: " if number > 1 else ""
+                raise CrewelError(f"{before}{words}") from None
             if as_json:
                 output.print_json(reply)
     if number == 0:
         print("crewel: standard input was empty: nothing was published", file=sys.stderr)
 
 
-def _with_destinations(error: "PublishRefused") -> CrewelError:
-    """The error with all destinations: it names the first one that failed, and others may have the message."""
+def _destinations(error: "PublishRefused") -> str:
+    """The state of each destination, if there are several: the error names the first one that failed, and others may have the
+    message."""
     if len(error.destinations) < 2:
-        return error
+        return ""
     states = (f"{each.to} {each.state if each.is_ok else each.error_code}" for each in error.destinations)
-    return CrewelError(f"{error}; of all destinations: {', '.join(states)}")
+    return f"; of all destinations: {', '.join(states)}"
 
 
 async def _paced(texts: AsyncIterator[str], count: int | None, rate: float | None) -> AsyncIterator[str]:

@@ -31,7 +31,26 @@ class RequestTimeoutError(TransportError):
     """The reply did not arrive in time."""
 
 
-class MessageTooLargeError(TransportError):
+class SocketClosedError(TransportError):
+    """The WebSocket was closed. What is on its way may have been accepted, or may be why: `code` says which."""
+
+    def __init__(self, code: int | None, reason: str = "") -> None:
+        words = f": {reason}" if reason else ""
+        super().__init__(f"the socket was closed with code {code}{words}")
+        self.code = code
+
+    @property
+    def is_about_a_payload(self) -> bool:
+        """Whether the server closes for a payload that it cannot read, or that is too large."""
+        return self.code in (1007, 1009)
+
+
+class PayloadRefusedError(TransportError):
+    """The server does not take this payload (400, 413), and took nothing of it: sending it again is of no use. The text says
+    why, and which of several messages is to blame."""
+
+
+class MessageTooLargeError(PayloadRefusedError):
     """The payload is larger than the server takes (`bayeux.max_message_bytes`). It was not sent, or not taken: sending it
     again is of no use."""
 

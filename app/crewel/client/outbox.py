@@ -35,6 +35,8 @@ from crewel.client.errors import (
     NotConnectedError,
     NotEncodableError,
     OutboxFullError,
+    PayloadRefusedError,
+    SocketClosedError,
     TransportError,
     publish_refused,
 )
@@ -50,6 +52,9 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 _TOGETHER: Final = 100
 _ROOM: Final = 48 * 1024
 """Most bytes that are sent together: servers take 64 KiB unless they are configured otherwise."""
+_CLOSES: Final = 3
+"""How often in a row the server closes the socket for the same publish, sent alone, before this counts as its refusal:
+something else that the application sent may have been the reason once."""
 _VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS outbox (
@@ -91,6 +96,8 @@ class _Sent(Enum):
     """The server has replied, and some of them are to be sent again."""
     FAILED = "failed"
     """No replies."""
+    REFUSED_TOGETHER = "refused together"
+    """One of them cannot be sent or is not taken, or they are too many: fewer of them show which."""
 
 
 class _Outcome(NamedTuple):
@@ -133,6 +140,8 @@ class Outbox:
         """Why it sends no more: the client's session has ended."""
         self._max_messages, self._max_bytes, self._on_refused = max_messages, max_bytes, on_refused
         self._bytes = 0
+        self._closed_for: tuple[int, int] = (0, 0)
+        """The position of the publish for which the server closed the socket, and how often in a row."""
         self._outcomes: list[_Outcome] = []
         """What the server has answered and the file does not have yet."""
         self._table: _Table | None = None
@@ -268,7 +277,10 @@ class Outbox:
                     continue
                 # A payload that failed may have one message that does: alone, it fails alone. What the server has put off is
                 # sent again first, together with others: it must not keep them waiting.
-                together = 1 if sent is _Sent.FAILED else _TOGETHER
+                if sent is _Sent.REFUSED_TOGETHER:
+                    together = len(rows) // 2
+                    continue
+                together = 1 if sent is _Sent.FAILED else min(2 * together, _TOGETHER)
                 if sent is not _Sent.ANSWERED:
                     await asyncio.sleep(pauses.failed())
         except ClientError as error:
@@ -280,13 +292,13 @@ class Outbox:
         """Send these in one payload, and note what is answered for good. Raises ClientError if none ever will be."""
         try:
             replies = await request([orjson.loads(row.message) for row in rows])
-        except (MessageTooLargeError, MessageDroppedError, NotEncodableError) as error:
+        except (PayloadRefusedError, MessageDroppedError, NotEncodableError) as error:
             if len(rows) > 1:
-                return _Sent.FAILED
-            code = "user.maxSizeExceed" if isinstance(error, MessageTooLargeError) else "user.illegalArgument"
-            self._outcomes.append(_Outcome(rows[0], code, str(error)))
-            return _Sent.ANSWERED
+                return _Sent.REFUSED_TOGETHER
+            return self._refuse(rows[0], error)
         except (TransportError, NotConnectedError) as error:
+            if len(rows) == 1 and self._is_closed_for(rows[0], error):
+                return self._refuse(rows[0], error)
             log.info("%s: %d publishes wait: %s", self._name(), self.waiting, error)
             return _Sent.FAILED
         sent = _Sent.ANSWERED
@@ -301,6 +313,18 @@ class Outbox:
                 code, text = refusal.error_code or str(refusal.code), refusal.message or refusal.text
                 self._outcomes.append(_Outcome(row, code, text))
         return sent
+
+    def _refuse(self, row: _Row, error: ClientError) -> _Sent:
+        is_large = isinstance(error, MessageTooLargeError)
+        self._outcomes.append(_Outcome(row, "user.maxSizeExceed" if is_large else "user.illegalArgument", str(error)))
+        return _Sent.ANSWERED
+
+    def _is_closed_for(self, row: _Row, error: ClientError) -> bool:
+        """Whether the server has closed the socket for this publish so often that it will do so again."""
+        is_about_it = isinstance(error, SocketClosedError) and error.is_about_a_payload
+        position, times = self._closed_for
+        self._closed_for = row.position, times + 1 if is_about_it and position == row.position else int(is_about_it)
+        return self._closed_for[1] >= _CLOSES
 
     async def _settle(self, table: _Table) -> None:
         """Write to the file what the server has answered. If the file cannot be used, it is remembered, and not sent again."""

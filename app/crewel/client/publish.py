@@ -16,9 +16,9 @@ from crewel.client.arguments import check_names
 from crewel.client.errors import (
     UNKNOWN_SESSION,
     ClientError,
-    MessageTooLargeError,
     NotConnectedError,
     NotStored,
+    PayloadRefusedError,
     PublishRefused,
     RequestTimeoutError,
     TransportError,
@@ -216,7 +216,7 @@ async def retry_until_stored(attempt: Callable[[], Awaitable[_T]], retry_for: fl
 
 def may_be_repeated(error: ClientError) -> bool:
     """Whether it has not been stored, or the outcome is unknown. After a lost session the client makes another."""
-    # It stays too large, however often it is sent.
-    if isinstance(error, MessageTooLargeError):
+    # It stays too large or too deep, however often it is sent.
+    if isinstance(error, PayloadRefusedError):
         return False
     return not isinstance(error, PublishRefused) or isinstance(error, NotStored) or error.code in UNKNOWN_SESSION

@@ -25,8 +25,8 @@ from crewel.client.errors import (
     ClientError,
     DisconnectedError,
     ErrorAnswer,
-    MessageTooLargeError,
     NotConnectedError,
+    PayloadRefusedError,
     PublishRefused,
     SubscribeRefused,
     TransportError,
@@ -278,9 +278,10 @@ class Responder:
     async def _send(self, message: Message, response: Response) -> None:
         try:
             await self._publish_with_retries(response)
-        except (TypeError, MessageTooLargeError) as error:  # JSON cannot say it, or the server does not take it
-            await self._send(message, _failed(response.channel, message, error))
         except Exception as error:
+            if _is_to_blame(response, error):
+                await self._send(message, _failed(response.channel, message, error))
+                return
             log.exception("the answer to a request on %s could not be sent", message.channel)
             message.reject(*failure_of(error))
         else:
@@ -291,12 +292,18 @@ class Responder:
             try:
                 await self._publish(*response)
             except (TransportError, PublishRefused) as error:
-                is_sent = not isinstance(error, MessageTooLargeError)
-                is_lost = is_sent and (isinstance(error, TransportError) or error.code in UNKNOWN_SESSION)
+                is_taken = not isinstance(error, PayloadRefusedError)
+                is_lost = is_taken and (isinstance(error, TransportError) or error.code in UNKNOWN_SESSION)
                 if not (is_lost and left):
                     raise
             else:
                 return
+
+
+def _is_to_blame(response: Response, error: Exception) -> bool:
+    """Whether JSON cannot say this answer, or the server does not take it, so that the requester gets the failure instead."""
+    is_illegal = isinstance(error, PublishRefused) and error.error_code == "user.illegalArgument"
+    return isinstance(error, TypeError | PayloadRefusedError) or (is_illegal and response.data is not None)
 
 
 def _failed(channel: str, message: Message, error: Exception) -> Response:

@@ -29,9 +29,9 @@ from crewel.client.errors import (
     ClientError,
     DisconnectedError,
     HandshakeRefused,
-    MessageTooLargeError,
     NameTaken,
     NotConnectedError,
+    PayloadRefusedError,
     RefusedError,
     SubscribeRefused,
     TransportError,
@@ -121,7 +121,7 @@ class Session:
             async with asyncio.timeout(timeout):
                 await self.connection.reopen()  # it may be down at this moment, and statuses are worth an attempt
                 for message in messages:  # together they may be larger than the server takes
-                    with suppress(MessageTooLargeError):
+                    with suppress(PayloadRefusedError):
                         update.report_refused(await self.connection.exchange([message], timeout))
                         unanswered.remove(message)
         update.report_unanswered(unanswered)
@@ -410,11 +410,11 @@ class Subscriber:
             await self._ask_in_parts(interests[first : first + _TOGETHER])
 
     async def _ask_in_parts(self, interests: list[Interest]) -> None:
-        """Tell the server of these channels in as many payloads as their size takes. A single one that is too large ends: the
+        """Tell the server of these channels in as many payloads as it takes. A single one that it does not take ends: the
         session must not fail by it."""
         try:
             await self._ask(interests)
-        except MessageTooLargeError as error:
+        except PayloadRefusedError as error:
             if len(interests) == 1:
                 self._router.refuse(interests[0], error)
                 return

@@ -37,7 +37,7 @@ log = logging.getLogger("crewel.client.update")
 _REMEMBERED: Final = 10_000
 SERVICE: Final = "/service/update"
 _ROOM: Final = 16_384
-"""Most bytes of statuses in one message."""
+"""Most bytes of statuses in one message, or half of what the server takes."""
 _COLLECT_S: Final = 0.01
 """A moment in which statuses gather."""
 _RETRY_S: Final = 1.0
@@ -220,6 +220,7 @@ class UpdateExtension(Extension):
         self._has_unsent, self._settled = asyncio.Event(), asyncio.Event()
         self._connect: str | None = None
         self._refusals = 0  # of statuses in a row
+        self._room = _ROOM
         self._ledger = self._new_ledger()
 
     def _new_ledger(self) -> Ledger:
@@ -249,7 +250,7 @@ class UpdateExtension(Extension):
             if self._connect is not None:
                 statuses.release(self._connect)  # it was not answered
             self._connect = message["id"]
-            taken = statuses.take(self._connect, _ROOM)
+            taken = statuses.take(self._connect, self._room)
             if taken:
                 with_ext(message, "update", taken)
             self._has_unsent.set()  # there may be more than fit, and this connect may be held
@@ -271,6 +272,8 @@ class UpdateExtension(Extension):
             self._ledger.statuses.release()  # the same session: what was not reported is reported now
         else:
             self._ledger = self._new_ledger()
+        limit = given.get("maxMessageBytes")
+        self._room = min(_ROOM, limit // 2) if isinstance(limit, int) else _ROOM
         self._ledger.reports_unclaimed = given.get("unclaimed") is True
         if self.is_asked and not self.is_granted:
             log.warning("the server takes no statuses: it lacks `ack` or `update` in bayeux.extensions")
@@ -329,7 +332,7 @@ class UpdateExtension(Extension):
 
     async def _publish_once(self, exchange: SendPayload) -> None:
         ledger, request = self._ledger, object()
-        taken = ledger.statuses.take(request, _ROOM)
+        taken = ledger.statuses.take(request, self._room)
         if not taken:
             return
         try:
@@ -361,7 +364,7 @@ class UpdateExtension(Extension):
         """What is to be published before the disconnect."""
         messages: list[Fields] = []
         self._ledger.statuses.release()  # what carries them may come to nothing; to send them twice does no harm
-        while self.is_granted and (taken := self._ledger.statuses.take("disconnect", _ROOM)):
+        while self.is_granted and (taken := self._ledger.statuses.take("disconnect", self._room)):
             messages.append({"channel": SERVICE, "data": taken})
         return messages
 

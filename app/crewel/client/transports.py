@@ -17,7 +17,9 @@ from crewel.bayeux.message import Fields
 from crewel.client.errors import (
     WRONG_PATHS,
     MessageTooLargeError,
+    PayloadRefusedError,
     RequestTimeoutError,
+    SocketClosedError,
     TransportError,
     UntrustedCertificateError,
     UpgradeRefusedError,
@@ -38,11 +40,14 @@ _UPGRADE_HINTS: dict[int, str] = dict.fromkeys(
 """The likely causes, by the status."""
 _PATH_HINT = ": Crewel's path is /cometd, unless the server's bayeux.path names another one"
 _ANSWER_HINTS = {
-    400: ": it could not read the request; a port with TLS needs https",
+    400: ": this is not the answer of a Bayeux server; a port with TLS needs https",
     403: ": it refuses this origin or host, and its log names the setting",
     **dict.fromkeys(WRONG_PATHS, _PATH_HINT),
 }
 """What to look at, by the status of an answer that is not Bayeux."""
+
+_LONGEST_REASON = 1000
+_ENDS = frozenset({aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED})
 
 Receive = Callable[[list[Fields], bool], None]
 """Takes received messages; the flag says that they are one whole response, not a frame of a stream."""
@@ -212,6 +217,9 @@ class LongPolling:
         async with self._wiring.http.post(self._wiring.url, data=body, headers=_HEADERS) as response:
             if response.status == 413:
                 raise _too_large(f"{self._wiring.url} refused {len(body)} bytes", self._wiring.limit())
+            if response.status == 400 and response.content_type == "text/plain":  # those of proxies are pages
+                reason = (await response.content.read(_LONGEST_REASON)).decode(errors="replace")
+                raise PayloadRefusedError(f"{self._wiring.url} refused the request: {reason}")
             if response.status != 200:
                 hint = _ANSWER_HINTS.get(response.status, "")
                 error = WrongAddressError if response.status in WRONG_PATHS else TransportError
@@ -303,10 +311,10 @@ class WebSocket:
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         error = TransportError("the socket was closed")
         try:
-            async for frame in socket:
+            while (frame := await socket.receive()).type not in _ENDS:
                 if frame.type is aiohttp.WSMsgType.TEXT:
                     self._wiring.receive(_decode(frame.data), False)
-            error = _end_of(socket)
+            error = _end_of(socket, frame)
         except TransportError as malformed:
             error = malformed
             await socket.close(code=aiohttp.WSCloseCode.INVALID_TEXT)
@@ -319,10 +327,10 @@ class WebSocket:
             await socket.close()
 
 
-def _end_of(socket: aiohttp.ClientWebSocketResponse) -> TransportError:
+def _end_of(socket: aiohttp.ClientWebSocketResponse, last: aiohttp.WSMessage) -> TransportError:
     fault = socket.exception()
     if fault is not None:
         return TransportError(f"the socket broke: {fault}")
     if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
-        return TransportError("the server closed the socket with code 1009: a message was larger than it takes")
-    return TransportError(f"the socket was closed with code {socket.close_code}")
+        return SocketClosedError(socket.close_code, "a message was larger than the server takes")
+    return SocketClosedError(socket.close_code, str(last.extra or ""))
