@@ -33,8 +33,8 @@ export class Outbox implements Extension {
     readonly waiting: number;
     /**
      * Keeps a publish. Resolves to its idempotency key, `key` or a random one, once it is in the database; rejects with an
-     * OutboxFullError, or with a TypeError for a wrong channel, a pattern, or data that JSON cannot represent. `ext` has its
-     * other fields, such as `{publish: {priority: 9}}`.
+     * OutboxFullError, or with a TypeError for a wrong channel, a pattern, or data that JSON cannot represent, such as half of a
+     * surrogate pair. `ext` has its other fields, such as `{publish: {priority: 9}}`.
      */
     publish(channel: string, data: {} | null, options?: {key?: string; ext?: Record<string, unknown>}): Promise<string>;
     /** The publishes that the server refused permanently. */

@@ -19,8 +19,11 @@ const UNKNOWN_SESSION = /^40[12]:/;
 const CHANNEL = /^\/(?!meta\/)./;
 const PATTERN = /\/\*\*?$/;
 const WRONG = /^Illegal argument/; // what the official client throws for a message that it never sends
+const TOO_MANY = 1008; // closes the socket, for the messages of a batch or for another limit
 const TOO_LARGE = /^maxSendBayeuxMessageSize/;
 const ARGUMENT = "user.illegalArgument";
+const HALF = /\\ud[89a-f]/; // JSON.stringify escapes what is not a whole pair, and nothing else in this way
+const LOST = ["InvalidStateError", "AbortError", "UnknownError"]; // the browser has closed the database
 const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
 
 /** The outbox is full. */
@@ -37,6 +40,7 @@ export class Outbox {
     #onRefused;
     #onChange;
     #database = null; // a promise
+    #complaint = ""; // the last one that the console has
     #cometd = null;
     #hasWarned = false;
     #isConnected = false;
@@ -81,7 +85,7 @@ export class Outbox {
     /**
      * Keeps a publish until the server has it; resolves to its key. `ext` has its other fields, such as
      * {publish: {priority: 9}}. A key that is already waiting is not added again. Rejects with an OutboxFullError, with a
-     * TypeError for a channel or data that cannot be published, or with the DOMException of IndexedDB.
+     * TypeError for a channel, data or `ext` that cannot be published, or with the DOMException of IndexedDB.
      */
     async publish(channel, data, {key = newKey(), ext = {}} = {}) {
         if (!CHANNEL.test(channel)) {
@@ -90,9 +94,16 @@ export class Outbox {
         if (PATTERN.test(channel)) {
             throw new TypeError(`a message is published to a channel, not to a pattern: ${channel}`);
         }
+        if (ext === null || typeof ext !== "object" || Array.isArray(ext)) {
+            throw new TypeError(`ext is an object, such as {publish: {priority: 9}}, not ${shown(ext)}`);
+        }
         // JSON.stringify throws a TypeError that names what JSON cannot represent, but for these.
-        if (JSON.stringify([ext]) && JSON.stringify(data) === undefined) {
+        if (JSON.stringify(data) === undefined) {
             throw new TypeError(`JSON cannot represent data of the type ${typeof data}; null stands for no data`);
+        }
+        const half = Object.entries({channel, data, key, ext}).find(([, value]) => hasHalf(value));
+        if (half) {
+            throw new TypeError(`${half[0]} has text that is not valid Unicode: half of a surrogate pair`);
         }
         if (this.#cometd === null && !this.#hasWarned) {
             console.warn('the outbox keeps publishes, and sends them after cometd.registerExtension("outbox", outbox)');
@@ -121,7 +132,7 @@ export class Outbox {
 
     registered(name, cometd) {
         this.#cometd = cometd;
-        this.#look().catch((error) => cometd._info?.("outbox", error));
+        this.#look().catch((error) => this.#complain(error));
     }
 
     unregistered() {
@@ -168,14 +179,23 @@ export class Outbox {
         this.#isSending = true;
         try {
             await locked(this.#name, () => this.#sendAll());
+            this.#complaint = "";
         } catch (error) {
-            console.error("the outbox cannot send", error);
+            this.#complain(error);
             this.#retry();
         } finally {
             this.#isSending = false;
         }
         if (this.#waiting && this.#isConnected && this.#timer === null) {
             this.#send(); // added while the last ones were on their way
+        }
+    }
+
+    /** One sentence, and not again until the outbox has worked. */
+    #complain({message}) {
+        if (this.#complaint !== message) {
+            this.#complaint = message;
+            console.error(`the outbox ${this.#name} cannot send, and tries again: ${message}`);
         }
     }
 
@@ -205,13 +225,13 @@ export class Outbox {
         let left = 0;
         for (const [index, reply] of (await Promise.all(replies)).entries()) {
             const row = rows[index];
-            const tooLarge = reply.successful ? "" : sizeExceeded(reply);
+            const reason = reply.successful ? "" : refusedAs(reply, row);
             if (reply.successful) {
                 await this.#transaction("readwrite", (store) => request(store.delete(row.position)));
-            } else if (tooLarge && rows.length === 1) {
-                await this.#refuse(row, {error: tooLarge, ext: {publish: {errorCode: ARGUMENT, message: tooLarge}}});
-            } else if (tooLarge) {
-                this.#together = 1; // which shows the message that is too large, if it is only one
+            } else if (reason && rows.length === 1) {
+                await this.#refuse(row, {error: reason, ext: {publish: {errorCode: ARGUMENT, message: reason}}});
+            } else if (reason || reply.failure?.websocketCode === TOO_MANY) {
+                this.#together = 1; // which shows the message that is not taken, if it is only one
                 left += 1;
             } else if (isTemporary(reply)) {
                 left += 1;
@@ -252,34 +272,64 @@ export class Outbox {
         }, RETRY_MS);
     }
 
-    /** Returns the result of `work` when its transaction is on disk. */
+    /** Returns the result of `work` when its transaction is on disk. Opens the database again if the browser has closed it. */
     async #transaction(mode, work) {
-        this.#database ??= opened(this.#name);
-        let database;
+        const opening = this.#open();
+        const database = await opening;
         try {
-            database = await this.#database;
+            return await transacted(database, mode, work);
         } catch (error) {
-            this.#database = null; // the next call tries again
-            throw error;
-        }
-        const transaction = database.transaction(STORE, mode, {durability: "strict"});
-        const done = new Promise((resolve, reject) => {
-            transaction.oncomplete = resolve;
-            transaction.onabort = () => reject(transaction.error);
-        });
-        try {
-            const result = await work(transaction.objectStore(STORE));
-            await done;
-            return result;
-        } catch (error) {
-            done.catch(() => {});
-            try {
-                transaction.abort();
-            } catch {
-                // It has ended already.
+            if (!LOST.includes(error?.name)) {
+                throw error;
             }
-            throw error;
+            database.close();
+            this.#forget(opening);
+            return transacted(await this.#open(), mode, work);
         }
+    }
+
+    #open() {
+        if (this.#database === null) {
+            const opening = opened(this.#name);
+            const forget = () => this.#forget(opening); // the next call opens it again
+            this.#database = opening;
+            opening.then((database) => {
+                database.onclose = forget;
+                // Another page deletes it, or has a newer version of this module, and waits until all have closed it.
+                database.onversionchange = () => {
+                    database.close();
+                    forget();
+                };
+            }, forget);
+        }
+        return this.#database;
+    }
+
+    #forget(opening) {
+        if (this.#database === opening) {
+            this.#database = null;
+        }
+    }
+}
+
+async function transacted(database, mode, work) {
+    const transaction = database.transaction(STORE, mode, {durability: "strict"});
+    const done = new Promise((resolve, reject) => {
+        transaction.oncomplete = resolve;
+        transaction.onabort = () => reject(transaction.error ?? new DOMException("the transaction was aborted", "AbortError"));
+    });
+    try {
+        const result = await work(transaction.objectStore(STORE));
+        await done;
+        return result;
+    } catch (error) {
+        done.catch(() => {});
+        try {
+            transaction.abort();
+        } catch {
+            // It has ended already.
+        }
+        throw error;
     }
 }
 
@@ -287,14 +337,27 @@ function refusedPublish({key, channel, data, refusal}) {
     return {key, channel, data, ...refusal};
 }
 
-/** Why the client or the server does not take what was sent for its size; empty if it is not for that. */
-function sizeExceeded({failure}) {
+/** Why the client or the server never takes what was sent with this message; empty if it may be taken later. */
+function refusedAs({failure}, {data, ext}) {
     const reason = failure?.exception?.message ?? "";
     if (TOO_LARGE.test(reason)) {
         return `${reason}: cometd.configure can set a larger one`;
     }
-    const isRefused = failure?.httpCode === 413 || failure?.websocketCode === 1009;
-    return isRefused ? "the message is larger than bayeux.max_message_bytes of the server" : "";
+    const status = failure?.httpCode ?? failure?.websocketCode;
+    if (status === 413 || status === 1009) {
+        return "the message is larger than bayeux.max_message_bytes of the server";
+    }
+    if (status === 400 || status === 1007) {
+        // The client passes on no more of the answer than this.
+        const fault = hasHalf([data, ext]) ? "has half of a surrogate pair" : "is nested deeper than bayeux.max_depth";
+        return `the server cannot read the message (${status}), which probably ${fault}`;
+    }
+    return "";
+}
+
+/** Whether a text in this value is not valid Unicode: no server can read its JSON. */
+function hasHalf(value) {
+    return HALF.test((JSON.stringify(value) ?? "").replaceAll("\\\\", ""));
 }
 
 /** Whether a repeat may succeed: there was no reply, the session was lost, or the server lacks a resource. */
@@ -325,7 +388,10 @@ function request(asked) {
     });
 }
 
-function opened(name) {
+async function opened(name) {
+    if (typeof indexedDB === "undefined") {
+        throw new TypeError("there is no IndexedDB here: an Outbox works in browsers only");
+    }
     const asked = indexedDB.open(name, 1);
     asked.onupgradeneeded = () => {
         const store = asked.result.createObjectStore(STORE, {keyPath: "position", autoIncrement: true});

@@ -17,6 +17,8 @@ const SERIALS = 1000000;
 const REMEMBERED = 10000; // answered requests, to tell what comes twice from what comes late
 const TRIES = 3; // of an answer that may or may not have arrived
 const RETRY_MS = 1000;
+const NEVER_TAKEN = new Set([400, 413]); // HTTP statuses of a message that the server cannot read, or that is too large
+const ARGUMENT = /:user\.illegalArgument$/;
 const LONGEST_MS = 2 ** 31 - 1; // browsers end longer timers at once
 const COMPLETE = /^\/ret\/[A-Za-z0-9_-]{1,64}\/[1-9][0-9]{6}$/;
 const FAULT = "internal.unknown";
@@ -311,7 +313,14 @@ export class RequestExtension {
             } catch (reason) {
                 response = this.#failed(message, reason);
             }
-            await this.#send(replyTo, response, TRIES);
+            try {
+                await this.#send(replyTo, response, TRIES);
+            } catch (reason) {
+                if (response.data === null || !isNeverTaken(reason.reply)) {
+                    throw reason;
+                }
+                await this.#send(replyTo, this.#failed(message, reason), TRIES);
+            }
         })();
         // Callers may ignore the promise; the update extension acknowledges the request when it resolves.
         done.catch((reason) => this.#cometd._warn("request: an answer could not be sent", replyTo, reason));
@@ -333,9 +342,10 @@ export class RequestExtension {
         return new Promise((resolve, reject) => {
             this.#cometd.publish(replyTo, data, {ext}, (reply) => {
                 const isLost = reply.failure !== undefined || /^40[12]:/.test(reply.error ?? "");
+                const isWorthIt = isLost && tries > 1 && !isNeverTaken(reply);
                 if (reply.successful) {
                     resolve();
-                } else if (isLost && tries > 1) {
+                } else if (isWorthIt) {
                     this.#cometd.setTimeout(() => {
                         this.#send(replyTo, {data, ext}, tries - 1).then(resolve, reject);
                     }, RETRY_MS);
@@ -347,9 +357,15 @@ export class RequestExtension {
     }
 }
 
+/** Whether the server takes no message with this content, whenever it is sent. */
+function isNeverTaken({error, failure}) {
+    return NEVER_TAKEN.has(failure?.httpCode) || ARGUMENT.test(error ?? "");
+}
+
 /** Returns why a reply is not successful. The client refuses some messages without sending them, such as those that are too large. */
 function reasonOf({error, failure}) {
-    return error ?? failure?.exception?.message ?? "the connection was lost";
+    const isRead = !NEVER_TAKEN.has(failure?.httpCode);
+    return error ?? failure?.exception?.message ?? (isRead ? "the connection was lost" : `the server does not take it (${failure.httpCode})`);
 }
 
 /** Returns the failure that an answer reports, or null. */
@@ -381,6 +397,9 @@ function copied(value, name = "data") {
 function notEncodable(value, path) {
     if (typeof value === "number" && !Number.isFinite(value)) {
         return `${path} is ${value}`;
+    }
+    if (typeof value === "string" && /\p{Surrogate}/u.test(value)) {
+        return `${path} is text that is not valid Unicode`;
     }
     if (typeof value === "bigint") {
         return `${path} is a BigInt`;

@@ -43,6 +43,7 @@ export class UpdateExtension {
     #refusals = 0; // of statuses in a row
     #refused = new Set(); // the errors that the console has
     #isScheduled = false;
+    #limit = Infinity; // of the server, in bytes of a message
     #isComplaining = false; // of a promise, which is on record already
 
     /**
@@ -142,6 +143,7 @@ export class UpdateExtension {
             return;
         }
         this.#isGranted = reply.ext?.session?.update === true;
+        this.#limit = reply.ext?.session?.maxMessageBytes ?? Infinity;
         const isReconnected = this.#isGranted && reply.ext.session.reconnected === true;
         this.#unwanted.clear(); // the client subscribes again
         this.#knowsAll = !isReconnected || (this.#knowsAll ?? false);
@@ -344,9 +346,9 @@ export class UpdateExtension {
         }
     }
 
-    /** Half of what the client sends in a message, in characters. */
+    /** Half of what the client sends in a message, and the server takes, in characters: most of them are one byte. */
     #room() {
-        return this.#cometd.getConfiguration().maxSendBayeuxMessageSize / 2;
+        return Math.min(this.#cometd.getConfiguration().maxSendBayeuxMessageSize, this.#limit) / 2;
     }
 
     // Results and exceptions of listeners

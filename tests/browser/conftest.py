@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, sync_playwright
 
 import tests.server_process  # noqa: F401 - now, for to import it while Playwright's loop runs is a blocking call
-from tests.browser.person import Person
+from tests.browser.person import LIMIT_MS, Person
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 PICTURES = bool(os.environ.get("PICTURES")) or os.environ.get("FAULTS") == "full"
@@ -41,6 +41,14 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A browser profile: its tabs share a database."""
+    with browser.new_context() as context:
+        context.set_default_timeout(LIMIT_MS)
+        yield context
 
 
 @pytest.fixture

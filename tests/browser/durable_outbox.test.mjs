@@ -44,3 +44,35 @@ test("data that JSON cannot represent is refused", async () => {
     await assert.rejects(registered().publish("/orders", () => 1), /data of the type function/);
     await assert.rejects(registered().publish("/orders", 1n), TypeError);
 });
+
+test("text that is not valid Unicode and ext that is no object are refused", async () => {
+    await assert.rejects(registered().publish("/orders", {a: ["\ud83d"]}), /data has text that is not valid Unicode: half of/);
+    await assert.rejects(registered().publish("/orders", 1, {key: "\udc00"}), /key has text/);
+    await assert.rejects(registered().publish("/orders", 1, {ext: "x"}), /ext is an object, such as .*, not "x"/);
+    // These are valid: a whole pair, and a backslash before the same letters. The database of this test never opens.
+    const outcome = (data) => Promise.race([registered().publish("/orders", data), Promise.resolve("valid")]);
+    assert.equal(await outcome("\ud83d\ude00 \\ud83d"), "valid");
+});
+
+test("without IndexedDB an outbox says so in one sentence and once", async () => {
+    let attempts = 0;
+    Object.defineProperty(globalThis, "indexedDB", {configurable: true, get: () => void (attempts += 1)});
+    mock.timers.enable({apis: ["setTimeout"]});
+    const logged = mock.method(console, "error", () => {});
+    const turn = () => new Promise((resolve) => setImmediate(resolve));
+    const outbox = new Outbox({name: "orders"});
+    outbox.registered("outbox", {});
+    outbox.incoming({channel: "/meta/connect", successful: true});
+    for (let number = 0; number < 5; number += 1) {
+        mock.timers.tick(1000);
+        await turn();
+    }
+    const sentence = "the outbox orders cannot send, and tries again: there is no IndexedDB here: an Outbox works in browsers only";
+    const said = logged.mock.calls.map((call) => call.arguments).filter(([first]) => first.startsWith("the outbox"));
+    assert.deepEqual(said, [[sentence]]);
+    assert.ok(attempts > 3);
+    await assert.rejects(outbox.publish("/orders", 1), /there is no IndexedDB here/);
+    outbox.unregistered();
+    mock.timers.reset();
+    delete globalThis.indexedDB;
+});

@@ -129,6 +129,7 @@ test("what JSON cannot say is refused with its place", async () => {
         [-Infinity, "data is -Infinity"],
         [{raw: new Uint8Array(3)}, "data.raw is 3 bytes"],
         [[1n], "data[0] is a BigInt"],
+        [{emoji: ["\ud83d\ude00", "\ud83d"]}, "data.emoji[1] is text that is not valid Unicode"],
     ];
     for (const [data, fault] of faults) {
         const refused = (error) => error instanceof TypeError && error.message === `${fault}, which JSON cannot represent`;
@@ -353,6 +354,14 @@ test("an answer that may be lost is sent again, and one that is refused is not",
     const refused = await answer(() => 1, asked(), {successful: false, error: "403::x"});
     await assert.rejects(refused.done, RequestError);
     assert.equal(refused.published.length, 1);
+});
+
+test("an answer that the server does not take is reported as a failure of the responder", async () => {
+    for (const reply of [{failure: {httpCode: 413}}, {failure: {httpCode: 400}}, {error: "400:data:user.illegalArgument"}]) {
+        const {done, published} = await answer(() => "x", asked(), {successful: false, ...reply});
+        await done;
+        assert.deepEqual(published.map(({data, ext}) => [data, ext.error?.errorCode]), [["x", undefined], [null, "internal.unknown"]]);
+    }
 });
 
 test("a time-out that is no number of milliseconds is refused", async () => {

@@ -86,14 +86,6 @@ def site(project: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """A browser profile: its tabs share a database."""
-    with browser.new_context() as context:
-        context.set_default_timeout(LIMIT_MS)
-        yield context
-
-
-@pytest.fixture
 def other_context(browser: Browser) -> Iterator[BrowserContext]:
     """Another profile."""
     with browser.new_context() as context:

@@ -1,9 +1,6 @@
 """Two tabs of one name: the second waits, and takes the session over when the first is closed."""
 
-from typing import Any
-
-import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page
 
 from tests.cli.command import crewel
 from tests.conftest import StartServer
@@ -31,13 +28,6 @@ async () => {
 """
 HAS_IT = "() => session.name !== null && cometd.getStatus() === 'connected'"
 WAITS = "() => session.isWaiting"
-
-
-@pytest.fixture
-def context(browser: Browser) -> Any:
-    context = browser.new_context()
-    yield context
-    context.close()
 
 
 def tab(context: BrowserContext, base: str, until: str) -> Page:

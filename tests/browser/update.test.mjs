@@ -720,3 +720,10 @@ test("the listeners of a subscription that the server has ended go, with names t
     page.cometd.subscribe("/a", () => assert.fail("it has ended"));
     assert.deepEqual(await deliver(page, ended("1"), delivery("2", 2)), [ok("1"), ...unclaimed("2")]);
 });
+
+test("statuses take at most half of what the server takes", async () => {
+    const page = await open({granted: {ack: true, session: {update: true, maxMessageBytes: 400}}});
+    page.cometd.addListener("/a", () => {});
+    const told = await deliver(page, ...Array.from({length: 20}, (_, number) => delivery(`a-long-id-of-a-message-${number}`)));
+    assert.ok(told.length > 1 && JSON.stringify(told).length <= 200, JSON.stringify(told));
+});
