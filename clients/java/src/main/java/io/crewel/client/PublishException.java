@@ -1,13 +1,21 @@
 package io.crewel.client;
 
 import java.io.Serial;
+import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
+import org.cometd.bayeux.Channel;
 import org.cometd.bayeux.Message;
 
 /** A publish was refused, or it is unknown whether the server accepted it. */
 public class PublishException extends RuntimeException {
     @Serial
     private static final long serialVersionUID = 1;
+    private static final int UNREADABLE = 400;
+    private static final int TOO_LARGE = 413;
+    private static final int CLOSED_FOR_SIZE = 1009;
+    private static final Pattern LIMIT = Pattern.compile("bayeux\\.max_message_bytes is ([0-9]{1,18})");
 
     /** The dotted code; empty if the server gave none. */
     private final String errorCode;
@@ -15,11 +23,16 @@ public class PublishException extends RuntimeException {
     /** Whether the server refused the message for good. */
     private final boolean isRefused;
 
-    PublishException(String channel, Message reply, boolean isRefused) {
-        super(channel + ": " + reason(reply));
-        String code = Ext.text(Ext.part(reply, "publish").get("errorCode"));
-        this.errorCode = code == null ? "" : code;
+    PublishException(String channel, String errorCode, String reason, boolean isRefused) {
+        super(channel + ": " + reason);
+        this.errorCode = errorCode;
         this.isRefused = isRefused;
+    }
+
+    /** The exception for an unsuccessful reply. */
+    static PublishException of(String channel, Message reply, boolean isRefused) {
+        String code = Ext.text(Ext.part(reply, "publish").get("errorCode"));
+        return new PublishException(channel, code == null ? "" : code, reason(reply), isRefused);
     }
 
     /**
@@ -43,12 +56,38 @@ public class PublishException extends RuntimeException {
 
     /** Why a reply is not successful, in words. The client makes some replies itself. */
     static String reason(Message reply) {
-        Object text = Ext.part(reply, "publish").get("message");
+        Map<String, Object> told = Ext.part(reply, Channel.META_HANDSHAKE.equals(reply.getChannel()) ? "session" : "publish");
+        Object text = told.get("message");
         Object error = reply.get(Message.ERROR_FIELD);
         if (error != null) {
             return text == null ? error.toString() : error + " (" + text + ")";
         }
+        Failure refusal = neverTaken(reply, null);
+        if (refusal != null) {
+            return refusal.message();
+        }
         Object exception = Ext.fields(reply.get("failure")).get("exception");
-        return "the connection was lost" + (exception == null ? "" : ": " + exception);
+        boolean isSaid = exception instanceof Throwable thrown && thrown.getMessage() != null
+            && !"null".equals(thrown.getMessage());
+        return "the connection was lost" + (isSaid ? ": " + exception : "");
+    }
+
+    /**
+     * Why the server takes no message with this data, whenever it is sent; null if that does not follow from the reply. A socket
+     * that is closed fails all messages that are on their way, so that their own size counts.
+     */
+    static Failure neverTaken(Message reply, Object data) {
+        Map<String, Object> failure = Ext.fields(reply.get("failure"));
+        long status = Ext.whole(failure.get("httpCode"), Ext.whole(failure.get("websocketCode"), 0));
+        if (status == TOO_LARGE || status == CLOSED_FOR_SIZE && isLarger(data, failure.toString())) {
+            return new Failure("user.maxSizeExceed", "the message is larger than bayeux.max_message_bytes of the server");
+        }
+        return status == UNREADABLE ? new Failure(Publisher.ILLEGAL, "the server cannot read the message (400), which probably "
+            + "is nested deeper than bayeux.max_depth") : null;
+    }
+
+    private static boolean isLarger(Object data, String reason) {
+        Matcher limit = LIMIT.matcher(reason);
+        return limit.find() && Json.leastBytes(data) > Long.parseLong(limit.group(1));
     }
 }

@@ -16,10 +16,13 @@ import org.cometd.common.HashMapMessage;
  * server remembers a key for two minutes.
  */
 public final class Publisher {
+    /** The code of what is wrong with a message itself. */
+    static final String ILLEGAL = "user.illegalArgument";
     private static final long PAUSE_MS = 500;
 
     private final BayeuxClient client;
     private final Duration patience;
+    private final LastHandshake handshake;
 
     /**
      * Makes a publisher that repeats a publish for at most a minute.
@@ -40,6 +43,7 @@ public final class Publisher {
     public Publisher(BayeuxClient client, Duration patience) {
         this.client = Objects.requireNonNull(client);
         this.patience = Objects.requireNonNull(patience);
+        this.handshake = LastHandshake.of(client);
     }
 
     /**
@@ -49,7 +53,7 @@ public final class Publisher {
      * @param data what the JSON library of the client can write
      * @param options how the message is to be handled. A persistent message without a key gets a random one
      * @return completes with the id of the message, or null if the server does not say it; fails with a {@link
-     *     PublishException}
+     *     PublishException}, at once if JSON cannot represent the data or the server never takes it
      */
     public CompletableFuture<String> publish(String channel, Object data, PublishOptions options) {
         Map<String, Object> fields = options.copy();
@@ -57,6 +61,11 @@ public final class Publisher {
             fields.putIfAbsent("key", UUID.randomUUID().toString());
         }
         CompletableFuture<String> done = new CompletableFuture<>();
+        String fault = Json.fault("data", data) == null ? Json.fault("ext.publish", fields) : Json.fault("data", data);
+        if (fault != null) {
+            done.completeExceptionally(new PublishException(channel, ILLEGAL, fault, true));
+            return done;
+        }
         attempt(channel, data, fields, System.nanoTime() + patience.toNanos(), done);
         return done;
     }
@@ -72,13 +81,21 @@ public final class Publisher {
                 done.complete(Ext.text(Ext.part(reply, "publish").get("id")));
                 return;
             }
+            Failure refusal = PublishException.neverTaken(reply, data);
+            if (refusal != null) {
+                done.completeExceptionally(new PublishException(channel, refusal.errorCode(), refusal.message(), true));
+                return;
+            }
             boolean isLost = isLost(reply);
             boolean isInTime = System.nanoTime() < deadline && !client.isDisconnected();
             if (isLost && isInTime && fields.containsKey("key") && !done.isDone()) {
                 CompletableFuture.delayedExecutor(PAUSE_MS, TimeUnit.MILLISECONDS)
                     .execute(() -> attempt(channel, data, fields, deadline, done));
+            } else if (isLost && !client.isHandshook()) {
+                String reason = "there is no session: " + handshake.refusal();
+                done.completeExceptionally(new PublishException(channel, "", reason, false));
             } else {
-                done.completeExceptionally(new PublishException(channel, reply, !isLost));
+                done.completeExceptionally(PublishException.of(channel, reply, !isLost));
             }
         });
     }

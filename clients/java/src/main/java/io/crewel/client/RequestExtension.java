@@ -150,6 +150,11 @@ public final class RequestExtension implements ClientSession.Extension {
      */
     public CompletableFuture<Message> request(String channel, Object data, Duration limit, PublishOptions options) {
         Asked asked = new Asked(channel, data, options.copy(), new CompletableFuture<>());
+        String fault = Json.fault("data", data);
+        if (fault != null) {
+            asked.answer().completeExceptionally(new RequestException(channel + ": " + fault));
+            return asked.answer();
+        }
         CompletableFuture.delayedExecutor(limit.toMillis(), TimeUnit.MILLISECONDS)
             .execute(() -> asked.answer().completeExceptionally(new AnswerTimeoutException(channel, limit)));
         asked.answer().whenComplete((message, failure) -> {
@@ -370,10 +375,17 @@ public final class RequestExtension implements ClientSession.Extension {
 
     /** Publishes an answer, and repeats it if it is unknown whether it arrived: a second one does no harm. */
     private void send(Message request, Object data, Throwable failure, int tries, CompletableFuture<Void> sent) {
+        String fault = Json.fault("data", data);
+        if (fault != null) {
+            send(request, null, new RequestException(fault), tries, sent);
+            return;
+        }
         Message.Mutable response = failure == null ? createResponse(request, data) : failed(request, failure);
         client.getChannel(response.getChannel()).publish(response, reply -> {
             if (reply.isSuccessful()) {
                 sent.complete(null);
+            } else if (failure == null && isNeverTaken(reply, data)) { // the requester gets that instead
+                send(request, null, new RequestException(PublishException.reason(reply)), TRIES, sent);
             } else if (Publisher.isLost(reply) && tries > 1) {
                 CompletableFuture.delayedExecutor(RETRY_MS, TimeUnit.MILLISECONDS)
                     .execute(() -> send(request, data, failure, tries - 1, sent));
@@ -385,6 +397,11 @@ public final class RequestExtension implements ClientSession.Extension {
         });
     }
 
+    private static boolean isNeverTaken(Message reply, Object data) {
+        boolean isIllegal = reply.get(Message.ERROR_FIELD) instanceof String error && error.endsWith(":" + Publisher.ILLEGAL);
+        return isIllegal || PublishException.neverTaken(reply, data) != null;
+    }
+
     private static Message.Mutable failed(Message request, Throwable failure) {
         Throwable cause = Failure.cause(failure);
         Map<String, Object> error = new LinkedHashMap<>();
@@ -392,7 +409,7 @@ public final class RequestExtension implements ClientSession.Extension {
         if (cause instanceof ErrorAnswerException told) {
             error.put("errorCode", Failure.cut(told.errorCode(), LONGEST_CODE));
             error.put("message", Failure.cut(Objects.toString(told.getMessage(), ""), LONGEST_TEXT));
-            data = told.data();
+            data = Json.fault("data", told.data()) == null ? told.data() : null;
         } else {
             LOG.warn("a responder failed: {}", request.getChannel(), cause);
             error.put("errorCode", FAULT);

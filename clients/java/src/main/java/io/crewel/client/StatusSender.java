@@ -20,7 +20,7 @@ import org.slf4j.LoggerFactory;
 final class StatusSender {
     private static final Logger LOG = LoggerFactory.getLogger(UpdateExtension.class);
     private static final String SERVICE = "/service/update";
-    private static final int ROOM = 16_384; // characters of statuses in one message
+    private static final int ROOM = 16_384; // characters of statuses in one message, or half of what the server takes
     private static final long COLLECT_MS = 10; // a moment in which statuses gather, so that many travel in one message
     private static final long RETRY_MS = 1000;
     private static final long LONGEST_RETRY_MS = 8000;
@@ -30,6 +30,7 @@ final class StatusSender {
     private final Object lock;
     private final Set<String> refused = ConcurrentHashMap.newKeySet(); // errors that the log has
     private Ledger ledger;
+    private int room = ROOM;
     private boolean isGranted; // whether the server accepts statuses
     private String heldConnect; // the id of the connect that is on its way or held
     private boolean isTelling;
@@ -65,8 +66,9 @@ final class StatusSender {
     }
 
     /** There is a session: a new one, or the one before. */
-    void negotiated(boolean granted, boolean isReconnected) {
+    void negotiated(boolean granted, boolean isReconnected, long limit) {
         isGranted = granted;
+        room = (int) Math.min(ROOM, limit / 2);
         if (isReconnected) {
             ledger.statuses.release(); // the same session: it receives now what it did not receive before
         } else {
@@ -86,7 +88,7 @@ final class StatusSender {
         }
         ledger.statuses.release(heldConnect == null ? connect.getId() : heldConnect); // an earlier one was not answered
         heldConnect = connect.getId();
-        List<Map<String, Object>> taken = ledger.statuses.take(heldConnect, ROOM);
+        List<Map<String, Object>> taken = ledger.statuses.take(heldConnect, room);
         if (!taken.isEmpty()) {
             Ext.put(connect, "update", taken);
         }
@@ -147,7 +149,7 @@ final class StatusSender {
                 return;
             }
             told = ledger;
-            taken = told.statuses.take(carrier, ROOM);
+            taken = told.statuses.take(carrier, room);
             if (taken.isEmpty()) {
                 return;
             }
@@ -216,7 +218,7 @@ final class StatusSender {
                 goodbye = () -> tellBeforeGoing(carrier, go);
                 return;
             }
-            taken = ledger.statuses.take(carrier, ROOM);
+            taken = ledger.statuses.take(carrier, room);
         }
         if (taken.isEmpty()) {
             go.run();

@@ -344,7 +344,7 @@ public final class UpdateExtension implements ClientSession.Extension {
         synchronized (lock) {
             unwanted.clear(); // the application subscribes again
             knowsAll = !isReconnected || Boolean.TRUE.equals(knowsAll);
-            sender.negotiated(isGranted, isReconnected);
+            sender.negotiated(isGranted, isReconnected, Ext.whole(told.get("maxMessageBytes"), Integer.MAX_VALUE));
         }
     }
 

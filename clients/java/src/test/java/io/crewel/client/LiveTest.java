@@ -137,6 +137,48 @@ class LiveTest {
         assertTrue(refused.isRefused());
     }
 
+    private static PublishException refusal(CompletableFuture<String> published) {
+        ExecutionException failure = assertThrows(ExecutionException.class, () -> published.get(LIMIT_S / 2, TimeUnit.SECONDS));
+        return assertInstanceOf(PublishException.class, failure.getCause());
+    }
+
+    @Test
+    void whatTheServerNeverTakesIsRefusedAtOnceAndByName() throws Exception {
+        Object deep = 1;
+        for (int level = 0; level < 70; level++) {
+            deep = List.of(deep);
+        }
+        Map<Object, String> reasons = Map.of(
+            "x".repeat(100_000), "user.maxSizeExceed the message is larger than bayeux.max_message_bytes of the server",
+            deep, "user.illegalArgument the server cannot read the message (400), which probably is nested deeper than "
+                + "bayeux.max_depth",
+            Map.of("price", List.of(1, Double.NaN)), "user.illegalArgument data.price[1] is NaN, which JSON cannot represent",
+            "half \ud83d", "user.illegalArgument data is text that is not valid Unicode, which JSON cannot represent"
+        );
+        Publisher publisher = publisher();
+        for (Map.Entry<Object, String> each : reasons.entrySet()) {
+            PublishException refused = refusal(publisher.publish(channel, each.getKey(), PublishOptions.persistent()));
+            assertEquals(each.getValue(), refused.errorCode() + refused.getMessage().replaceFirst(channel + ":", ""));
+            assertTrue(refused.isRefused());
+        }
+        assertNotNull(publish(publisher, "next"));
+    }
+
+    @Test
+    void aPublisherWithoutASessionSaysWhy() throws Exception {
+        Person first = person();
+        SessionExtension.addTo(first.client, new SessionOptions().name("taken/1"));
+        first.open(reply -> { });
+        Person second = person();
+        SessionExtension.addTo(second.client, new SessionOptions().name("taken/1"));
+        Publisher publisher = new Publisher(second.client);
+        second.client.handshake();
+        assertTrue(second.client.waitFor(TimeUnit.SECONDS.toMillis(LIMIT_S), BayeuxClient.State.DISCONNECTED));
+        PublishException failed = refusal(publisher.publish(channel, 1, PublishOptions.persistent()));
+        assertTrue(failed.getMessage().contains("user.configuration.identicalClient"), failed.getMessage());
+        assertFalse(failed.isRefused());
+    }
+
     @Test
     void aMessageToNobodyIsRefused() throws Exception {
         PublishOptions options = PublishOptions.persistent().to("client/nobody");
@@ -374,6 +416,9 @@ class LiveTest {
             if (!(request.data() instanceof Long number)) {
                 throw new ErrorAnswerException("user.illegalArgument", "a number is needed");
             }
+            if (number < 0) {
+                return number == -1 ? Double.NaN : "x".repeat(100_000);
+            }
             return number == 0 ? Integer.parseInt("") : CompletableFuture.completedFuture(number * number);
         }));
         Person asking = person();
@@ -386,7 +431,9 @@ class LiveTest {
         assertEquals(9L, answer.getData());
         assertTrue(answer.getChannel().matches("/ret/[^/]+/1[0-9]{6}"), answer.getChannel());
         assertEquals("user.illegalArgument", failure(requests.request(channel, "x", Duration.ofSeconds(LIMIT_S))).errorCode());
-        assertEquals("internal.unknown", failure(requests.request(channel, 0L, Duration.ofSeconds(LIMIT_S))).errorCode());
+        for (long number : List.of(0L, -1L, -2L)) {
+            assertEquals("internal.unknown", failure(requests.request(channel, number, Duration.ofSeconds(LIMIT_S))).errorCode());
+        }
     }
 
     private static ErrorAnswerException failure(CompletableFuture<Message> answer) {

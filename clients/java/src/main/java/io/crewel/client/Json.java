@@ -1,0 +1,79 @@
+package io.crewel.client;
+
+import java.lang.reflect.Array;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** What is known of the JSON of a value before it is written: JSON libraries write NaN and halves of surrogate pairs as they are. */
+final class Json {
+    private static final int DEEPEST = 250;
+
+    private Json() { }
+
+    /** A value in another one, and its place, such as {@code data.price[2]}. */
+    private record Part(String path, Object value) { }
+
+    /** What JSON cannot represent in the value, such as {@code data.price[2] is NaN, which JSON cannot represent}; or null. */
+    static String fault(String name, Object value) {
+        List<Part> level = List.of(new Part(name, value));
+        for (int depth = 0; !level.isEmpty(); depth++) {
+            if (depth > DEEPEST) {
+                return name + " is nested more than " + DEEPEST + " deep, or contains itself";
+            }
+            List<Part> below = new ArrayList<>();
+            for (Part part : level) {
+                String wrong = wrong(part.value());
+                if (wrong != null) {
+                    return part.path() + " is " + wrong + ", which JSON cannot represent";
+                }
+                addParts(part, below);
+            }
+            level = below;
+        }
+        return null;
+    }
+
+    private static String wrong(Object value) {
+        boolean isNumber = value instanceof Double || value instanceof Float;
+        if (isNumber && !Double.isFinite(((Number) value).doubleValue())) {
+            return value.toString();
+        }
+        boolean isText = value instanceof CharSequence || value instanceof Character;
+        return isText && !Failure.cut(value.toString(), Integer.MAX_VALUE).equals(value.toString())
+            ? "text that is not valid Unicode" : null;
+    }
+
+    /** How many bytes the JSON of the value has at least. */
+    static long leastBytes(Object value) {
+        long bytes = 0;
+        List<Part> level = List.of(new Part("", value));
+        for (int depth = 0; !level.isEmpty() && depth <= DEEPEST; depth++) {
+            List<Part> below = new ArrayList<>();
+            for (Part part : level) {
+                boolean isText = part.value() instanceof CharSequence;
+                bytes += isText ? part.value().toString().getBytes(StandardCharsets.UTF_8).length + 2 : 1;
+                addParts(part, below);
+            }
+            level = below;
+        }
+        return bytes;
+    }
+
+    private static void addParts(Part part, List<Part> parts) {
+        Object value = part.value();
+        if (value instanceof Map<?, ?> fields) {
+            fields.forEach((name, each) -> parts.add(new Part(part.path() + "." + name, each)));
+        } else if (value instanceof Iterable<?> list) {
+            int number = 0;
+            for (Object each : list) {
+                parts.add(new Part(part.path() + "[" + number++ + "]", each));
+            }
+        } else if (value != null && value.getClass().isArray()) {
+            for (int number = 0; number < Array.getLength(value); number++) {
+                parts.add(new Part(part.path() + "[" + number + "]", Array.get(value, number)));
+            }
+        }
+    }
+}
