@@ -94,7 +94,7 @@ export function deadLetters({query, go, me, again, changed}) {
         const dropped = number?.dropped ? ` ${count(number.dropped)} were dropped, because there were too many.` : "";
         total.textContent = number === null ? "" : `${things(number.count, "dead letter")} ${!Object.keys(wanted).length ? "in all" : number.count === 1 ? "matches" : "match"}.${dropped}`;
         if (number !== null) {
-            kept.replaceChildren(h("a", {href: "#/dead-letters/bin"}, `Bin: ${things(number.binned, "discarded dead letter")}`));
+            kept.replaceChildren(h("a", {href: "#/dead-letters/bin"}, number.binned === null ? "Bin" : `Bin: ${things(number.binned, "discarded dead letter")}`));
         }
         const {head, boxes} = selection.show(told.letters.map((each) => [each.id, each]), number?.count ?? null);
         enable();

@@ -288,7 +288,7 @@ def test_a_subject_is_shown(desk: Desk, server: Server, queue: str) -> None:
         "queued": 3,
         "maxEntries": 1000,
     }
-    assert desk.get(f"/subjects/{queue}") == shown
+    assert desk.get(f"/subjects/{queue}") == {**shown, "may": "destroy"}
     assert shown in desk.get("/subjects?count=1000")["subjects"]
     messages = desk.get(f"/subjects/{queue}/messages?count=2")
     assert (messages["name"], messages["queued"], data(messages["messages"])) == (f"client/{queue}", 3, [0, 1])

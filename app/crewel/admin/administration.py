@@ -29,6 +29,7 @@ from crewel.broker.broker import Broker
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import RefusedLogins
+from crewel.delivery.records import LogId
 from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
@@ -41,6 +42,8 @@ from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
 from crewel.storage.store import Store
 
 _KEPT_S: Final = 5.0
+_MOST_NOTED: Final = 100
+"""Subscriptions of a session that its timeline notes with an event."""
 
 
 class Administration:
@@ -69,7 +72,7 @@ class Administration:
         self.fact_index = FactIndex()
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
-        self.timelines = Timelines()
+        self.timelines = Timelines(channels_of=self._channels_of)
         broker.mailboxes.events.on_event.append(self.timelines.add)
         broker.sessions.refusals.on_refused.append(self._login_refused)
         self.turned_away = TurnedAway(self._oldest)
@@ -94,6 +97,13 @@ class Administration:
     def _oldest(self, name: str) -> int | None:
         session = self.find(name)
         return None if session is None else oldest_of(session)
+
+    def _channels_of(self, name: str, message_id: str) -> frozenset[str]:
+        session = self.find(name)
+        if session is None or len(session.subscriptions) > _MOST_NOTED:
+            return frozenset()
+        waiting = session.mailbox.open_at(LogId(int(message_id))) if message_id.isdecimal() else None
+        return frozenset(session.subscriptions) | ({waiting.channel} if waiting is not None else set())
 
     def _turned_away(self, name: str, policy: str, count: int) -> None:
         self.turned_away.add(name, policy, count)

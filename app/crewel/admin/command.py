@@ -22,7 +22,7 @@ from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.names import parse_name
-from crewel.security.grants import Role
+from crewel.security.grants import Role, Scope
 
 PREFIX: Final = "__cmd:"
 _MAX_LENGTH: Final = 4096
@@ -63,6 +63,8 @@ class Call:
 
     admin: Administration
     who: str
+    scope: Scope
+    """The operator's roles, and where they hold."""
     name: str = ""
     """The channel of a topic, or the subject's `client/joe`."""
     sessions: list[Session] = field(default_factory=list)

@@ -16,13 +16,13 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import Access, Call, Command, Order, illegal, read_order
 from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.operation import Level
-from crewel.admin.role_scopes import covers_channel, covers_session, covers_sessions, require
+from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, covers_subject, require
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
 from crewel.broker.admission.guard import role_of_session
 from crewel.broker.session import Session
-from crewel.errors import CrewelError, PayloadError, Refused, RemoteCallError
+from crewel.errors import CrewelError, IllegalArgument, PayloadError, Refused, RemoteCallError
 from crewel.security.grants import Role, Scope
 from crewel.topics import State
 
@@ -38,18 +38,19 @@ _TABLES: Final[Mapping[Level, Mapping[str, Command]]] = {
 
 async def run(admin: Administration, text: object, who: str, scope: Scope) -> dict[str, Any]:
     """Carry out one command for the operator of this name and these roles: `{"command": <absolute>, "result": <value>}`. Raises
-    IllegalArgument, which names what is wrong, Refused if the roles do not allow it, StoreError, and what an operation raises
-    that did not succeed."""
+    IllegalArgument, which names what is wrong, Refused if the roles do not allow it, and of that NotCovered if they do not even
+    cover what it is about, StoreError, and what an operation raises that did not succeed."""
     order = read_order(text, admin.node)
     row, absolute = row_of(order), order.absolute(admin.node)
     writes = row.write is not None and order.values is not None
     needed, role = row.needs(writes=writes), scope.highest
     try:
-        require(scope, needed, order.level.about, is_covered=_covers(admin, scope, needed, order))
+        is_covered = await _covers(admin, scope, needed, order)
+        require(scope, needed, order.level.about, is_covered=is_covered)
     except Refused as error:
         admin.audit.refused(who, role, "command", error.code, command=absolute)
         raise
-    call = await _addressed(admin, order, who, _value(row, order))
+    call = await _addressed(admin, order, who, scope, _value(row, order))
     if not (writes or row.access is Access.OPERATE):
         return {"command": absolute, "result": await _waited(row.answer(call))}
     with admin.audit.action(who, role, "command", about=order.name, command=absolute) as action:
@@ -58,20 +59,35 @@ async def run(admin: Administration, text: object, who: str, scope: Scope) -> di
     return {"command": absolute, "result": "OK" if writes else result}
 
 
-def _covers(admin: Administration, scope: Scope, needed: Role, order: Order) -> bool:
-    """Whether the role that is needed holds for what the command is about."""
-    match order.level:
-        case Level.TOPIC:
-            return covers_channel(scope, needed, order.name)
-        case Level.SESSION:
-            session = admin.find(order.name)
-            return session is not None and covers_session(scope, needed, session)
-        case Level.SUBJECT:
-            sessions = admin.broker.addressing.names.of_subject(order.name.partition("/")[2])
-            if not (sessions or scope.allows(needed)):
-                raise illegal(f"is about {order.name}, which has no session here")  # another node may have one
-            return covers_sessions(scope, needed, sessions)
-    return False
+async def _covers(admin: Administration, scope: Scope, needed: Role, order: Order) -> bool:
+    """Whether the role that is needed holds for what the command is about. Raises NotCovered if the operator does not see that,
+    IllegalArgument if it is not here, StoreError."""
+    if scope.allows(needed) or order.level is Level.NODE:
+        return scope.allows(needed)
+    if order.level is Level.TOPIC:
+        return covers_channel(scope, needed, order.name)
+    if order.level is Level.SESSION:
+        session = admin.find(order.name)
+        if session is None:
+            raise missing_order(order)
+        is_seen, is_covered = (covers_session(scope, role, session) for role in (Role.VIEW, needed))
+    else:
+        subject = order.name.partition("/")[2]
+        if not admin.broker.addressing.names.of_subject(subject):
+            raise missing_order(order)  # another node may have one
+        is_seen, is_covered = [await covers_subject(admin, scope, role, subject) for role in (Role.VIEW, needed)]
+    if not is_seen:
+        raise NotCovered(needed, order.level.about)
+    return is_covered
+
+
+def missing_order(order: Order) -> IllegalArgument:
+    """The error of a command about a session or a subject that is not there, or that the operator does not see."""
+    if order.level is Level.SESSION:
+        return illegal(f"is about the session {order.name}, which is not here; __cmd:?sessionList lists all")
+    return illegal(
+        f"is about {order.name}, which has no session and no messages here; __cmd:?clientList lists all subjects with sessions"
+    )
 
 
 async def _waited(result: Any) -> Any:
@@ -106,28 +122,25 @@ def _value(row: Command, order: Order) -> Any:
         raise illegal(f"has {'&'.join(values)!r}, but {row.name} takes {takes.expected}") from None
 
 
-async def _addressed(admin: Administration, order: Order, who: str, value: Any) -> Call:
+async def _addressed(admin: Administration, order: Order, who: str, scope: Scope, value: Any) -> Call:
     """The call with what it is about. Raises IllegalArgument if that is not there."""
     match order.level:
         case Level.SESSION:
             session = admin.find(order.name)
             if session is None:
-                raise illegal(f"is about the session {order.name}, which is not here; __cmd:?sessionList lists all")
-            return Call(admin, who, order.name, [session], value)
+                raise missing_order(order)
+            return Call(admin, who, scope, order.name, [session], value)
         case Level.SUBJECT:
             subject = order.name.partition("/")[2]
             if not admin.has_subject(subject):
-                raise illegal(
-                    f"is about {order.name}, which has no session and no messages here; __cmd:?clientList lists"
-                    " all subjects with sessions"
-                )
-            return Call(admin, who, order.name, list(admin.broker.addressing.names.of_subject(subject)), value)
+                raise missing_order(order)
+            return Call(admin, who, scope, order.name, list(admin.broker.addressing.names.of_subject(subject)), value)
         case Level.TOPIC:
             if await admin.broker.topics.views.state(order.name) is State.DEAD:
                 raise illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList lists all")
-            return Call(admin, who, order.name, [], value)
+            return Call(admin, who, scope, order.name, [], value)
         case Level.NODE:
-            return Call(admin, who, value=value)
+            return Call(admin, who, scope, value=value)
 
 
 def failure_json(error: CrewelError) -> dict[str, str]:

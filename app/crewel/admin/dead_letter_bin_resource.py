@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.admin.dead_letter_resource import CHOICE, LETTER, filter_of, shown
-from crewel.admin.fields import MAX_PAGE, PAGE, Field, flag_field, number_text, text_field
+from crewel.admin.fields import MAX_PAGE, PAGE, Field, cursor, flag_field, number_text, text_field
 from crewel.admin.operation import About
 from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route
@@ -16,7 +16,7 @@ from crewel.security.grants import Role
 from crewel.security.masks import unmasked
 from crewel.storage import dead_letter_bin, dead_letters
 from crewel.storage.dead_letter_bin import DiscardedDeadLetter
-from crewel.storage.dead_letter_records import is_dead_id
+from crewel.storage.dead_letter_records import DeadLetterFilter, is_dead_id
 
 _MOST_TOLD: Final = 1000
 _NOTED: Final = 20
@@ -42,7 +42,7 @@ def _place(value: object) -> str:
 
 
 _JOB: Final = text_field("job", "Only those that this job discarded.", _job)
-_AFTER: Final = text_field("after", "`next` of the previous page.", _place)
+_AFTER: Final = text_field("after", "`next` of the previous page.", cursor(_place))
 
 
 def _discarded(ask: Ask, each: DiscardedDeadLetter) -> dict[str, Any]:
@@ -55,11 +55,11 @@ async def _list(ask: Ask) -> dict[str, Any]:
     fields, store = ask.fields, ask.admin.store
     wanted = filter_of(ask, Role.VIEW)
     page = await dead_letter_bin.page(
-        store, wanted, fields.get("after", ""), fields.get("count", PAGE), fields.get("job", "")
+        store, wanted, ask.after(_place), fields.get("count", PAGE), fields.get("job", "")
     )
     return {
         "letters": [_discarded(ask, each) for each in page.letters],
-        "next": page.next,
+        "next": ask.following(page.next),
         "kept": await dead_letter_bin.count(store) if ask.covers_all else None,
     }
 
@@ -85,7 +85,8 @@ async def _restore(ask: Ask) -> dict[str, Any]:
         action.details.setdefault("ids", list(done.ids)[:_NOTED])
         action.details["restoredAs"] = list(done.ids.values())[:_NOTED]
     ask.admin.forget_groups()
-    return {"restored": len(done.ids), "ids": dict(list(done.ids.items())[:_MOST_TOLD]), "next": done.next}
+    following = done.next if wanted.ids is not None else ask.following(done.next)
+    return {"restored": len(done.ids), "ids": dict(list(done.ids.items())[:_MOST_TOLD]), "next": following}
 
 
 async def _wanted(ask: Ask) -> Wanted:
@@ -94,15 +95,16 @@ async def _wanted(ask: Ask) -> Wanted:
     if sum(name in fields for name in ("ids", "job", "all")) != 1:
         raise IllegalArgument("ids", 'is required, or `job`, or "all": true, but only one of them')
     if ids is None:
-        return Wanted(filter_of(ask, Role.OPERATE), fields.get("job", ""), fields.get("after", ""))
+        return Wanted(filter_of(ask, Role.OPERATE), fields.get("job", ""), ask.after(_place))
     for each in (*_FILTERS, _SINCE, _AFTER):
         if each.name in fields:
             raise IllegalArgument(each.name, "excludes `ids`")
     if not ask.scope.allows(Role.OPERATE):
         found = await dead_letter_bin.get(ask.admin.store, ids)
-        if not all(ask.covers(each.letter.channel, Role.OPERATE) for each in found):
+        channels = {each.letter.channel for each in found}
+        if any(ask.covers(channel) and not ask.covers(channel, Role.OPERATE) for channel in channels):
             raise refused(Role.OPERATE, About.MANY)
-    return Wanted(ids=tuple(ids))
+    return Wanted(DeadLetterFilter(within=tuple(sorted(ask.scope.patterns(Role.OPERATE)))), ids=tuple(ids))
 
 
 async def _edit(ask: Ask) -> dict[str, Any]:

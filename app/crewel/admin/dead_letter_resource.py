@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.audit import Action
-from crewel.admin.fields import MAX_PAGE, PAGE, Field, flag_field, flag_text, number_text, pattern, text_field
+from crewel.admin.fields import MAX_PAGE, PAGE, Field, cursor, flag_field, flag_text, number_text, pattern, text_field
 from crewel.admin.jobs import choice_of, filters_of
 from crewel.admin.operation import About
 from crewel.admin.role_scopes import refused
@@ -119,7 +119,7 @@ _FILTERS: Final = (
         {"type": "integer", "minimum": 0},
         "Only those whose message was redriven so many times before, and came back each time. 0: never redriven.",
     ),
-    text_field("after", "Continue after this id: `next` of the previous page.", _dead_id),
+    text_field("after", "Continue after this id: `next` of the previous page.", cursor(_dead_id)),
 )
 CHOICE: Final = (
     Field(
@@ -185,11 +185,11 @@ async def _list(ask: Ask) -> dict[str, Any]:
     page = await dead_letters.page(
         ask.admin.store,
         filter_of(ask, Role.VIEW),
-        fields.get("after", ""),
+        ask.after(_dead_id),
         fields.get("count", PAGE),
         newest_first=fields.get("newestFirst", False),
     )
-    return {"letters": [shown(ask, letter) for letter in page.letters], "next": page.next}
+    return {"letters": [shown(ask, letter) for letter in page.letters], "next": ask.following(page.next)}
 
 
 async def _count(ask: Ask) -> dict[str, Any]:
@@ -197,8 +197,8 @@ async def _count(ask: Ask) -> dict[str, Any]:
     count = await dead_letters.count(store, filter_of(ask, Role.VIEW))
     return {
         "count": count,
-        "dropped": await dead_letters.dropped(store),
-        "binned": await dead_letter_bin.count(store),
+        "dropped": await dead_letters.dropped(store) if ask.covers_all else None,
+        "binned": await dead_letter_bin.count(store) if ask.covers_all else None,
     }
 
 
@@ -253,7 +253,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
     store = ask.admin.store
     # Up to the newest of now: an export ends although new dead letters arrive.
     wanted = filter_of(ask, Role.VIEW, await dead_letters.newest(store))
-    page = await dead_letters.page(store, wanted, ask.fields.get("after", ""), _EXPORTED)
+    page = await dead_letters.page(store, wanted, ask.after(_dead_id), _EXPORTED)
     with ask.action("export dead letters", **ask.fields) as action:
         return await send_lines(ask, _portions(ask, wanted, page, action))
 
@@ -289,7 +289,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
         report = await ask.admin.broker.dead_letters.redrive.redrive(chosen, limits, to_channel=to_channel)
         _count_action(action, report)
     ask.admin.forget_groups()
-    return {"redriven": report.done} | _outcome(report, chosen)
+    return {"redriven": report.done} | _outcome(ask, report, chosen)
 
 
 async def _discard(ask: Ask) -> dict[str, Any]:
@@ -302,27 +302,28 @@ async def _discard(ask: Ask) -> dict[str, Any]:
         report = await ask.admin.broker.dead_letters.redrive.discard(chosen, limits, ask.who, keeps=keeps)
         _count_action(action, report)
     ask.admin.forget_groups()
-    return {"discarded": report.done} | _outcome(report, chosen)
+    return {"discarded": report.done} | _outcome(ask, report, chosen)
 
 
 async def chosen_of(ask: Ask, needed: Role) -> Chosen:
-    """The dead letters that the body says, of the channels for which the operator has the role that is needed. Dead letters
-    that are made from now on are not part of it: what comes back would be sent again and again."""
-    fields = ask.fields
+    """The dead letters that the body says, of the channels for which the operator has the role that is needed; those that they
+    do not see are none. Dead letters that are made from now on are not part of it: what comes back would be sent again and
+    again."""
+    fields, store = ask.fields, ask.admin.store
     ids: Sequence[str] | None = fields.get("ids")
     if (ids is None) is ("all" not in fields):
         raise IllegalArgument("ids", 'is required, or "all": true, but not both')
     if ids is None:
-        until = fields.get("until") or await dead_letters.newest(ask.admin.store)
-        return Chosen(filter_of(ask, needed, until), fields.get("after", ""))
+        bound = dead_letters.newest if ask.covers_all else dead_letters.now
+        return Chosen(filter_of(ask, needed, fields.get("until") or await bound(store)), ask.after(_dead_id))
     for each in _FILTERS:
         if each.name in fields:
             raise IllegalArgument(each.name, 'needs "all": true, and excludes `ids`')
     if not ask.scope.allows(needed):
-        letters = await dead_letters.get(ask.admin.store, ids)
-        if not all(ask.covers(letter.channel, needed) for letter in letters):
+        letters = await dead_letters.get(store, ids)
+        if any(ask.covers(letter.channel) and not ask.covers(letter.channel, needed) for letter in letters):
             raise refused(needed, About.MANY)
-    return Chosen(ids=tuple(ids))
+    return Chosen(DeadLetterFilter(within=tuple(sorted(ask.scope.patterns(needed)))), ids=tuple(ids))
 
 
 async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
@@ -348,13 +349,13 @@ def _count_action(action: Action, report: Report) -> None:
         action.details["undone"] = len(report.undone)
 
 
-def _outcome(report: Report, chosen: Chosen) -> dict[str, Any]:
+def _outcome(ask: Ask, report: Report, chosen: Chosen) -> dict[str, Any]:
     return {
         "undone": [
             {"id": each.dead_id, "errorCode": each.code, "message": each.message} for each in report.undone[:_MOST_TOLD]
         ],
         "undoneCount": len(report.undone),
-        "next": report.next,
+        "next": report.next if chosen.ids is not None else ask.following(report.next),
         "until": chosen.wanted.until,
         "waitMs": round(report.wait_s * 1000),
     }
@@ -398,7 +399,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Count the dead letters.",
         _count,
         "`count`; `dropped`: how many were dropped since the creation of the store, because there were too many; `binned`: how"
-        " many discarded ones are in the bin.",
+        " many discarded ones are in the bin; both null for an operator of some channels.",
         query=_FILTERS[:-1],
         about=About.MANY,
     ),

@@ -17,6 +17,8 @@ MAX_PAGE: Final = 1000
 PAGE: Final = 100
 """Entries in a page whose size the request does not say."""
 _MAX_TEXT: Final = 1024
+SEALED: Final = "~"
+"""What cursors begin with whose place is sealed."""
 _PLACE: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 
 
@@ -68,6 +70,16 @@ def page_fields(things: str) -> tuple[Field, Field]:
         text_field("after", "`next` of the previous page."),
         number_text("count", f"At most this many {things}.", 1, MAX_PAGE, PAGE),
     )
+
+
+def cursor(check: Check) -> Check:
+    """The check of a cursor: a place that this check accepts, or one that is sealed."""
+
+    def read(value: object) -> object:
+        is_sealed = isinstance(value, str) and value.startswith(SEALED) and len(value) <= _MAX_TEXT
+        return value if is_sealed else check(value)
+
+    return read
 
 
 def pattern(value: object) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from time import time
 from typing import Any, Final
 
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, FOR_GOOD, REDRIVE_FIELDS, chosen_of
 from crewel.admin.everywhere import sessions_of, waiting_elsewhere
-from crewel.admin.fields import MAX_PAGE, PAGE, Field, number_text, page_fields, place, text_field
+from crewel.admin.fields import MAX_PAGE, PAGE, Field, cursor, number_text, place, text_field
 from crewel.admin.jobs import Work, choice_of, filters_of
 from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import About
@@ -122,15 +123,17 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         names = sorted(own.union(await sessions_of(admin.everywhere, fields["subject"], ask.who)))
     else:
         names = list(dict.fromkeys(fields["sessions"]))
-    if not names:
+    if not names and ask.covers_all:
         raise IllegalArgument("sessions", "must name an existing session")
     found = list(filter(None, map(admin.find, names)))
+    if not ask.covers_all and not (names and len(found) == len(names) and all(map(ask.covers_session, found))):
+        raise NotThere("one of these sessions is not there, or the operator's roles do not cover it")
     if not ask.scope.allows(Work.DRAIN.role) and (len(found) < len(names) or not _covers(ask, found)):
         raise refused(Work.DRAIN.role, About.MANY)
     total = sum(map(admin.dispatchers.waiting, found))
     for name in {*names} - {session.name for session in found}:
         total += await waiting_elsewhere(admin.everywhere, name, ask.who)
-    return {"sessions": names}, total
+    return {"sessions": names, "within": sorted(ask.scope.patterns(Work.DRAIN.role))}, total
 
 
 def _covers(ask: Ask, sessions: Iterable[Session]) -> bool:
@@ -138,8 +141,9 @@ def _covers(ask: Ask, sessions: Iterable[Session]) -> bool:
 
 
 def _is_shown(ask: Ask, job: Job) -> bool:
-    """Whether the operator sees the job; one of some channels sees their own."""
-    return ask.covers_all or job.who == ask.who
+    """Whether the operator sees the job; one of some channels sees their own, unless it began with a role for others."""
+    within = job.choice.get("within") or job.choice.get("wanted", {}).get("within")
+    return ask.covers_all or (job.who == ask.who and bool(within) and all(map(ask.covers, within)))
 
 
 async def _list(ask: Ask) -> dict[str, Any]:
@@ -147,7 +151,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     count, state, after = fields.get("count", _PORTION), fields.get("state"), fields.get("after", "")
     ids = await jobs.newest(store)
     if after:
-        ids = ids[ids.index(after) + 1 :] if after in ids else []
+        ids = [each for each in ids if _order(each) < _order(after)]
     found: list[Job] = []
 
     def _is_wanted(job: Job) -> bool:
@@ -158,6 +162,11 @@ async def _list(ask: Ask) -> dict[str, Any]:
         found += [job for job in await jobs.get(store, portion) if _is_wanted(job)]
     page = found[:count]
     return {"jobs": [job_view(job) for job in page], "next": page[-1].id if len(found) > count else ""}
+
+
+def _order(job_id: str) -> tuple[int, str]:
+    """The place of a job in the list."""
+    return int(job_id.partition("-")[0]), job_id
 
 
 async def _found(ask: Ask) -> Job:
@@ -183,15 +192,20 @@ async def _letters_of(ask: Ask) -> dict[str, Any]:
     """The dead letters that the job has taken away, and how their messages ended."""
     job = await _found(ask)
     fields = ask.fields
-    since_ms = job.began - _CLOCKS_MS
-    found = await facts_of_job(ask.admin.store, job.id, since_ms, fields.get("after", ""), fields.get("count", PAGE))
+    since_ms, sight = job.began - _CLOCKS_MS, ask.sight
+    found = await facts_of_job(ask.admin.store, job.id, since_ms, ask.after(place), fields.get("count", PAGE), sight)
     rows = [row for fact in found.facts for row in _rows_of(fact)]
-    answer: dict[str, Any] = {"states": {}, "partial": False, "readTo": None, "next": found.next}
+    answer: dict[str, Any] = {"states": {}, "partial": False, "readTo": None, "next": ask.following(found.next)}
     reasons: dict[LogId, str] = {}
     if job.what == Work.REDRIVE and not job.to_channel:
         outcomes = await ask.admin.jobs.outcomes(job, since_ms)
+        while outcomes.is_partial and not sight.is_whole and not sight.is_spent(0, 1):
+            outcomes = await ask.admin.jobs.outcomes(job, since_ms)
         reasons = outcomes.reasons
-        answer["partial"], answer["readTo"] = outcomes.is_partial, outcomes.read_to_ms
+        # The time of the last fact is that of any message.
+        is_told = sight.is_whole or outcomes.is_partial
+        answer["partial"] = outcomes.is_partial
+        answer["readTo"] = outcomes.read_to_ms if is_told else int(time() * 1000)
     for reason, number in Counter(reasons.values()).items():
         word = outcome_word(reason)
         answer["states"][word] = answer["states"].get(word, 0) + number
@@ -288,7 +302,8 @@ JOB_ROUTES: Final = (
         f"`jobs`, a list; `next`, the cursor of the next page, empty if this is the last. A job has {_JOB}. {_MORE}",
         query=(
             text_field("state", f"Only those in this state: {', '.join(JobState)}.", one_of(*JobState)),
-            *page_fields("jobs"),
+            text_field("after", "`next` of the previous page.", place),
+            number_text("count", "At most this many jobs.", 1, MAX_PAGE, PAGE),
         ),
         about=About.MANY,
     ),
@@ -305,7 +320,7 @@ JOB_ROUTES: Final = (
         " request continues with them, up to 100,000 messages of a job. `next`, the cursor of the next page, empty if"
         " this is the last: earlier pages may be short or empty, and a page may have more dead letters than requested.",
         query=(
-            text_field("after", "`next` of the previous page.", place),
+            text_field("after", "`next` of the previous page.", cursor(place)),
             number_text("count", "Approximate number of dead letters.", 1, MAX_PAGE, PAGE),
         ),
         refusals=_UNKNOWN,

@@ -282,9 +282,9 @@ _WORKS: Final = {Work.REDRIVE: Jobs._redrive, Work.DISCARD: Jobs._discard, Work.
 
 def choice_of(chosen: Chosen) -> dict[str, Any]:
     """What a job has of the dead letters that it works on, as JSON."""
-    if chosen.ids is not None:
-        return {"ids": list(chosen.ids)}
     given = {name: value for name, value in asdict(chosen.wanted).items() if value != _ANY[name]}
+    if chosen.ids is not None:
+        return {"ids": list(chosen.ids), "wanted": given}
     return {"wanted": given, "after": chosen.after}
 
 
@@ -296,10 +296,13 @@ def filters_of(choice: Mapping[str, Any]) -> dict[str, Any]:
 
 def chosen(job: Job, after: str) -> Chosen:
     """The dead letters behind this place that the job works on."""
-    ids = job.choice.get("ids")
+    ids, wanted = (
+        job.choice.get("ids"),
+        DeadLetterFilter(**job.choice.get("wanted", {})),
+    )  # jobs of before have ids alone
     if ids is not None:
-        return Chosen(ids=tuple(ids[ids.index(after) + 1 :] if after else ids))
-    return Chosen(DeadLetterFilter(**job.choice["wanted"]), after or job.choice["after"])
+        return Chosen(wanted, ids=tuple(ids[ids.index(after) + 1 :] if after else ids))
+    return Chosen(wanted, after or job.choice["after"])
 
 
 def _advance(place: _Place, report: Report) -> None:

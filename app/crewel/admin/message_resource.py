@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.dead_letter_resource import WITH_FIELD, wanted_field
-from crewel.admin.fields import MAX_PAGE, number_text, text_field
+from crewel.admin.fields import MAX_PAGE, cursor, number_text, text_field
 from crewel.admin.message_history import (
     ACKNOWLEDGED,
     DEAD,
@@ -45,6 +45,7 @@ from crewel.storage.audit import AuditFilter
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.message_bodies import message_body
 from crewel.storage.message_facts import Fact, earlier_id, facts_of, messages_with_key, removals_of
+from crewel.storage.sight import Sight
 
 _MOST_LETTERS: Final = 20
 """Receivers whose dead letter is looked up."""
@@ -69,37 +70,35 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 
 async def _answer(ask: Ask) -> dict[str, Any]:
-    admin, text = ask.admin, ask.path["message"]
-    letter = await _letter(admin, text) if is_dead_id(text) else None
+    admin, text, sight = ask.admin, ask.path["message"], ask.sight
+    letter = await _letter(admin, text, sight) if is_dead_id(text) else None
     message = text if letter is None else letter.id
     log_id = _log_id(message)
     told, not_for, is_partial = MessageHistory(), [], False
     if log_id is not None:
-        found = await facts_of(admin.store, log_id, admin.fact_index)
+        found = await facts_of(admin.store, log_id, admin.fact_index, sight)
         is_partial = found.is_partial
         async for fact in in_turns(found.facts):
             add(told, log_id, [fact])
-        not_for = await _add_sessions(admin, log_id, told)
+        not_for = await _add_sessions(ask, log_id, told)
         letters = await _add_letters(admin, log_id, told)
         letter = letter or next(iter(letters), None)
-        await _add_removals(admin, log_id, told, is_partial=is_partial)
+        await _add_removals(admin, log_id, told, sight, is_partial=is_partial)
     elif letter is None:
         raise NotThere(f"{text} is not the id of a stored message, such as 1795324804876345")
     if letter is not None:
         _add_letter(told, letter)
-    if not (told.outcomes or not_for or told.channel):
-        raise NotThere(f"there is no record of the message {message}, or it has been removed")
-    if not (ask.covers_all or ask.covers(told.channel)):
-        raise NotThere(f"there is no record of the message {message} on the operator's channels")
+    if not (told.outcomes or not_for or told.channel) or not sight.has(told.channel):
+        raise NotThere(f"there is no record of the message {text}, or it has been removed")
     await asyncio.sleep(0)
     counts, shown = await _shown(told, ask.fields.get("receiver", ""))
-    _add_filters(admin, told.channel, shown)
+    _add_filters(ask, told.channel, shown)
     answer = {
         "message": message,
         "channel": told.channel,
         "key": told.key,
         "publishedAt": told.published_ms,
-        "firstPublishedAt": await _first_published(admin, log_id) if told.redrive_of else None,
+        "firstPublishedAt": await _first_published(admin, log_id, sight) if told.redrive_of else None,
         "recorded": told.published_ms is not None,
         "partial": is_partial,
         "redriveOf": told.redrive_of,
@@ -142,12 +141,12 @@ def _log_id(text: str) -> LogId | None:
     return LogId(int(text)) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
-async def _first_published(admin: Administration, log_id: LogId | None) -> int | None:
+async def _first_published(admin: Administration, log_id: LogId | None, sight: Sight) -> int | None:
     """When the message was published before it was redriven for the first time, as far as that is recorded: milliseconds since
     1970; None if it was not redriven."""
     first = None
     for _ in range(_MOST_REDRIVES):
-        log_id = _log_id(await earlier_id(admin.store, log_id)) if log_id is not None else None
+        log_id = _log_id(await earlier_id(admin.store, log_id, sight)) if log_id is not None else None
         if log_id is None:
             break
         first = log_id // 1000
@@ -184,10 +183,10 @@ def _view(admin: Administration, body: Logged | None) -> dict[str, Any]:
     }
 
 
-async def _letter(admin: Administration, dead_id: str) -> StoredDeadLetter:
+async def _letter(admin: Administration, dead_id: str, sight: Sight) -> StoredDeadLetter:
     """The dead letter. Raises NotThere."""
     found = await dead_letters.get(admin.store, [dead_id])
-    if not found:
+    if not found or not sight.has(found[0].channel):
         raise NotThere(f"there is no dead letter {dead_id}, or it has been removed")
     return found[0]
 
@@ -204,14 +203,15 @@ def _add_letter(told: MessageHistory, letter: StoredDeadLetter) -> None:
         )
 
 
-async def _add_sessions(admin: Administration, log_id: LogId, told: MessageHistory) -> list[dict[str, str]]:
+async def _add_sessions(ask: Ask, log_id: LogId, told: MessageHistory) -> list[dict[str, str]]:
     """Add what the sessions here know that the facts do not; returns those that subscribe, and why it is not for them."""
+    admin = ask.admin
     async for session, waiting in _waiting_for(admin, log_id):
         told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
         told.outcomes[session.name] = ReceiverOutcome(
             session.name,
             WAITING,
-            more=_waiting(admin, session, session.mailbox.known_attempts(log_id, waiting), str(log_id)),
+            more=_waiting(ask, session, session.mailbox.known_attempts(log_id, waiting), str(log_id)),
         )
     channel = parse(told.channel) if told.channel else None
     not_for: list[dict[str, str]] = []
@@ -242,23 +242,29 @@ async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tu
             yield session, waiting
 
 
-def _add_filters(admin: Administration, name: str, outcomes: Iterable[ReceiverOutcome]) -> None:
-    """Add by what the sessions here choose among the messages of the channel with this name."""
-    channel = parse(name) if name else None
+def _add_filters(ask: Ask, name: str, outcomes: Iterable[ReceiverOutcome]) -> None:
+    """Add by what the sessions here that the operator sees choose among the messages of the channel with this name."""
+    admin, channel = ask.admin, parse(name) if name else None
     if channel is None:
         return
     for outcome in outcomes:
         session = admin.find(outcome.receiver)
-        wanted = {} if session is None else admin.broker.subscriptions.options.filtered.get(session, {})
+        is_seen = session is not None and ask.covers_session(session)
+        wanted = {} if session is None or not is_seen else admin.broker.subscriptions.options.filtered.get(session, {})
         choices = [each for pattern in channel.patterns for each in wanted.get(pattern, ())]
         filters = [each.filter.text for each in choices if each.filter is not None]
         if filters:
             outcome.more["filters"] = filters
 
 
-def _waiting(admin: Administration, session: Session, attempts: int, message_id: str) -> dict[str, Any]:
+def _waiting(ask: Ask, session: Session, attempts: int, message_id: str) -> dict[str, Any]:
+    """What is known of a message that waits for the session. Why it does may be due to messages that the operator does not
+    see."""
+    admin = ask.admin
     held = admin.dispatchers.holdback(session)
-    if held is None:
+    if not ask.covers_session(session):
+        why = ""
+    elif held is None:
         why = receiver_stop(admin, session)[0] or DispatcherState.ALIVE.value
     else:
         why = ": ".join(filter(None, (f"on hold by {held.who}", held.code, held.reason)))
@@ -287,11 +293,13 @@ async def _add_letters(admin: Administration, log_id: LogId, told: MessageHistor
     return found
 
 
-async def _add_removals(admin: Administration, log_id: LogId, told: MessageHistory, *, is_partial: bool) -> None:
+async def _add_removals(
+    admin: Administration, log_id: LogId, told: MessageHistory, sight: Sight, *, is_partial: bool
+) -> None:
     """Add who took away the dead letters that are no longer there, and why."""
     gone = [each for each in await _dead(told) if not {"letter", "redrivenAs"} & each.more.keys()]
     if gone and is_partial and not all("discarded" in outcome.more for outcome in gone):
-        add(told, log_id, await removals_of(admin.store, str(log_id), log_id // 1000))
+        add(told, log_id, await removals_of(admin.store, str(log_id), log_id // 1000, sight))
     for outcome in gone[:_MOST_LETTERS]:
         if "discarded" in outcome.more:
             outcome.more["discarded"]["reason"] = await _reason(admin, outcome.more["discarded"])
@@ -318,11 +326,12 @@ def _restored(dead_id: str, fact: Fact) -> dict[str, Any]:
 
 async def _show_end(ask: Ask) -> dict[str, Any]:
     """What happened to a dead letter that has gone."""
-    admin, dead_id = ask.admin, ask.path["id"]
+    admin, dead_id, sight = ask.admin, ask.path["id"], ask.sight
     kept = await dead_letters.get(admin.store, [dead_id])
     if kept:
         return await _if_covered(ask, {"end": "kept", "message": kept[0].id}, kept[0].channel)
-    facts = await removals_of(admin.store, dead_id, int(dead_id.partition("-")[0])) if is_dead_id(dead_id) else []
+    at_ms = int(dead_id.partition("-")[0]) if is_dead_id(dead_id) else None
+    facts = [] if at_ms is None else await removals_of(admin.store, dead_id, at_ms, sight)
     restored = next(
         (_restored(dead_id, fact) for fact in facts if fact.type == "restored" and dead_id in fact.fields["letters"]),
         None,
@@ -343,26 +352,29 @@ async def _show_end(ask: Ask) -> dict[str, Any]:
             told = {"end": "discarded", "message": message, "reason": await _reason(admin, gone), **gone}
             told["binned"] = bool(await dead_letter_bin.get(admin.store, [dead_id]))
             return await _if_covered(ask, told, "")
-    raise NotThere(f"there is no record of the outcome of the dead letter {dead_id[:64]}, or it has been removed")
+    raise _no_end(ask)
+
+
+def _no_end(ask: Ask) -> NotThere:
+    dead_id = ask.path["id"][:64]
+    return NotThere(f"there is no record of the outcome of the dead letter {dead_id}, or it has been removed")
 
 
 async def _if_covered(ask: Ask, told: dict[str, Any], channel: str) -> dict[str, Any]:
     """The answer, if the operator's roles cover the channel of the message."""
     log_id = _log_id(told["message"])
     if not ask.covers_all and not channel and log_id is not None:
-        found = await facts_of(ask.admin.store, log_id, ask.admin.fact_index)
+        found = await facts_of(ask.admin.store, log_id, ask.admin.fact_index, ask.sight)
         channel = message_history(log_id, found.facts).channel
     if not (ask.covers_all or (channel and ask.covers(channel))):
-        raise NotThere(
-            f"there is no record of the outcome of the dead letter {ask.path['id']} on the operator's channels"
-        )
+        raise _no_end(ask)
     return told
 
 
 async def _search(ask: Ask) -> dict[str, Any]:
     """Messages that the store still has, with a text in them; or those that were published with a key."""
-    fields, store = ask.fields, ask.admin.store
-    after, count = fields.get("after", ""), fields.get("count", _FOUND)
+    fields, store, sight = ask.fields, ask.admin.store, ask.sight
+    after, count = ask.after(_place), fields.get("count", _FOUND)
     if "key" in fields:
         if {"contains", "field"} & fields.keys():
             raise IllegalArgument("key", "excludes `contains` and `field`")
@@ -370,13 +382,15 @@ async def _search(ask: Ask) -> dict[str, Any]:
     if after and _log_id(after) is None:
         raise IllegalArgument("after", "must be the `next` of the previous page")
     wanted, field = fields.get("contains", ""), wanted_field(ask)
-    found = await message_bodies.search(store, wanted, after, count, field=field)
-    queued, is_partial = ([], False) if after else await message_bodies.search_queues(store, wanted, count, field=field)
+    found = await message_bodies.search(store, wanted, after, count, field=field, sight=sight)
+    queues = message_bodies.InQueues([], is_partial=False)
+    if not after:
+        queues = await message_bodies.search_queues(store, wanted, count, field=field, sight=sight)
     return {
         "messages": _rows(ask, found.messages),
-        "next": found.next,
-        "queued": _rows(ask, queued),
-        "queuedPartial": is_partial,
+        "next": ask.following(found.next),
+        "queued": _rows(ask, queues.messages),
+        "queuedPartial": queues.is_partial,
     }
 
 
@@ -384,7 +398,6 @@ def _rows(ask: Ask, messages: Iterable[Logged]) -> list[dict[str, Any]]:
     return [
         {"message": str(each.id), "channel": each.channel, "publishedAt": each.id // 1000, **_view(ask.admin, each)}
         for each in messages
-        if ask.covers_all or ask.covers(each.channel)
     ]
 
 
@@ -392,15 +405,14 @@ async def _search_key(ask: Ask, key: str, after: str, count: int) -> dict[str, A
     """Messages that were published with this key, as long as the facts tell them; with their data, if the log or the history of
     their topic has it."""
     store = ask.admin.store
-    found = await messages_with_key(store, key, after, count)
-    covered = [each for each in found.messages if ask.covers_all or ask.covers(each.channel)]
-    bodies = [await message_body(store, each.id, each.channel, (), ()) for each in covered]
+    found = await messages_with_key(store, key, after, count, ask.sight)
+    bodies = [await message_body(store, each.id, each.channel, (), ()) for each in found.messages]
     return {
         "messages": [
             {"message": str(each.id), "channel": each.channel, "publishedAt": each.at_ms, **_view(ask.admin, body)}
-            for each, body in zip(covered, bodies, strict=True)
+            for each, body in zip(found.messages, bodies, strict=True)
         ],
-        "next": found.next,
+        "next": ask.following(found.next),
         "queued": [],
         "queuedPartial": False,
     }
@@ -451,7 +463,7 @@ MESSAGE_ROUTES: Final = (
             text_field("contains", "Only those with this text in data, options or sender."),
             WITH_FIELD,
             text_field("key", "Only those that were published with this idempotency key."),
-            text_field("after", "`next` of the previous page.", _place),
+            text_field("after", "`next` of the previous page.", cursor(_place)),
             number_text("count", "At most this many messages.", 1, MAX_PAGE, _FOUND),
         ),
         about=About.MANY,

@@ -36,7 +36,7 @@ from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, Sto
 from crewel.nodes.membership import Membership
 from crewel.nodes.requests import OPERATOR, OperatorAnswer, OperatorQuestion
 from crewel.qos.names import parse_name
-from crewel.security.grants import Role, Scope, scope_of
+from crewel.security.grants import Role, Scope, role_of, scope_of
 from crewel.storage import nodes
 from crewel.topics import State
 from crewel.topics import joined as joined_state
@@ -98,7 +98,7 @@ class OtherNodes:
         if owner not in tokens:
             return await answered(route, ask)
         if route.is_stream:
-            admit(route, ask)
+            await admit(route, ask)
             name = next(each.name for each in others if each.token == owner)
             raise IllegalArgument("session", f"is at the node {name}: ask that one")
         return await self._hand_over(owner, route, ask, sent)
@@ -252,7 +252,7 @@ class OtherNodes:
 
     async def _require_everywhere(self, action: SubjectAction, tokens: list[str]) -> None:
         """Raise Refused if the operator's roles do not cover the subject at all nodes."""
-        question = replace(_question(_SUBJECT, action.who, action.sight), path={"subject": action.subject})
+        question = replace(_question(_SUBJECT, action.who, action.scope), path={"subject": action.subject})
         await require_everywhere(self._admin, action, (self._ask(token, question) for token in tokens))
 
     # Of a message, or of a group
@@ -414,6 +414,8 @@ def _as_one(views: list[Row]) -> Row:
         for name, value in view.items():
             if name in ("queued", "maxEntries"):  # of the store, as far as each node knows
                 one[name] = max(one[name], value)
+            elif name == "may":
+                one[name] = min(one[name], value, key=lambda word: role_of(word) or 0)
             elif type(value) is bool:
                 one[name] = one[name] or value
             elif type(value) is int:

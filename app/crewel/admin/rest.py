@@ -19,8 +19,8 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.audit_resource import AUDIT_ROUTES
-from crewel.admin.command import demand
-from crewel.admin.commands import COMMANDS, failure_json, run
+from crewel.admin.command import demand, read_order, without_node
+from crewel.admin.commands import COMMANDS, failure_json, missing_order, run
 from crewel.admin.dead_letter_bin_resource import DEAD_LETTER_BIN_ROUTES
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.fields import Field
@@ -36,8 +36,8 @@ from crewel.admin.publish_resource import PUBLISH_ROUTES
 from crewel.admin.rate_resource import RATE_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
-from crewel.admin.role_scopes import require
-from crewel.admin.route import API, Ask, NotThere, Route, answered, document, json_response, read
+from crewel.admin.role_scopes import NotCovered, require
+from crewel.admin.route import API, Ask, NotThere, Route, answered, document, json_response, missing, read
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
 from crewel.admin.subject_resource import SUBJECT_ROUTES
@@ -221,13 +221,25 @@ class Rest:
             ask = Ask(
                 self._admin, who, request, request.match_info, fields, client, scope, grants.expires_at, grants.page
             )
-            if self._other_nodes is None:
-                answer = await answered(route, ask)
-            else:
-                answer = await self._other_nodes.answer(route, ask, (query, body))
+            answer = await self._answered(route, ask, (query, body))
         except ValueError as error:  # an id that is no place in the list
             raise IllegalArgument("request", str(error)) from None
         return answer if isinstance(answer, web.StreamResponse) else json_response(await encoded_in_turns(answer))
+
+    async def _answered(self, route: Route, ask: Ask, sent: tuple[dict[str, str], bytes]) -> Any:
+        """What the handler answers, here or at other nodes. What an operator of some channels does not see, and what is not
+        there, have one answer."""
+        try:
+            if self._other_nodes is None:
+                return await answered(route, ask)
+            return await self._other_nodes.answer(route, ask, sent)
+        except Refused as error:
+            if ask.covers_all or _status(error, error.code) != HTTPStatus.NOT_FOUND:
+                raise
+            if route.handler is _command:
+                _, text = without_node(ask.fields.get("command"))
+                raise missing_order(read_order(text, ask.admin.node)) from None
+            raise missing(route, ask) or error from None
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         self._client(request)
@@ -277,7 +289,7 @@ def _status(error: CrewelError, code: str) -> int:
     match error:
         case PayloadError():
             return error.fault.http_status
-        case NotThere():
+        case NotThere() | NotCovered():
             return HTTPStatus.NOT_FOUND
         case RefusedElsewhere():
             return error.status

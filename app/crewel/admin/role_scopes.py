@@ -1,12 +1,13 @@
 """Operators whose roles hold for some channels only: what a request is about, and whether they may ask for it.
 
-A session belongs to the patterns that cover all it is subscribed to, and then its whole queue does. What is of the server as a
-whole needs a role on all channels.
+A session belongs to the patterns that cover all it is subscribed to and the channels of its queue. What is of the server as a
+whole needs a role on all channels. What an operator does not see is answered as what does not exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from crewel.admin.command import demand
 from crewel.admin.operation import About
@@ -16,19 +17,35 @@ from crewel.broker.session import Session
 from crewel.errors import Refused
 from crewel.security.grants import Role, Scope
 
+if TYPE_CHECKING:
+    from crewel.admin.administration import Administration
+
+_MOST_READ: Final = 1000
+"""Messages in the queue of a subject whose channels are looked at; a longer one belongs to no pattern."""
+
+
+class NotCovered(Refused):
+    """The operator does not see what this is about: nodes tell each other, and operators that it is not there."""
+
+    def __init__(self, needed: Role, about: About) -> None:
+        super().__init__(f"404::{NOT_AUTHORIZED}", NOT_AUTHORIZED, refused(needed, about).message)
+
 
 def covers_channel(scope: Scope, needed: Role, name: str) -> bool:
     """Whether the role that is needed holds for this channel or pattern."""
     channel = parse(name)
-    return channel is not None and scope.allows(needed, channel)
+    return scope.allows(needed) or (channel is not None and scope.allows(needed, channel))
 
 
 def covers_session(scope: Scope, needed: Role, session: Session) -> bool:
-    """Whether it holds for all that the session is subscribed to, which is something."""
+    """Whether it holds for all that the session is subscribed to, which is something, and for the channels of its queue: also
+    for messages of a subscription that it has given up."""
     if scope.allows(needed):
         return True
     subscriptions = session.subscriptions
-    return bool(subscriptions) and all(covers_channel(scope, needed, name) for name in subscriptions)
+    return bool(subscriptions) and all(
+        covers_channel(scope, needed, name) for names in (subscriptions, session.mailbox.channels()) for name in names
+    )
 
 
 def covers_sessions(scope: Scope, needed: Role, sessions: Iterable[Session]) -> bool:
@@ -37,6 +54,26 @@ def covers_sessions(scope: Scope, needed: Role, sessions: Iterable[Session]) -> 
         return True
     found = list(sessions)
     return bool(found) and all(covers_session(scope, needed, each) for each in found)
+
+
+async def covers_subject(admin: Administration, scope: Scope, needed: Role, subject: str) -> bool:
+    """Whether it holds for all sessions of the subject here, of which there are some, and for all messages in its queue. Raises
+    StoreError."""
+    addressing = admin.broker.addressing
+    if not covers_sessions(scope, needed, addressing.names.of_subject(subject)):
+        return False
+    return await covers_subject_queue(admin, scope, needed, subject)
+
+
+async def covers_subject_queue(admin: Administration, scope: Scope, needed: Role, subject: str) -> bool:
+    """Whether it holds for all messages in the queue of the subject. Raises StoreError."""
+    waiting = admin.broker.addressing.destinations.waiting(subject)
+    if not waiting or scope.allows(needed):
+        return True
+    if waiting > _MOST_READ:
+        return False
+    entries = await admin.broker.addressing.destinations.peek(subject, _MOST_READ)
+    return all(covers_channel(scope, needed, each.channel) for each in entries)
 
 
 def require(scope: Scope, needed: Role, about: About, *, is_covered: bool) -> None:

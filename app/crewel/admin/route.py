@@ -22,11 +22,13 @@ from crewel.admin.audit import Action
 from crewel.admin.command import Call
 from crewel.admin.fields import Field
 from crewel.admin.operation import OPERATIONS, About, Level, Operation
-from crewel.admin.role_scopes import covers_channel, covers_session, covers_sessions, refused
+from crewel.admin.places import open_place, seal_place
+from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, covers_subject, refused
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused, StoreError
-from crewel.qos.fields import read_fields
+from crewel.qos.fields import Check, read_fields
 from crewel.security.grants import Role, Scope
+from crewel.storage.sight import WHOLE, Sight
 from crewel.transports.connection import Connection
 from crewel.transports.origins import Client
 
@@ -99,7 +101,7 @@ class Ask:
 
     def covers(self, name: str, needed: Role = Role.VIEW) -> bool:
         """Whether the role that is needed holds for this channel or pattern."""
-        return self.scope.allows(needed) or covers_channel(self.scope, needed, name)
+        return covers_channel(self.scope, needed, name)
 
     def covers_session(self, session: Session, needed: Role = Role.VIEW) -> bool:
         """Whether it holds for the session."""
@@ -108,6 +110,21 @@ class Ask:
     def may(self, is_covered: Callable[[Role], bool]) -> str:
         """The highest of the roles that hold, by its word."""
         return max((role for role in Role if is_covered(role)), default=Role.VIEW).word
+
+    @property
+    def sight(self) -> Sight:
+        """What the operator sees of the store's streams, from now on."""
+        return WHOLE if self.covers_all else Sight(self.covers)
+
+    def after(self, check: Check) -> str:
+        """The place after which the page begins, by the field `after`, whose places this check accepts. Raises
+        IllegalArgument."""
+        return open_place(self.admin.broker.admission.admin, self.fields.get("after", ""), check)
+
+    def following(self, place: str) -> str:
+        """What the next page is asked for with. For an operator of some channels it hides the place, which may be that of
+        something on other channels."""
+        return place if self.covers_all else seal_place(self.admin.broker.admission.admin, place)
 
     def action(self, what: str, *, about: str = "", reason: str = "", **details: Any) -> AbstractContextManager[Action]:
         """The entry of the audit of what is done meanwhile."""
@@ -171,36 +188,49 @@ class Route:
 
 async def answered(route: Route, ask: Ask) -> Any:
     """What the handler of the route answers. Raises Refused if the operator's roles do not cover what it is about."""
-    admit(route, ask)
+    await admit(route, ask)
     return await route.handler(ask)
 
 
-def admit(route: Route, ask: Ask) -> None:
-    """Raise Refused, and note it in the audit, if the operator's roles do not cover what the route is about."""
-    if not _covers(route, ask):
-        error = refused(route.needs, route.about)
-        ask.admin.audit.refused(ask.who, ask.role, route.audited_as, error.code, **ask.path)
-        raise error
+async def admit(route: Route, ask: Ask) -> None:
+    """Raise Refused, and note it in the audit, if the operator's roles do not cover what the route is about. Raises
+    StoreError."""
+    needed, about = route.needs, route.about
+    if ask.scope.allows(needed) or await _covers(about, ask, needed):
+        return
+    is_seen = about in (About.CHANNEL, About.SERVER) or await _covers(about, ask, Role.VIEW)
+    error = refused(needed, about) if is_seen else NotCovered(needed, about)
+    ask.admin.audit.refused(ask.who, ask.role, route.audited_as, error.code, **ask.path)
+    raise error
 
 
-def _covers(route: Route, ask: Ask) -> bool:
-    scope, needed = ask.scope, route.needs
-    if scope.allows(needed):
-        return True
-    match route.about:
+async def _covers(about: About, ask: Ask, needed: Role) -> bool:
+    """Whether the role that is needed holds for what the path names. Raises NotThere if it names nothing here."""
+    admin, scope = ask.admin, ask.scope
+    match about:
         case About.CHANNEL:
             return covers_channel(scope, needed, "/" + ask.path["channel"])
         case About.SESSION:
-            session = ask.admin.find(ask.session_name)
-            return session is not None and covers_session(scope, needed, session)
+            session = admin.find(ask.session_name)
+            if session is None:
+                raise NotThere(f"there is no session {ask.session_name} here")
+            return covers_session(scope, needed, session)
         case About.SUBJECT:
-            sessions = ask.admin.broker.addressing.names.of_subject(ask.path["subject"])
-            if not sessions:
+            if not admin.broker.addressing.names.of_subject(ask.path["subject"]):
                 raise NotThere(f"there is no session of {ask.path['subject']} here")  # another node may have one
-            return covers_sessions(scope, needed, sessions)
+            return await covers_subject(admin, scope, needed, ask.path["subject"])
         case About.SERVER:
             return False
     return True
+
+
+def missing(route: Route, ask: Ask) -> NotThere | None:
+    """The one answer about what the path names that is not there, or that the operator does not see; None if the operator sees
+    all there is, or the path names nothing of that kind."""
+    if ask.covers_all or route.about not in (About.SESSION, About.SUBJECT):
+        return None
+    name = ask.session_name if route.about is About.SESSION else f"client/{ask.path['subject']}"
+    return NotThere(f"there is no {name}, or the operator's roles do not cover it")
 
 
 def read(route: Route, query: Mapping[str, str], body: bytes) -> dict[str, Any]:

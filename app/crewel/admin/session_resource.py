@@ -289,12 +289,14 @@ async def _messages(ask: Ask) -> dict[str, Any]:
 async def _timeline(ask: Ask) -> dict[str, Any]:
     """What happened to the session, also to one that has ended lately."""
     name = ask.session_name
-    told, session = ask.admin.timelines.of(name), ask.admin.find(name)
+    timelines, session = ask.admin.timelines, ask.admin.find(name)
+    told = timelines.of(name) if ask.covers_all else timelines.of(name, ask.covers)
     if told is None and session is None:
         raise NotThere(f"there is no record of a session {name} here")
     events, dropped = told or ([], 0)
     since = None if session is None else int(ask.admin.clock_ms(session.added_at))
-    return {"name": name, "since": since, "events": events[: ask.fields.get("count", PAGE)], "dropped": dropped}
+    shown = events[: ask.fields.get("count", PAGE)]
+    return {"name": name, "since": since, "events": shown, "dropped": dropped if ask.covers_all else None}
 
 
 async def _trace(ask: Ask) -> web.StreamResponse:
@@ -305,7 +307,7 @@ async def _trace(ask: Ask) -> web.StreamResponse:
 
 async def _call(ask: Ask) -> Call:
     session = _found(ask)
-    return Call(ask.admin, ask.who, session.name, [session], fields=ask.fields)
+    return Call(ask.admin, ask.who, ask.scope, session.name, [session], fields=ask.fields)
 
 
 async def _after(call: Call) -> dict[str, Any]:
@@ -361,7 +363,8 @@ SESSION_ROUTES: Final = (
         "Show the recent events of a session, the newest first, even if it has ended.",
         _timeline,
         "`name`; `since`: when the session came to this server, or null if it has ended; `events`; `dropped`: how many"
-        " earlier events were dropped. An event has `what` (opened, lost, back, failed, held, released, skipped,"
+        " earlier events were dropped, null for an operator of some channels, who gets the events of times at which the role"
+        " covered all its subscriptions. An event has `what` (opened, lost, back, failed, held, released, skipped,"
         " drained, cleared, overflow, killed, died, closed), `since` and `at` (when it happened first and last), `count` (how"
         " often in a row) and the fields of its kind.",
         query=(number_text("count", "At most this many of the newest events.", 1, MAX_PAGE, PAGE),),

@@ -13,10 +13,10 @@ from typing import Any
 
 from crewel.admin.administration import Administration
 from crewel.admin.operation import About
-from crewel.admin.role_scopes import covers_sessions, refused
+from crewel.admin.role_scopes import NotCovered, covers_sessions, covers_subject_queue, refused
 from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.errors import Refused
-from crewel.security.grants import Role, Scope
+from crewel.security.grants import Role, Scope, role_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +32,32 @@ class SubjectAction:
     details: Mapping[str, str]
     """What the audit says of it."""
 
-    @property
-    def sight(self) -> Scope:
-        """The roles of an operator who may see what this one may act on: who sees the whole subject may do this."""
-        return Scope(None, ((Role.VIEW, self.scope.patterns(self.needed)),))
-
 
 async def require_everywhere(admin: Administration, action: SubjectAction, views: Iterable[Awaitable[Any]]) -> None:
-    """Raise Refused, and note it in the audit, if the roles do not cover the sessions of the subject here, or if another node
-    does not show it. `views` ask the others with `sight`. Raises StoreError if one of them does not answer."""
+    """Raise Refused, and note it in the audit, if the roles do not cover the sessions of the subject here and its queue, or
+    those of another node; NotCovered if they do not even show them. `views` are how the others show the subject to this
+    operator. Raises StoreError if one of them does not answer."""
     if action.scope.allows(action.needed):
         return
     answers = await asyncio.gather(*views, return_exceptions=True)
-    own = admin.broker.addressing.names.of_subject(action.subject)
-    is_covered = not own or covers_sessions(action.scope, action.needed, own)
-    if not is_covered or any(_is_denied(each) for each in answers):
+    is_seen = await _covers_here(admin, action, Role.VIEW) and not any(map(_is_denied, answers))
+    may = [role_of(each.get("may")) or Role.VIEW for each in answers if isinstance(each, dict)]
+    if not is_seen or min(may, default=action.needed) < action.needed or not await _covers_here(admin, action):
         admin.audit.refused(action.who, action.scope.highest, action.what, NOT_AUTHORIZED, **action.details)
-        raise refused(action.needed, About.SUBJECT)
+        error = refused if is_seen else NotCovered
+        raise error(action.needed, About.SUBJECT)
     for each in answers:
         if isinstance(each, BaseException) and not is_missing(each):
             raise each
+
+
+async def _covers_here(admin: Administration, action: SubjectAction, needed: Role | None = None) -> bool:
+    """Whether the role, the one that the action needs unless given, holds for the sessions of the subject here, if there are
+    any, and for its queue."""
+    role = action.needed if needed is None else needed
+    own = admin.broker.addressing.names.of_subject(action.subject)
+    is_covered = not own or covers_sessions(action.scope, role, own)
+    return is_covered and await covers_subject_queue(admin, action.scope, role, action.subject)
 
 
 def is_missing(answer: object) -> bool:

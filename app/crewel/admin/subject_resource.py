@@ -10,7 +10,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
 from crewel.admin.fields import MAX_PAGE, PAGE, number_text, page_fields
 from crewel.admin.operation import About, Level
-from crewel.admin.role_scopes import covers_sessions
+from crewel.admin.role_scopes import covers_subject
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
@@ -125,7 +125,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     after, count = ask.fields.get("after", ""), ask.fields.get("count", PAGE)
     found: list[str] = []
     async for subject in ask.admin.all_subjects(after):
-        if _is_covered(ask, subject):
+        if await _is_covered(ask, subject):
             found.append(subject)
             if len(found) > count:
                 break
@@ -136,10 +136,8 @@ async def _list(ask: Ask) -> dict[str, Any]:
     }
 
 
-def _is_covered(ask: Ask, subject: str) -> bool:
-    return ask.covers_all or covers_sessions(
-        ask.scope, Role.VIEW, ask.admin.broker.addressing.names.of_subject(subject)
-    )
+async def _is_covered(ask: Ask, subject: str) -> bool:
+    return ask.covers_all or await covers_subject(ask.admin, ask.scope, Role.VIEW, subject)
 
 
 def _found(ask: Ask, value: Any = None) -> Call:
@@ -148,11 +146,13 @@ def _found(ask: Ask, value: Any = None) -> Call:
     if not ask.admin.has_subject(subject):
         raise NotThere(f"there is no subject {subject} here")
     sessions = ask.admin.broker.addressing.names.of_subject(subject)
-    return Call(ask.admin, ask.who, f"client/{subject}", list(sessions), value)
+    return Call(ask.admin, ask.who, ask.scope, f"client/{subject}", list(sessions), value)
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
-    return _view(ask.admin, _found(ask).subject)
+    subject = _found(ask).subject
+    held = [role for role in Role if await covers_subject(ask.admin, ask.scope, role, subject)]
+    return _view(ask.admin, subject) | {"may": max(held, default=Role.VIEW).word}
 
 
 async def _messages(ask: Ask) -> dict[str, Any]:
@@ -185,7 +185,7 @@ SUBJECT_ROUTES: Final = (
         Level.SUBJECT.resource,
         "Show one subject.",
         _show,
-        "The subject: name, sessions, queued, maxEntries.",
+        "The subject: name, sessions, queued, maxEntries. `may`: the operator's highest role for it.",
         refusals=_UNKNOWN,
         about=About.SUBJECT,
     ),

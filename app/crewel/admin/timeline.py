@@ -31,6 +31,8 @@ class Event:
     """When it happened last."""
     count: int
     fields: dict[str, Any]
+    channels: frozenset[str]
+    """What the receiver was subscribed to then, and the channel of the message that it is about; empty if unknown."""
 
 
 @dataclass(slots=True)
@@ -42,8 +44,13 @@ class _Ring:
 class Timelines:
     """The timelines of one server. `clock` tells seconds since 1970."""
 
-    def __init__(self, clock: Callable[[], float] = time) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        clock: Callable[[], float] = time,
+        channels_of: Callable[[str, str], frozenset[str]] = lambda name, message_id: frozenset(),
+    ) -> None:
+        """`channels_of` says what the receiver of this name is subscribed to, and the channel of its message with this id."""
+        self._clock, self._channels_of = clock, channels_of
         self._rings: OrderedDict[str, _Ring] = OrderedDict()
 
     def add(self, what: str, name: str, fields: dict[str, Any], count: int = 1) -> None:
@@ -58,19 +65,23 @@ class Timelines:
         else:
             self._rings.move_to_end(name)
         now, events = int(self._clock() * 1000), ring.events
-        if events and events[-1].what == what and _same(events[-1].fields, fields):
-            events[-1].at, events[-1].count, events[-1].fields = now, events[-1].count + count, fields
+        channels = self._channels_of(name, str(fields.get("id", "")))
+        last = events[-1] if events else None
+        if last is not None and last.what == what and last.channels == channels and _same(last.fields, fields):
+            last.at, last.count, last.fields = now, last.count + count, fields
             return
         ring.dropped += len(events) == MOST_EVENTS
-        events.append(Event(what, now, now, count, fields))
+        events.append(Event(what, now, now, count, fields, channels))
 
-    def of(self, name: str) -> tuple[list[dict[str, Any]], int] | None:
-        """What has happened to the receiver, the newest first, and how many earlier events have been dropped. None if nothing
-        is known of it."""
+    def of(self, name: str, covers: Callable[[str], bool] | None = None) -> tuple[list[dict[str, Any]], int] | None:
+        """What has happened to the receiver, the newest first, and how many earlier events have been dropped. With `covers`,
+        which says whether a reader sees a channel: only events that are known to be of such channels. None if nothing is known
+        of it."""
         ring = self._rings.get(name)
         if ring is None:
             return None
-        return [_shown(event) for event in reversed(ring.events)], ring.dropped
+        events = [each for each in ring.events if covers is None or (each.channels and all(map(covers, each.channels)))]
+        return [_shown(event) for event in reversed(events)], ring.dropped
 
 
 def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
@@ -80,4 +91,5 @@ def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 def _shown(event: Event) -> dict[str, Any]:
     told = asdict(event)
+    del told["channels"]
     return {**told.pop("fields"), **told}

@@ -11,6 +11,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands, union
 from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
 from crewel.admin.operation import About, Level
+from crewel.admin.role_scopes import covers_channel, covers_session
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.session import Session
@@ -19,11 +20,12 @@ from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
+from crewel.security.grants import Role
 from crewel.topics import State
 
 
-def _view(view: TopicView) -> dict[str, Any]:
-    """The topic as REST tells it. Times are milliseconds."""
+def _view(ask: Ask, view: TopicView) -> dict[str, Any]:
+    """The topic as REST tells it, with the groups that the operator sees. Times are milliseconds."""
     settings = view.settings
     return {
         "channel": view.name,
@@ -36,7 +38,7 @@ def _view(view: TopicView) -> dict[str, Any]:
         "queued": view.queued,
         "subscribers": view.receivers,
         "exactSubscribers": view.subscribers,
-        "groups": [group._asdict() for group in view.groups],
+        "groups": [group._asdict() for group in view.groups if ask.covers(group.pattern)],
         "diesIn": view.dies_in_ms,
         **({} if view.unreached is None else {"unreached": view.unreached, "failed": view.failed}),
     }
@@ -82,8 +84,9 @@ def _subscribers(call: Call) -> list[Session]:
 
 
 def _groups(call: Call) -> list[str]:
-    patterns = _parsed(call.name).patterns
-    return sorted({group.name for group in call.admin.broker.addressing.groups.states() if group.pattern in patterns})
+    patterns, scope = _parsed(call.name).patterns, call.scope
+    groups = [group for group in call.admin.broker.addressing.groups.states() if group.pattern in patterns]
+    return sorted({group.name for group in groups if covers_channel(scope, Role.VIEW, group.pattern)})
 
 
 async def _set_destroy_delay(call: Call) -> None:
@@ -104,7 +107,10 @@ async def _unsubscribe_one(call: Call) -> int:
     """End the one of the session of this name: 1, or 0 if it has none. Raises StoreError, IllegalArgument."""
     name = parse_name(call.value)
     session = call.admin.find(name.relative) if name is not None else None
-    if session is None:
+    is_seen = session is not None and (
+        call.name in session.subscriptions or covers_session(call.scope, Role.VIEW, session)
+    )
+    if session is None or not is_seen:
         raise IllegalArgument("command", f"is about the session {call.value}, which is not here")
     return await _unsubscribe(call, [session])
 
@@ -224,7 +230,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     found = [view async for view in in_turns(views) if _is_wanted(view, fields) and ask.covers(view.name)]
     page = found[:count]
     return {
-        "topics": [_view(view) async for view in in_turns(page)],
+        "topics": [_view(ask, view) async for view in in_turns(page)],
         "next": page[-1].name if len(found) > count else "",
     }
 
@@ -259,7 +265,7 @@ async def _found(ask: Ask) -> TopicView:
 
 async def _show(ask: Ask) -> dict[str, Any]:
     view = await _found(ask)
-    return _view(view) | {"may": ask.may(lambda role: ask.covers(view.name, role))}
+    return _view(ask, view) | {"may": ask.may(lambda role: ask.covers(view.name, role))}
 
 
 async def _history(ask: Ask) -> dict[str, Any]:
@@ -270,7 +276,7 @@ async def _history(ask: Ask) -> dict[str, Any]:
 
 
 async def _call(ask: Ask) -> Call:
-    return Call(ask.admin, ask.who, (await _found(ask)).name, fields=ask.fields)
+    return Call(ask.admin, ask.who, ask.scope, (await _found(ask)).name, fields=ask.fields)
 
 
 async def _after(call: Call) -> dict[str, Any]:

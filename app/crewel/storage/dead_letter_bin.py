@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from crewel.storage.dead_letter_records import (
@@ -19,6 +20,7 @@ from crewel.storage.dead_letter_records import (
 )
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
+from crewel.storage.sight import READING_S
 from crewel.storage.store import Store
 
 MOST_MOVED: Final = 500
@@ -67,8 +69,8 @@ async def page(store: Store, wanted: DeadLetterFilter, after: str = "", count: i
     found: list[DiscardedDeadLetter] = []
     high = f"({after}" if after else "+inf"
     low = str(wanted.since_ms * 1000) if wanted.since_ms > 0 else "-inf"
-    read = 0
-    while read < _MOST_READ:
+    read, until = 0, perf_counter() + READING_S
+    while perf_counter() < until if wanted.within else read < _MOST_READ:
         places: Any = await store.reader.zrevrangebyscore(
             store.keys.binned_at, high, low, start=0, num=_PORTION, withscores=True
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from crewel.event_loop import Turns
 from crewel.storage import dead_letters
 from crewel.storage.dead_letter_matching import likeness_of, shape_of, shape_of_reason
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
+from crewel.storage.sight import READING_S
 from crewel.storage.store import Store
 
 KINDS: Final = ("code", "channel", "receiver")
@@ -55,8 +57,8 @@ async def alike(
     first, each with its likeness and the dead id of its newest; and whether there are more dead letters than one call reads.
     Raises StoreError."""
     turns, counts, newest = Turns(), Counter[str](), dict[str, str]()
-    after, read = "", 0
-    while read < _MOST_READ:
+    after, read, until = "", 0, perf_counter() + READING_S
+    while read < _MOST_READ and (perf_counter() < until or not wanted.within):
         page = await dead_letters.page(store, wanted, after, _AT_ONCE, newest_first=True)
         for letter in page.letters:
             shape = _value(letter, kind)

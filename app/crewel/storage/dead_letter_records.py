@@ -95,8 +95,14 @@ class DeadLetterFilter:
         texts = self.contains or self.like or self.reason or self.field
         return bool(texts or self.within) or self.returns is not None
 
+    def is_within(self, letter: StoredDeadLetter) -> bool:
+        """Whether its channel is one of those within which dead letters are wanted."""
+        return not self.within or any(fits("channel", pattern, letter.channel) for pattern in self.within)
+
     def has(self, letter: StoredDeadLetter) -> bool:
         """Whether code, receiver, channel and text are wanted."""
+        if not self.is_within(letter):
+            return False
         texts = letter.reason, letter.sender, letter.id, letter.given
         needle, words = self.contains.encode().lower(), "\0".join(texts).encode()
         if needle and not any(needle in text.lower() for text in (letter.body, letter.qos, words)):
@@ -108,8 +114,6 @@ class DeadLetterFilter:
         if self.field and not has_field(letter.body, self.field):
             return False
         if self.returns not in (None, letter.returns):
-            return False
-        if self.within and not any(fits("channel", pattern, letter.channel) for pattern in self.within):
             return False
         return all(fits(kind, text, getattr(letter, kind)) for kind, text in self.kinds.items())
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Iterable, Sequence
 from enum import StrEnum
+from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
@@ -25,6 +26,7 @@ from crewel.storage.dead_letter_records import (
 )
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import REMEMBERED_MS, Step
+from crewel.storage.sight import READING_S
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000
@@ -37,6 +39,7 @@ _MOST_BYTES: Final = 8 * 1024 * 1024  # of the dead letters that one page reads,
 _FEW: Final = 50  # indexes that are walked together
 _VALUES: Final = 1000  # of an index, in one round trip
 _IDS: Final = 5000  # that are counted in one round trip
+_LAST: Final = 10**15 - 1  # no dead letter of a millisecond has a higher number
 
 WORDS: Final = 11
 """Arguments of a step that describe one dead letter."""
@@ -173,6 +176,15 @@ async def newest(store: Store) -> str:
     return str(found[0][0].decode()) if found else ""
 
 
+async def now(store: Store) -> str:
+    """Return a dead id that no earlier dead letter has passed, and each later one has: a bound as `newest` is, but the id of no
+    dead letter. Raises StoreError."""
+    seconds, microseconds = await store.reader.time()
+    newest_ms, _, _ = (await newest(store)).partition("-")
+    # The clock of the store may have been set back.
+    return f"{max(seconds * 1000 + microseconds // 1000, int(newest_ms or 0))}-{_LAST}"
+
+
 async def oldest(store: Store) -> str:
     """Return the dead id of the oldest dead letter, empty if there is none. Raises StoreError."""
     found: Any = await store.reader.xrange(store.keys.dead, count=1)
@@ -217,22 +229,26 @@ async def page(
     store: Store, wanted: DeadLetterFilter, after: str = "", count: int = 100, *, newest_first: bool = False
 ) -> Page:
     """Return the next dead letters that are wanted, `count` at most, after the place where the page before ended. A page may
-    come back short, or empty, and yet say where the next begins: one call reads a bounded number.
+    come back short, or empty, and yet say where the next begins: one call reads a bounded number, or for a bounded time if only
+    those within some channels are wanted.
 
     Raises StoreError, and ValueError if `after` or `wanted.until` is no dead id.
     """
     found: list[StoredDeadLetter] = []
     portions = _portions(store, wanted, _range(wanted, after, newest_first=newest_first), min(count + 1, _PORTION))
     read = size = 0
+    until = perf_counter() + READING_S
     async for letters, place in portions:
-        for letter in letters:
+        for letter in filter(wanted.is_within, letters):
             size += len(letter.body)
             if wanted.has(letter):
                 found.append(letter)
                 if len(found) > count:
                     return Page(found[:count], found[count - 1].dead_id)
+            if size >= _MOST_BYTES:
+                return Page(found, letter.dead_id)
         read += len(letters)
-        if place and (read >= _MOST_READ or size >= _MOST_BYTES):
+        if place and (perf_counter() >= until if wanted.within else read >= _MOST_READ):
             return Page(found, place)
     return Page(found, "")
 
@@ -336,8 +352,13 @@ async def _smallest(store: Store, wanted: DeadLetterFilter) -> list[str] | None:
     at all dead letters."""
     size = await store.reader.xlen(store.keys.dead) // 2
     smallest: list[str] | None = None
-    for kind, text in wanted.kinds.items():
-        values = [value async for some in _values(store, kind, text, _FEW + 1) for value in some]
+    asked = [[each] for each in wanted.kinds.items()]
+    if wanted.within:
+        asked.append([("channel", pattern) for pattern in wanted.within])
+    for texts in asked:
+        kind, values = texts[0][0], dict[str, None]()
+        for _, text in texts:
+            values |= {value: None async for some in _values(store, kind, text, _FEW + 1) for value in some}
         if not values:
             return []
         if len(values) > _FEW:

@@ -11,6 +11,7 @@ from crewel.delivery.records import Logged, LogId
 from crewel.event_loop import Turns
 from crewel.storage.dead_letter_matching import has_field
 from crewel.storage.log import logged, unpacked
+from crewel.storage.sight import WHOLE, Sight
 from crewel.storage.store import Store
 
 _PORTION: Final = 200
@@ -50,14 +51,16 @@ class InQueues(NamedTuple):
     """Whether there are more messages in the queues than one call reads."""
 
 
-async def search_queues(store: Store, text: str, count: int = 100, *, field: str = "") -> InQueues:
+async def search_queues(
+    store: Store, text: str, count: int = 100, *, field: str = "", sight: Sight = WHOLE
+) -> InQueues:
     """Return at most so many messages that wait for subjects and groups, with this text in body, options or sender, whatever
     the case of ASCII characters, and with this `field` of the data, such as `order=100`. One call reads a bounded number.
     Raises StoreError."""
     needle, turns = text.encode().lower(), Turns()
     found: dict[LogId, Logged] = {}
     read = size = 0
-    names: Any = await store.reader.zrevrange(store.keys.queues, 0, _MOST_QUEUES - 1)
+    names: Any = await store.reader.zrevrange(store.keys.queues, 0, _MOST_QUEUES - 1 if sight.is_whole else -1)
     for name in names:
         bodies = store.keys.queue_bodies(name.decode())
         cursor: int | None = None
@@ -65,12 +68,14 @@ async def search_queues(store: Store, text: str, count: int = 100, *, field: str
             answer: Any = await store.reader.hscan(bodies, cursor or 0, count=_PORTION)
             cursor, entries = answer
             for log_id, packed in entries.items():
-                if needle in packed.lower() and _has(fields := unpacked(packed), needle, field):
-                    found[LogId(int(log_id))] = logged(LogId(int(log_id)), fields)
-                size += len(packed)
+                fields = unpacked(packed)
+                if sight.has(fields[b"c"].decode()):
+                    size += len(packed)
+                    if _has(fields, needle, field):
+                        found[LogId(int(log_id))] = logged(LogId(int(log_id)), fields)
                 await turns.rest()
             read += len(entries)
-            if read >= _MOST_READ or size >= _MOST_BYTES:
+            if sight.is_spent(read, _MOST_READ) or size >= _MOST_BYTES:
                 return InQueues(_newest(found, count), is_partial=True)
     return InQueues(_newest(found, count), is_partial=len(found) > count)
 
@@ -94,10 +99,13 @@ class Found(NamedTuple):
     """To be passed as `before`; empty if there are no more."""
 
 
-async def search(store: Store, text: str, before: str = "", count: int = 100, *, field: str = "") -> Found:
+async def search(
+    store: Store, text: str, before: str = "", count: int = 100, *, field: str = "", sight: Sight = WHOLE
+) -> Found:
     """Return messages of the log with this text in body, options or sender, in any case (ASCII), and with this `field` of the
     data, such as `order=100`; older than the place where the page before ended. A page may come back short, or empty, and yet
-    say where the next begins: one call reads a bounded number. Raises StoreError."""
+    say where the next begins: one call reads a bounded number, or for a bounded time with a sight of some channels. Raises
+    StoreError."""
     needle, turns = text.encode().lower(), Turns()
     found: list[Logged] = []
     read = size = 0
@@ -106,16 +114,17 @@ async def search(store: Store, text: str, before: str = "", count: int = 100, *,
         entries: Any = await store.reader.xrevrange(store.keys.log, high, "-", count=_PORTION)
         for place, fields in entries:
             log_id = LogId(int(place.partition(b"-")[0]))
-            size += len(fields.get(b"b", b""))
             # What has a `k` is a note of nodes for each other.
-            if b"k" not in fields and _has(fields, needle, field):
-                found.append(logged(log_id, fields))
-                if len(found) == count:
+            if b"k" not in fields and sight.has(fields[b"c"].decode()):
+                size += len(fields[b"b"])
+                if _has(fields, needle, field):
+                    found.append(logged(log_id, fields))
+                if len(found) == count or size >= _MOST_BYTES:
                     return Found(found, str(log_id))
             high = f"({log_id}-0"
             await turns.rest()
         read += len(entries)
         if len(entries) < _PORTION:
             return Found(found, "")
-        if read >= _MOST_READ or size >= _MOST_BYTES:
+        if sight.is_spent(read, _MOST_READ):
             return Found(found, high[1:-2])

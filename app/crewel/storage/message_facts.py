@@ -10,6 +10,7 @@ import orjson
 from crewel.delivery.records import LogId
 from crewel.event_loop import Turns
 from crewel.storage.fact_index import FactIndex, Place, seconds_of
+from crewel.storage.sight import WHOLE, Sight
 from crewel.storage.store import Store
 
 _PORTION: Final = 500
@@ -43,14 +44,14 @@ class Found(NamedTuple):
     """Whether there are more facts than one call reads: then later ones may be missing."""
 
 
-async def facts_of(store: Store, log_id: LogId, index: FactIndex) -> Found:
+async def facts_of(store: Store, log_id: LogId, index: FactIndex, sight: Sight = WHOLE) -> Found:
     """Return the facts that name this message. Portions that the index knows to name others only are not read; what is read for
     the first time is added to it. Raises StoreError."""
     needle, turns, read = str(log_id).encode(), Turns(), 0
     found: list[Fact] = []
     generation = store.generation
     place, index = (max(log_id // 1000 - _EARLIER_MS, 0), 0), index.of(generation)
-    while read < _MOST_READ:
+    while not sight.is_spent(read, _MOST_READ):
         known = index.at(place)
         if known is not None and not known.may_name(log_id):
             place = known.last
@@ -93,21 +94,23 @@ def _text(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-async def removals_of(store: Store, name: str, since_ms: int) -> list[Fact]:
+async def removals_of(store: Store, name: str, since_ms: int, sight: Sight = WHOLE) -> list[Fact]:
     """Return the facts that this dead letter, or dead letters of this message, were discarded or redriven: among the newest,
     and those that came next after this time (milliseconds since 1970). The oldest first. Raises StoreError."""
-    newest, is_whole = await _removals(store, name, since_ms, is_backward=True)
+    newest, is_whole = await _removals(store, name, since_ms, sight, is_backward=True)
     if is_whole:
         return newest[::-1]
-    first, _ = await _removals(store, name, since_ms, is_backward=False)
+    first, _ = await _removals(store, name, since_ms, sight, is_backward=False)
     return first + [fact for fact in reversed(newest) if fact not in first]
 
 
-async def _removals(store: Store, name: str, since_ms: int, *, is_backward: bool) -> tuple[list[Fact], bool]:
+async def _removals(
+    store: Store, name: str, since_ms: int, sight: Sight, *, is_backward: bool
+) -> tuple[list[Fact], bool]:
     """Those that one bounded walk finds, and whether it came to its end."""
     needle, turns, found, read = f'"{name}"'.encode(), Turns(), list[Fact](), 0
     low, high = f"{since_ms}-0", "+"
-    while read < _MOST_READ:
+    while not sight.is_spent(read, _MOST_READ):
         if is_backward:
             entries: Any = await store.reader.xrevrange(store.keys.facts, high, low, count=_PORTION)
         else:
@@ -143,19 +146,22 @@ class WithKey(NamedTuple):
     """To be passed as `before`; empty if there are no more."""
 
 
-async def messages_with_key(store: Store, key: str, before: str = "", count: int = 100) -> WithKey:
+async def messages_with_key(
+    store: Store, key: str, before: str = "", count: int = 100, sight: Sight = WHOLE
+) -> WithKey:
     """Return the messages that were published with this idempotency key, whatever their channel, older than the place where the
     page before ended; about `count` of them. A page may come back short, or empty, and yet say where the next begins: one call
-    reads a bounded number. Raises StoreError."""
+    reads a bounded number, or for a bounded time with a sight of some channels. Raises StoreError."""
     needle, turns, found, read = orjson.dumps(key), Turns(), list[Keyed](), 0
     high = f"({before}" if before else "+"
-    while read < _MOST_READ:
+    while not sight.is_spent(read, _MOST_READ):
         entries: Any = await store.reader.xrevrange(store.keys.facts, high, count=_PORTION)
         for place, entry in entries:
             high = f"({place.decode()}"
             if needle in entry[b"d"]:
                 at_ms = int(place.partition(b"-")[0])
-                found += _with_key(entry[b"t"], orjson.loads(entry[b"d"]), key, at_ms)
+                keyed = _with_key(entry[b"t"], orjson.loads(entry[b"d"]), key, at_ms)
+                found += [each for each in keyed if sight.has(each.channel)]
                 if len(found) >= count:
                     return WithKey(found, high[1:])
             await turns.rest()
@@ -184,13 +190,15 @@ class OfJob(NamedTuple):
     """To be passed as `after`; empty if there are no more."""
 
 
-async def facts_of_job(store: Store, job_id: str, since_ms: int, after: str = "", count: int = 100) -> OfJob:
+async def facts_of_job(
+    store: Store, job_id: str, since_ms: int, after: str = "", count: int = 100, sight: Sight = WHOLE
+) -> OfJob:
     """Return the facts of dead letters that this job redrove or discarded, about `count` dead letters of them, after the place
     where the page before ended. A page may come back short and yet say where the next begins: one call reads a bounded number.
     Raises StoreError."""
     needle, turns, found, letters, read = f'"job":"{job_id}"'.encode(), Turns(), list[Fact](), 0, 0
     place = after
-    while read < _MOST_READ:
+    while not sight.is_spent(read, _MOST_READ):
         low = f"({place}" if place else f"{since_ms}-0"
         entries: Any = await store.reader.xrange(store.keys.facts, low, count=_PORTION)
         for entry_id, entry in entries:
@@ -207,12 +215,12 @@ async def facts_of_job(store: Store, job_id: str, since_ms: int, after: str = ""
     return OfJob(found, place)
 
 
-async def earlier_id(store: Store, log_id: LogId) -> str:
+async def earlier_id(store: Store, log_id: LogId, sight: Sight = WHOLE) -> str:
     """Return the id that this message had before it was redriven; empty if it was not, or that is no longer recorded. Raises
     StoreError."""
     at_ms, needle, turns, read = log_id // 1000, str(log_id).encode(), Turns(), 0
     low, high = f"{max(at_ms - _EARLIER_MS, 0)}-0", f"{at_ms + _EARLIER_MS}-0"
-    while read < _MOST_READ:
+    while not sight.is_spent(read, _MOST_READ):
         entries: Any = await store.reader.xrange(store.keys.facts, low, high, count=_PORTION)
         for _, entry in entries:
             if entry[b"t"] == b"redriven" and needle in entry[b"d"]:

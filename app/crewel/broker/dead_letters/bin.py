@@ -27,7 +27,8 @@ _READ: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which dead letters of the bin: these, or all that match, those of this job, after this place."""
+    """Which dead letters of the bin: these, of the channels of the filter; or all that match, those of this job, after this
+    place."""
 
     filter: DeadLetterFilter = field(default_factory=DeadLetterFilter)
     job: str = ""
@@ -83,7 +84,8 @@ class DeadLetterBin:
             for start in range(0, len(wanted.ids), MOST_MOVED):
                 portion = wanted.ids[start : start + MOST_MOVED]
                 done.next = portion[-1] if start + MOST_MOVED < len(wanted.ids) else ""
-                yield await dead_letter_bin.get(store, portion)
+                found = await dead_letter_bin.get(store, portion)
+                yield [each for each in found if wanted.filter.is_within(each.letter)]
             return
         done.next = wanted.after
         while True:

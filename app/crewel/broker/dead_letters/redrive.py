@@ -44,7 +44,7 @@ class Undone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which dead letters: these, or all that are wanted, after this place."""
+    """Which dead letters: these, of the channels within which they are wanted; or all that are wanted, after this place."""
 
     wanted: DeadLetterFilter = field(default_factory=DeadLetterFilter)
     after: str = ""
@@ -121,7 +121,7 @@ class DeadLetterRedrive:
         """How many dead letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
         store = self.access.store
         if chosen.ids is not None:
-            return len(await dead_letters.get(store, chosen.ids))
+            return len(list(filter(chosen.wanted.is_within, await dead_letters.get(store, chosen.ids))))
         return await dead_letters.count(store, chosen.wanted)
 
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
@@ -184,7 +184,7 @@ class DeadLetterRedrive:
         """The chosen dead letters, a few at a time; `with_bin`, those chosen by id may be in the bin. While one portion is
         worked on, `report.next` is the place after it."""
         if chosen.ids is not None:
-            async for letters in self._by_id(chosen.ids, count, portion, report, with_bin=with_bin):
+            async for letters in self._by_id(chosen, chosen.ids, count, portion, report, with_bin=with_bin):
                 yield letters
             return
         place, left = chosen.after, count
@@ -201,7 +201,7 @@ class DeadLetterRedrive:
                 return
 
     async def _by_id(
-        self, ids: Sequence[str], count: int, portion: int, report: Report, *, with_bin: bool
+        self, chosen: Chosen, ids: Sequence[str], count: int, portion: int, report: Report, *, with_bin: bool
     ) -> AsyncGenerator[list[StoredDeadLetter], None]:
         for start in range(0, min(count, len(ids)), portion):
             end = min(start + portion, count)
@@ -209,6 +209,7 @@ class DeadLetterRedrive:
             letters = await dead_letters.get(self.access.store, asked)
             if with_bin:
                 letters += [each.letter for each in await dead_letter_bin.get(self.access.store, asked)]
+            letters = list(filter(chosen.wanted.is_within, letters))
             there = {letter.dead_id for letter in letters}
             report.undone += [_gone(dead_id) for dead_id in asked if dead_id not in there]
             report.next = asked[-1] if end < len(ids) else ""

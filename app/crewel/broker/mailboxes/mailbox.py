@@ -491,6 +491,10 @@ class Mailbox(ABC):
         """The messages that are not stored: what the client has got first, then what is queued."""
         return [entry for entry in self.in_memory() if is_transient(entry)]
 
+    def channels(self) -> set[str]:
+        """The channels of all messages and notices that wait, are sent, or are open."""
+        return {entry.channel for entry in self.in_memory()}
+
     def _opened(self) -> list[Entry]:
         return [entry for entry, _ in self.dispatcher.in_flight.values()]
 

@@ -79,6 +79,12 @@ class StoredMailbox(Mailbox):
         """Their bytes."""
         return self.durable.size + super().size
 
+    def channels(self) -> set[str]:
+        """The channels of all messages and notices that wait, are sent, or are open."""
+        durable = self.durable
+        stored = (durable.pending, durable.inbox, durable.notices)
+        return super().channels().union(durable.failed, *({each.channel for each in some.values()} for some in stored))
+
     @property
     def has_more(self) -> bool:
         """Whether more waits than is in memory."""
