@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from tests.store_process import shared_store
+from tests.store_process import OTHER_PROGRAM, shared_store
 from tests.template import PYTHONPATH, ROOT, Command
 
 __all__ = ["LIMIT_S", "ROOT", "Server", "start"]
@@ -249,7 +249,8 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     """Return this process's environment without its settings; its Python finds this tree's code, and the tests, which have
     services. The list of the user's servers is not the user's own."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
-    return {**inherited, "PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": STATE, **more}
+    store = {"CREWEL_STORAGE__SERVER_BINARY": OTHER_PROGRAM} if OTHER_PROGRAM else {}
+    return {**inherited, **store, "PYTHONPATH": PYTHONPATH, "XDG_STATE_HOME": STATE, **more}
 
 
 def processes(server: Server) -> list[int]:

@@ -191,6 +191,9 @@ class ClusterStore:
 
     def fail_over(self) -> None:
         """Let the replica take over from its primary, which knows of it and loses nothing."""
+        primary = self._ask(self.first, "CLUSTER", "MYID")
+        # It ignores a replica that it does not know yet.
+        until(lambda: self._ask(self.first, "CLUSTER", "REPLICAS", primary))
         self._ask(self.replica, "CLUSTER", "FAILOVER")
         until(lambda: info(self.servers[self.replica])["role"] == "master")
         self.first, self.replica = self.replica, self.first

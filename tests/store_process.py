@@ -23,12 +23,14 @@ from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary
 
 LIMIT_S = 60.0
-_BINARY = server_binary(Storage())
+OTHER_PROGRAM = os.environ.get("CREWEL_TEST_STORE")
+"""The program of all stores, also of the embedded ones, if it is not that of Crewel: `make test-store STORE=redis-server`."""
+PROGRAM = server_binary(Storage(server_binary=OTHER_PROGRAM))
 _PR_SET_PDEATHSIG = 1
 
 
 class StoreProcess:
-    """One valkey-server on a Unix socket in `directory`. Made, it is ready: `url` is where it listens."""
+    """One server on a Unix socket in `directory`. Made, it is ready: `url` is where it listens."""
 
     def __init__(self, directory: Path, **options: str) -> None:
         """`options` are its own, with _ for -: `maxmemory="10mb"`. Without any it is as Crewel wants it, less the syncing."""
@@ -54,7 +56,7 @@ class StoreProcess:
     def launch(self, words: list[str]) -> None:
         """Start the program with these arguments, and wait until it answers."""
         with (self.directory / "log").open("ab") as log:
-            command = [_BINARY, *words]
+            command = [PROGRAM, *words]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=_die_with_owner())  # noqa: PLW1509
         self.pid = self._process.pid
         until(self._answers)

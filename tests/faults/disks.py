@@ -10,10 +10,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from crewel.settings.storage import Storage
-from crewel.storage.embedded import server_binary
 from tests.faults.health import store_pid
 from tests.server_process import Server
+from tests.store_process import PROGRAM
 
 MIB = 1 << 20
 
@@ -60,7 +59,7 @@ class Quota:
     def __init__(self, directory: Path) -> None:
         binary = directory / "store-with-a-quota"
         # A shell ignores the signal for it, so that a write beyond the limit fails as it does where a disk is full.
-        binary.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(server_binary(Storage()))} \"$@\"\n")
+        binary.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(PROGRAM)} \"$@\"\n")
         binary.chmod(0o755)
         self._data = directory / "data"
         self.sets = ("storage.url=", f"storage.data_dir={self._data}", f"storage.server_binary={binary}")

@@ -12,7 +12,7 @@ import pytest
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage.store import Store
-from tests.store_process import StoreProcess, own_prefix, shared_store
+from tests.store_process import OTHER_PROGRAM, StoreProcess, own_prefix, shared_store
 
 StartStore = Callable[..., StoreProcess]
 OpenStore = Callable[..., Awaitable[Store]]
@@ -22,7 +22,7 @@ LIMIT_S = 30
 def settings_for(*sets: str) -> Settings:
     """Return the settings with these `--set` texts of the group `storage`, without reading files as `load` does."""
     given = dict(text.removeprefix("storage.").split("=", 1) for text in sets)
-    return Settings(storage=Storage.model_validate(given))
+    return Settings(storage=Storage.model_validate({"server_binary": OTHER_PROGRAM} | given))
 
 
 @asynccontextmanager

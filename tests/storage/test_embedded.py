@@ -18,6 +18,7 @@ from crewel.settings.storage import Storage
 from crewel.storage.embedded import Embedded, server_binary, unusable
 from crewel.storage.store import Store
 from tests.storage.conftest import opened, settings_for, until
+from tests.store_process import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 30
@@ -154,7 +155,7 @@ from crewel.settings import load
 from crewel.storage.store import Store
 
 async def main():
-    store = Store(load(overrides=[f"storage.data_dir={sys.argv[1]}"], environ={}))
+    store = Store(load(overrides=sys.argv[1:], environ={}))
     await store.open()
     print((await store.reader.info("server"))["process_id"], flush=True)
     await asyncio.Event().wait()
@@ -165,9 +166,8 @@ asyncio.run(main())
 
 def start_owner(directory: Path) -> tuple[subprocess.Popen[str], int]:
     """Start a process that owns a store; return it, and the process of the store."""
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(directory)], cwd=directory, stdout=subprocess.PIPE, text=True
-    )
+    sets = [f"storage.data_dir={directory}", f"storage.server_binary={PROGRAM}"]
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, *sets], cwd=directory, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     with owner.stdout:
         return owner, int(owner.stdout.readline())

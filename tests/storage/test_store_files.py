@@ -15,13 +15,12 @@ from time import monotonic
 import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
-from crewel.settings.storage import Storage
 from crewel.storage.checks import Space, StoreInfo
-from crewel.storage.embedded import server_binary
 from crewel.storage.store import Store
 from crewel.storage.store_files import Damaged, cut_off, examine
 from tests.storage.conftest import opened, settings_for, until
 from tests.storage.owner import started
+from tests.store_process import PROGRAM
 
 LIMIT_S = 30
 
@@ -147,8 +146,7 @@ async def test_a_store_that_comes_up_in_time_is_no_damage(tmp_path: Path) -> Non
 async def test_a_rewrite_that_failed_is_asked_for_again(tmp_path: Path) -> None:
     """A limit for the size of files is met as a full disk; a shell lets a write beyond it fail."""
     binary = tmp_path / "store-with-a-quota"
-    program = await asyncio.to_thread(server_binary, Storage())
-    binary.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(program)} \"$@\"\n")
+    binary.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(PROGRAM)} \"$@\"\n")
     binary.chmod(0o755)
     async with opened(tmp_path / "data", f"storage.server_binary={binary}") as store:
         for number in range(100):
