@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMPS := .cache/stamps
+# Each environment of Python has its own: `make VENV=.cache/python3.13 PYTHON=python3.13 unit` leaves .venv as it is.
+STAMPS := $(if $(filter .venv,$(VENV)),.cache/stamps,$(VENV).stamps)
 PURE   := tests/bayeux tests/delivery tests/limits tests/qos tests/topics
 # What pytest loads for other tests, and would ask before and after each of these.
 UNUSED := aiohttp valkey logging rerunfailures xdist junitxml pastebin doctest legacypath threadexception stepwise setuponly setupplan \
@@ -26,7 +27,11 @@ TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
 LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_ground_truth.py \
 	tests/pipeline/test_cluster.py tests/pipeline/test_retention.py tests/pipeline/test_gold.py \
 	tests/pipeline/test_object_store.py tests/pipeline/test_live_killed.py tests/pipeline/test_make_report.py \
-	tests/faults/test_redrive_killed.py
+	tests/pipeline/test_redrive_killed.py
+# With another program for all stores (`make test-store STORE=redis-server`), the level `store` runs, and what kills server and store
+# while messages are published, acknowledged, rejected and sent again.
+STORE ?=
+KILLED := $(addprefix tests/faults/,test_server_killed.py test_store_killed.py test_letters_killed.py test_jobs_killed.py)
 
 # `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes takes a processor each.
 ALONE    := $(addprefix tests/faults/,test_abuse.py test_costs.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) \
@@ -39,14 +44,26 @@ SHOT     := tests/faults/test_workers.py tests/faults/test_nodes_cut_off.py test
 	tests/functional/test_abandonment.py tests/functional/test_bad_input.py tests/interop/test_cut_connections.py $(ALONE:%=--ignore %)
 SHOOT    := FAULTS=full FAULT_VOLUME=$(FAULT_VOLUME) $(BIN)/pytest -p tests.faults.report --timeout 1500 --dist load --maxschedchunk 1
 
+# A level runs with what its target declares, whatever else is installed: tests/declared.py.
+PYTEST = DECLARED="$(notdir $(filter $(STAMPS)/%,$^))" $(BIN)/pytest -p tests.declared
+
+# One step after another, also with `make -j`: no two installations at once, and none while tests run. What may run side by side was
+# prepared before, and says so.
+ifndef SIDE_BY_SIDE
+.NOTPARALLEL:
+endif
+EACH := --no-print-directory --keep-going
+AT_ONCE := $(EACH) SIDE_BY_SIDE=yes --output-sync=target --jobs
+
 # The tests start hundreds of servers, and compiling the code again takes a sixth of each start.
 export PYTHONDONTWRITEBYTECODE :=
 
 PYTHON_READY   := $(STAMPS)/python
+REDIS_READY    := $(STAMPS)/redis
 PAGES_READY    := $(STAMPS)/pages
 INTEROP_READY  := $(STAMPS)/interop
 CHROMIUM_READY := $(STAMPS)/chromium
-POSTGRES_READY := $(STAMPS)/postgres
+PROGRAMS_READY := $(STAMPS)/programs
 PACKAGE_READY  := $(STAMPS)/package
 PIPELINE_READY := $(STAMPS)/pipeline
 REPORT_READY   := $(STAMPS)/report
@@ -57,14 +74,17 @@ EXAMPLES_READY := $(STAMPS)/examples
 JAVA_READY     := $(STAMPS)/java
 RELEASE_READY  := $(STAMPS)/release
 RELEASE_VENV   := .cache/release
+# What `make test` needs, in this order.
+TEST_READY     := $(PROGRAMS_READY) $(CHROMIUM_READY) $(PYTHON_READY) $(PIPELINE_READY) $(DOCS_READY) $(PAGES_READY) $(INTEROP_READY) $(PACKAGE_READY)
 
 COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes
 LOCK := $(COMPILE) pyproject.toml
 S3 := tests/pipeline/object_store
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run pages report test levels unit test-pure test-unit test-store test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-shot faults-computed faults-alone check format docs tables bench java-classes wheel release lock clean
+.PHONY: help run pages report test prepare prepare-python prepare-pythons levels unit test-pure test-unit store-program test-store test-pythons test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-shot faults-computed faults-alone faults-nodes faults-redis check format docs tables bench java-classes wheel release lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,31 +105,63 @@ report: $(if $(wildcard $(PIPELINE_READY)),,$(REPORT_READY))  ## Write report.ht
 # Most tests of servers and browsers wait for something most of their time, so two levels share the machine; three take each other's
 # time, and the pipeline, which has one process, ends last. The order matters: the longest go first.
 test:  ## Run all tests: the quick ones, then two levels at a time; a level that fails does not keep the others from running
-	@$(MAKE) --no-print-directory --keep-going unit levels
+	@$(MAKE) $(EACH) prepare
+	@$(MAKE) $(EACH) unit levels
 
-levels:
+# Nothing is installed while tests run. All programs that are missing are named, not only the first.
+prepare: $(TEST_READY) $(if $(CI),prepare-pythons)  ## Install all that make test needs, one step after another
+	@echo "all that the tests need is there"
+
+levels: $(TEST_READY)
 	@echo "tests of pipeline, store, servers and browsers, two levels at a time: each prints its results at its end"
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target PIPELINE_TESTERS=1 test-pipeline test-server test-browser test-store
+	@$(MAKE) $(AT_ONCE) 2 PIPELINE_TESTERS=1 test-pipeline test-server test-browser test-store $(if $(CI),test-pythons)
 
 # Side by side: two processes that each read half of the tests are quicker than two that share them and both read all.
 unit: $(PYTHON_READY)  ## Run the tests that start no process and open no connection
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target test-pure test-unit
+	@$(MAKE) $(AT_ONCE) 2 test-pure test-unit
 
 test-unit: $(PYTHON_READY)
-	$(BIN)/pytest --quiet -m unit
+	$(PYTEST) --quiet -m unit
 
-test-store: $(PYTHON_READY)  ## Run the tests of the store
-	$(BIN)/pytest $(PARALLEL) $(TESTERS) $(TRIES) -m store
+# The other Pythons that pyproject.toml promises, as far as they are here: tools/pythons.
+test-pythons:  ## Run the quick tests on each other Python that is found, in an environment of its own
+	@$(MAKE) $(EACH) prepare-python $(addprefix test-python-,$(shell tools/pythons $(PYTHON)))
 
-test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(POSTGRES_READY)  ## Run the tests of whole servers, also with other clients
-	$(BIN)/pytest $(PARALLEL) $(SERVER_TESTERS) $(TRIES) -m server $(LONG:%=--ignore %) --ignore tests/deploying --ignore tests/examples
+prepare-pythons:
+	@$(MAKE) $(EACH) prepare-python $(addprefix prepare-python-,$(shell tools/pythons $(PYTHON) 2>/dev/null))
+
+# Only a part of each package is imported, and compiled then.
+ON_PYTHON = $(EACH) SIDE_BY_SIDE= PIP_NO_COMPILE=no PYTHON="$$(tools/pythons --path $*)" VENV=.cache/python$*
+
+test-python-%:
+	@echo "the quick tests on Python $*"
+	@$(MAKE) $(ON_PYTHON) test-pure test-unit
+
+prepare-python-%:
+	@$(MAKE) $(ON_PYTHON) prepare-python
+
+prepare-python: $(PYTHON_READY)
+	@:
+
+test-store: $(PYTHON_READY) $(if $(STORE),store-program $(INTEROP_READY))  ## Run the tests of the store; STORE=redis-server chooses another one
+	$(IN_STORE) $(PYTEST) $(PARALLEL) $(TESTERS) $(TRIES) -m store
+	$(if $(STORE),$(IN_STORE) $(PYTEST) $(PARALLEL) $(TESTERS) $(TRIES) $(KILLED))
+
+IN_STORE = $(if $(STORE),CREWEL_TEST_STORE=$(STORE))
+
+store-program:
+	@tools/need $(STORE) "the tests with another store" $(notdir $(STORE))
+	@$(STORE) --version
+
+test-server: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROGRAMS_READY)  ## Run the tests of whole servers, also with other clients
+	$(PYTEST) $(PARALLEL) $(SERVER_TESTERS) $(TRIES) -m server $(LONG:%=--ignore %) --ignore tests/deploying --ignore tests/examples
 
 test-browser: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(PACKAGE_READY) $(DOCS_READY)  ## Run the tests in a browser
-	$(BIN)/pytest $(PARALLEL) $(TESTERS) $(TRIES) -m browser
+	$(PYTEST) $(PARALLEL) $(TESTERS) $(TRIES) -m browser
 
 test-pipeline: $(PYTHON_READY) $(PIPELINE_READY)  ## Check the types of the pipeline, and run its tests
 	$(BIN)/mypy
-	$(BIN)/pytest --dist loadfile --numprocesses $(PIPELINE_TESTERS) $(TRIES) -m pipeline $(LONG:%=--ignore %)
+	$(PYTEST) --dist loadfile --numprocesses $(PIPELINE_TESTERS) $(TRIES) -m pipeline $(LONG:%=--ignore %)
 
 test-deploying: $(PYTHON_READY) $(PAGES_READY) $(INTEROP_READY) $(PROXIES_READY)  ## Run the documented files of proxies, and the move from CometD Java
 	$(BIN)/pytest --quiet tests/deploying
@@ -122,8 +174,8 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and th
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY)  ## Shoot at server and store, for at most 127 minutes
-	@FAULTS_BEGAN=$$(date +%s) $(MAKE) --no-print-directory --keep-going faults-shot faults-computed faults-alone faults-nodes; \
+faults: $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 142 minutes
+	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-shot faults-computed faults-alone faults-nodes faults-redis; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
 
 faults-shot:
@@ -139,8 +191,14 @@ faults-alone:
 faults-nodes:
 	CREWEL_TEST_NODES=$(FAULT_NODES) $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 1200 tests/functional
 
+# Redis itself in the place of Valkey.
+faults-redis:
+	redis-server --version
+	CREWEL_TEST_STORE=redis-server $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 600 -m store
+	CREWEL_TEST_STORE=redis-server $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 300 $(KILLED)
+
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
-	$(BIN)/pytest --quiet $(PURE) -p tests.branches $(UNUSED:%=-p no:%)
+	$(PYTEST) --quiet $(PURE) -p tests.branches $(UNUSED:%=-p no:%)
 
 # The types of the pipeline need Spark: `make test-pipeline` checks them.
 check: $(PYTHON_READY)  ## Check format, style, types, import directions, generated tables and prose
@@ -202,23 +260,27 @@ $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 # React, Vite and TypeScript: what the example of @crewel/client is built with.
 $(PACKAGE_READY): browser/example/package.json browser/example/package-lock.json | $(STAMPS)
 	@tools/need npm "the test of the browser package" nodejs npm
-	$(NPM) browser/example
+	@echo "installing the packages of browser/example from npm: once, some seconds"
+	@$(NPM) browser/example >/dev/null
 	@touch $@
 
-# Debian keeps the server out of the path; the test knows where.
-$(POSTGRES_READY): tools/need | $(STAMPS)
+# Debian keeps the server of PostgreSQL out of the path; the test knows where. The documentation uses the others.
+$(PROGRAMS_READY): tools/need | $(STAMPS)
 	@tools/need postgres,pg_ctlcluster "the tests of the inbox" postgresql
+	@tools/need curl "the tests of the documentation" curl
+	@tools/need git "the tests of the documentation" git
 	@touch $@
 
 # PySpark comes as source and takes half a gigabyte; the server does not need it.
 $(PIPELINE_READY): requirements-pipeline.lock $(PYTHON_READY) | $(STAMPS)
-	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-pipeline.lock
+	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless,default-jre-headless
+	@echo "installing the pipeline in $(VENV): once, one to three minutes"
+	@$(PIP_INSTALL) requirements-pipeline.lock
 	@touch $@
 
 $(REPORT_READY): requirements-pipeline.lock pyproject.toml tools/venv | $(STAMPS)
 	@tools/need $(PYTHON) "everything" python3 python3-venv
-	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless
+	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless,default-jre-headless
 	@echo "setting up the pipeline in .cache/pipeline: once, one to three minutes"
 	@tools/venv .cache/pipeline $(PYTHON) requirements-pipeline.lock
 	@touch $@
@@ -226,7 +288,8 @@ $(REPORT_READY): requirements-pipeline.lock pyproject.toml tools/venv | $(STAMPS
 # A server that imitates S3, and the jars with which Spark reaches it: 19 MB, in .cache/object-store.
 $(S3_READY): $(S3)/requirements.lock $(S3)/pom.xml $(PIPELINE_READY)
 	@tools/need mvn "the test of tables in an object store" maven
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement $(S3)/requirements.lock
+	@echo "installing a server that imitates S3 in $(VENV), and the jars for it: once, a minute"
+	@$(PIP_INSTALL) $(S3)/requirements.lock
 	mvn --quiet --batch-mode --file $(S3)/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/object-store
 	@touch $@
 
@@ -237,7 +300,8 @@ $(RELEASE_READY): tools/release/requirements.lock tools/venv | $(STAMPS)
 
 # What builds the site; the tests do without it.
 $(DOCS_READY): requirements-docs.lock $(PYTHON_READY) | $(STAMPS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement requirements-docs.lock
+	@echo "installing what builds the site in $(VENV): once, some seconds"
+	@$(PIP_INSTALL) requirements-docs.lock
 	@touch $@
 
 $(EXAMPLES_READY): examples/node/package.json examples/node/package-lock.json $(JAVA_READY)
@@ -246,7 +310,7 @@ $(EXAMPLES_READY): examples/node/package.json examples/node/package-lock.json $(
 	@touch $@
 
 $(JAVA_READY): tools/need | $(STAMPS)
-	@tools/need javac "the Java client" openjdk-17-jdk-headless
+	@tools/need javac "the Java client" openjdk-17-jdk-headless,default-jdk-headless
 	@tools/need mvn "the Java client" maven
 	@touch $@
 
@@ -254,7 +318,7 @@ $(PROXIES_READY): tools/need | $(STAMPS)
 	@tools/need nginx "the tests of the documented proxies" nginx
 	@tools/need caddy "the tests of the documented proxies" caddy
 	@tools/need haproxy "the tests of the documented proxies" haproxy
-	@tools/need javac "the test of the move from CometD Java" openjdk-17-jdk-headless
+	@tools/need javac "the test of the move from CometD Java" openjdk-17-jdk-headless,default-jdk-headless
 	@tools/need mvn "the test of the move from CometD Java" maven
 	@touch $@
 
@@ -267,7 +331,12 @@ $(PAGES_READY): static/package.json static/package-lock.json | $(STAMPS)
 $(INTEROP_READY): tests/interop/package.json tests/interop/package-lock.json | $(STAMPS)
 	@tools/need node "the interoperability tests" nodejs
 	@tools/need npm "the interoperability tests" npm
-	$(NPM) tests/interop
+	@echo "installing the clients of other projects from npm: once, some seconds"
+	@$(NPM) tests/interop >/dev/null
+	@touch $@
+
+$(REDIS_READY): tools/need | $(STAMPS)
+	@tools/need redis-server "the tests of the store with Redis" redis-server
 	@touch $@
 
 $(CHROMIUM_READY): tools/need | $(STAMPS)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crewel.pipeline.connection import Address
 
 INSTALL_EXTRA: Final = "pip install 'crewel[pipeline]'"
-INSTALL_JAVA: Final = "apt-get install openjdk-17-jre-headless (or any Java from 17 on; JAVA_HOME says where it is)"
+INSTALL_JAVA: Final = "apt-get install default-jre-headless (or any Java from 17 on; JAVA_HOME says where it is)"
 LEAST_JAVA: Final = 17
 _EXTRA: Final = ("pyspark", "pyarrow", "pandas", "deltalake")
 

@@ -36,8 +36,8 @@ from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations.causes import causes, of_ids
 from crewel.storage.keys import Keys
 from tests.faults.conftest import IS_FULL, volume
-from tests.faults.pipeline_job import PipelineJob, rows_of
 from tests.faults.report import DID
+from tests.pipeline.pipeline_job import PipelineJob, rows_of
 from tests.pipeline.played import GROUP, Play, key_of
 from tests.server_process import Server
 from tests.store_process import StoreProcess, until

@@ -25,8 +25,8 @@ from crewel.pipeline.jobs import compact
 from crewel.pipeline.schemas import RAW, TABLES, Table
 from crewel.storage.keys import Keys
 from tests.faults.conftest import IS_FULL
-from tests.faults.pipeline_job import PipelineJob, counts_of, rows_of
 from tests.faults.report import DID
+from tests.pipeline.pipeline_job import PipelineJob, counts_of, rows_of
 from tests.store_process import StoreProcess
 
 if TYPE_CHECKING:

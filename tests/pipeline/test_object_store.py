@@ -20,8 +20,8 @@ import pytest
 from deltalake import DeltaTable
 
 from crewel.pipeline.schemas import RAW, TABLES
-from tests.faults.pipeline_job import Job
 from tests.pipeline.conftest import Streams
+from tests.pipeline.pipeline_job import Job
 from tests.server_process import ROOT
 from tests.store_process import _die_with_owner, until
 

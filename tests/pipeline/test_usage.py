@@ -112,7 +112,7 @@ def test_each_command_looks_for_the_extra_first(
 def test_pipeline_without_java_says_so(tmp_path: Path) -> None:
     ended = pipeline(tmp_path, "report", PATH=str(tmp_path), JAVA_HOME="")
     assert (ended.status, ended.out) == (1, "")
-    assert ended.err.startswith("crewel: the pipeline needs Java: apt-get install openjdk-17")
+    assert ended.err.startswith("crewel: the pipeline needs Java: apt-get install default-jre-headless")
 
 
 def test_a_missing_store_is_reported_before_spark_starts(
@@ -157,7 +157,7 @@ def test_pipeline_doctor_prints_faults_with_advice(
     assert ended.exit_code == 1
     found = {line.split()[0]: line for line in ended.stdout.splitlines()}
     assert "wrong" in found["java"]
-    assert "apt-get install openjdk-17" in found["java"]
+    assert "apt-get install default-jre-headless" in found["java"]
     assert "wrong" in found["store"], "there is no server here"
     assert "spark" not in found, "which is not tried without Java"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -12,9 +13,10 @@ import redis
 from crewel.storage.keys import Keys
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, publish
 from tests.conftest import StartServer
-from tests.faults.conftest import IS_FULL, Tell
-from tests.faults.pipeline_job import Job
+from tests.faults.conftest import IS_FULL
+from tests.faults.report import DID
 from tests.functional.bayeux import Message
+from tests.pipeline.pipeline_job import Job
 from tests.store_process import until
 
 KILLS = 20 if IS_FULL else 2
@@ -29,7 +31,7 @@ CODE = "user.update.error"
 
 @pytest.mark.timeout(1200)
 def test_each_letter_is_sent_again_once_however_often_the_redrive_is_killed(
-    start_server: StartServer, tmp_path: Path, tell: Tell
+    start_server: StartServer, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     server = start_server(*SETS, "http.keepalive_ms=3600000")  # jobs start slowly on a busy machine
     desk, joe = Desk(server), Receiver(server).be("joe/1")
@@ -101,7 +103,8 @@ def test_each_letter_is_sent_again_once_however_often_the_redrive_is_killed(
     assert (result["chosen"], result["redriven"] + result["gone"], result["stayed"]) == (LETTERS, LETTERS, [])
     assert died_anew
     until(lambda: sorted(each["data"] for each in desk.letters("count=100")) == sorted(died_anew))
-    tell(
+    record_property(
+        DID,
         f"{KILLS} kills of {processes} processes after which the same job went on: {LETTERS} letters sent again, each once;"
-        f" {len(died_anew)} of them died again meanwhile and stayed"
+        f" {len(died_anew)} of them died again meanwhile and stayed",
     )

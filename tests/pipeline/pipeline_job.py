@@ -1,6 +1,6 @@
 """Jobs of Spark as processes of their own, to be killed with all that they have started; and what tables hold, read without it.
 
-python -m tests.faults.pipeline_job <address> <prefix> <directory> <trigger_s | once>
+python -m tests.pipeline.pipeline_job <address> <prefix> <directory> <trigger_s | once>
 
 That one starts Spark, and begins as soon as it gets a line.
 """
@@ -90,7 +90,7 @@ class PipelineJob(Job):
 
     def __init__(self, url: str, prefix: str, tables: Path, trigger: str = "1") -> None:
         self._checkpoint = tables / "checkpoints" / "live" / "v1"
-        command = ["tests.faults.pipeline_job", url, prefix, str(tables), trigger]
+        command = ["tests.pipeline.pipeline_job", url, prefix, str(tables), trigger]
         super().__init__(command, tables.parent / "job.log")
 
     def batch(self) -> tuple[int, int]:
