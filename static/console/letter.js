@@ -31,6 +31,7 @@ function about(letter) {
         ["Came back", letter.returns && h("span", {}, `${things(letter.returns, "time")}, at last as the redrive of `, h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],
         ["Edited", letter.edited && h("span", {}, "by an operator; the original is ", h("a", {href: `#/dead-letters/${letter.redriveOf}`}, letter.redriveOf))],
         ["Restored", letter.restoredFrom && `it was discarded as ${letter.restoredFrom}, and restored`],
+        ["Sent in its place", letter.editedAs && h("a", {href: `#/message/${letter.editedAs}`}, `the edited message ${letter.editedAs}`)],
         ...reasons(letter).slice(3),
         ["To", letter.to],
         ["Message", h("a", {href: `#/message/${letter.persistent ? encodeURIComponent(letter.message) : letter.id}`}, letter.message)],

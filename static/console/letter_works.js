@@ -70,23 +70,28 @@ async function many(verb, body, output, again) {
     return job ? [...told, " ", undo({job}, output, again)] : told;
 }
 
-/** Restores what was discarded; the server works on them for some seconds at a time. Returns their number, and the new ids of some. */
+/** Restores what was discarded; the server works on them for some seconds at a time. Returns their number, the new ids of some, and those that stay, with the ids of the messages sent in their place. */
 async function restore(choice) {
     let [number, after] = [0, ""];
-    const ids = [];
+    const [ids, edited] = [[], {}];
     do {
         const told = await post("/dead-letters/restore", {...choice, ...(after && !choice.ids ? {after} : {})});
         number += told.restored;
         ids.push(...Object.values(told.ids));
+        Object.assign(edited, told.edited);
         after = choice.ids ? "" : told.next;
     } while (after);
-    return {number, ids};
+    return {number, ids, edited: Object.entries(edited)};
 }
 
 /** "2 dead letters restored: …, …." with links to the first of the new ones. */
-function restoredText({number, ids}) {
+function restoredText({number, ids, edited}) {
     const links = ids.slice(0, NAMED).map((id, index) => [index ? ", " : ": ", h("a", {href: `#/dead-letters/${id}`}, id)]).flat();
-    return [`${things(number, "dead letter")} restored`, ...links, number > NAMED ? ` and ${count(number - NAMED)} more.` : "."];
+    const stay = edited.slice(0, NAMED).map(([id, message], index) => [index ? ", " : ": ", h("a", {href: `#/dead-letters/${id}`}, id), " (sent as ", h("a", {href: `#/message/${message}`}, message), ")"]).flat();
+    return [
+        `${things(number, "dead letter")} restored`, ...links, number > NAMED ? ` and ${count(number - NAMED)} more.` : ".",
+        ...edited.length ? [` Restored only one by one, because an edited message was sent in their place`, ...stay, edited.length > NAMED ? ` and ${count(edited.length - NAMED)} more.` : "."] : [],
+    ];
 }
 
 /** The button that undoes a discard at once: nothing is lost by that. */

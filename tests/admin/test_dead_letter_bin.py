@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.admin.desk import STORED, Desk, Receiver, publish
+from tests.functional.bayeux import Message
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -110,6 +111,34 @@ def test_an_edited_message_goes_to_its_receiver_and_names_its_original(
     ]
     (entry,) = desk.get(f"/audit?what=edit&about={dead[1]}")["entries"]
     assert (entry["reason"], entry["details"]["redrivenAs"]) == ("a field was missing", told["redrivenAs"])
+
+
+def test_the_original_of_an_edited_message_is_restored_by_its_id_only(
+    desk: Desk, dead: list[str], subject: str, receiver: Receiver
+) -> None:
+    """Else a redrive of all would have the message processed a second time, under another id."""
+    told = desk.post(f"/dead-letters/{dead[1]}/edit", {"data": {"fixed": True}})
+    job = desk.post("/jobs", {"what": "discard", "ids": dead[:1]})
+    until(lambda: desk.get(f"/jobs/{job['id']}")["state"] == "done")
+    everything = {"all": True, "receiver": subject}
+    done = desk.post("/dead-letters/restore", everything)
+    assert (list(done["ids"]), done["edited"]) == ([dead[0]], {dead[1]: told["redrivenAs"]})
+    done = desk.post("/dead-letters/restore", everything)
+    assert (done["restored"], done["edited"]) == (0, {dead[1]: told["redrivenAs"]})
+    assert desk.post("/dead-letters/redrive", everything)["redriven"] == 4
+    taken: list[Message] = []
+    until(lambda: taken.extend(receiver.take()) or len(taken) == 5)
+    assert [each["data"] for each in taken] == [{"fixed": True}, 2, 3, 4, 0]
+
+    (new,) = desk.post("/dead-letters/restore", {"ids": [dead[1]]})["ids"].values()
+    assert desk.get(f"/dead-letters/{new}")["editedAs"] == told["redrivenAs"]
+    desk.post("/dead-letters/discard", {"ids": [new]})
+    (original,) = binned(desk, subject)
+    assert (original["id"], original["discarded"]["editedAs"]) == (new, told["redrivenAs"])
+    done = desk.post("/dead-letters/restore", everything)
+    assert (done["restored"], done["edited"]) == (0, {new: told["redrivenAs"]})
+    (again,) = desk.post("/dead-letters/restore", {"ids": [new]})["ids"].values()
+    assert desk.get(f"/dead-letters/{again}")["editedAs"] == told["redrivenAs"]
 
 
 def test_an_edit_that_cannot_be_is_refused_with_its_reason(

@@ -85,8 +85,12 @@ async def _restore(ask: Ask) -> dict[str, Any]:
         action.details.setdefault("ids", list(done.ids)[:_NOTED])
         action.details["restoredAs"] = list(done.ids.values())[:_NOTED]
     ask.admin.forget_groups()
-    following = done.next if wanted.ids is not None else ask.following(done.next)
-    return {"restored": len(done.ids), "ids": dict(list(done.ids.items())[:_MOST_TOLD]), "next": following}
+    return {
+        "restored": len(done.ids),
+        "ids": dict(list(done.ids.items())[:_MOST_TOLD]),
+        "edited": dict(list(done.edited.items())[:_MOST_TOLD]),
+        "next": done.next if wanted.ids is not None else ask.following(done.next),
+    }
 
 
 async def _wanted(ask: Ask) -> Wanted:
@@ -177,7 +181,9 @@ DEAD_LETTER_BIN_ROUTES: Final = (
         "/dead-letters/restore",
         "Restore discarded dead letters: they are dead letters again, under new ids.",
         _restore,
-        "`restored`: how many; `ids`: the new id of each by the old one, of at most 1000. A request takes five seconds at"
+        "`restored`: how many; `ids`: the new id of each by the old one, of at most 1000. `edited`: the originals of edited"
+        " messages, which stay in the bin unless their `ids` are given, each with the id of the message that was sent in its"
+        " place; at most 1000. A request takes five seconds at"
         " most. `next` is empty if nothing is left to do. Otherwise, send the request again with this `next` as `after`;"
         " with `ids`, send those after `next`.",
         body=(

@@ -376,7 +376,8 @@ LETTER: Final = (
     " characters, a longer one ends in `…`. `history`, if more"
     " than one attempt or a redrive is known: the failed attempts, each with `at`, `errorCode` and `reason`, and the redrives"
     " between them, with `at` and `redrivenAs`. `edited` is true if an operator changed the message. `restoredFrom` is the id"
-    " that it had before it was discarded and restored."
+    " that it had before it was discarded and restored, `editedAs` the id of an edited message that was sent in its place"
+    " before that."
 )
 
 DEAD_LETTER_ROUTES: Final = (

@@ -14,6 +14,7 @@ from crewel.cli.output import progress
 group = app
 """All commands of `crewel dead-letters`, with those of this module."""
 _PAGE = 500
+_NAMED = 5
 _Job = Annotated[str | None, typer.Option("--job", metavar="ID", help="Only those that this job discarded.")]
 
 
@@ -47,7 +48,8 @@ async def restore(
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
-    """Restore discarded dead letters: by id, all of a job, or all that match. They are dead letters again, under new ids."""
+    """Restore discarded dead letters: by id, all of a job, or all that match. They are dead letters again, under new ids. The
+    originals of edited messages are restored by id only."""
     from crewel.storage.dead_letter_records import is_dead_id
 
     query = filters_of(asked)
@@ -58,6 +60,7 @@ async def restore(
             raise typer.BadParameter(f"{dead_id} is not the id of a dead letter, such as 1795179106957-0")
     choice = given(job=job) if job is not None else {"all": True, **query}
     done: dict[str, str] = {}
+    edited: dict[str, str] = {}
     count = 0
     with progress("restoring", "dead letters", len(ids or ())) as shown:
         left = list(dict.fromkeys(ids or ()))
@@ -65,6 +68,7 @@ async def restore(
             body = {"ids": left[:MAX_PAGE]} if ids else choice
             answer = await admin.call("POST", "/dead-letters/restore", body=body | given(reason=reason))
             done |= answer["ids"]
+            edited |= answer.get("edited", {})  # servers of before say nothing of them
             count += answer["restored"]
             shown(count)
             if ids:
@@ -73,7 +77,12 @@ async def restore(
                 choice["after"] = answer["next"]
             if not (left if ids else answer["next"]):
                 break
-    output.print_answer({"restored": count, "ids": done}, f"{counted(count)} restored", as_json)
+    text = f"{counted(count)} restored"
+    if edited:
+        named = ", ".join(f"{dead_id} (sent as {message})" for dead_id, message in list(edited.items())[:_NAMED])
+        more = f" and {len(edited) - _NAMED} more" if len(edited) > _NAMED else ""
+        text += f"; restored by id only, because an edited message was sent in their place: {named}{more}"
+    output.print_answer({"restored": count, "ids": done, "edited": edited}, text, as_json)
 
 
 @command(app)

@@ -41,7 +41,8 @@ class DiscardedDeadLetter:
     job: str
     """Id of the job that discarded it; empty if none did."""
     edited_as: str
-    """New log id of the message, if it was edited and sent again, and this is the original; empty otherwise."""
+    """New log id of the message, if it was edited and sent again, and this is the original, also one that was restored and
+    discarded again; empty otherwise."""
 
     @property
     def at_ms(self) -> int:
@@ -109,7 +110,9 @@ async def _read(store: Store, places: dict[str, str]) -> list[DiscardedDeadLette
         DiscardedDeadLetter(
             dead_letter_of(dead_id.encode(), fields, texts),
             places[dead_id],
-            *(fields.get(name, b"").decode() for name in (b"b:who", b"b:job", b"b:as")),
+            fields.get(b"b:who", b"").decode(),
+            fields.get(b"b:job", b"").decode(),
+            fields.get(b"b:as", fields.get(b"a", b"")).decode(),
         )
         for dead_id, fields in entries.items()
         if all(name in texts for name in shared_texts(fields))

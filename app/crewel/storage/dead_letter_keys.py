@@ -41,7 +41,7 @@ DEAD_LETTER_KEYS: Final = (
         " previous dead letter, `n` how often it became a dead letter again, `x` and `t` as in the log, `g` the code as"
         " the receiver gave it, if `code` is another; `h` earlier attempts, JSON; `e` 1 if an operator edited the"
         " message; `u` the dead id that it had before it was"
-        " discarded and restored",
+        " discarded and restored, and `a` the log id of the edited message that was sent in its place",
         "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
         _LETTERS,
         "operators, the pipeline",

@@ -53,6 +53,8 @@ class StoredDeadLetter:
     """Whether an operator has changed the message, and sent it again."""
     first: str = ""
     """Dead id that it had before it was discarded and restored; empty if it was not."""
+    edited_as: str = ""
+    """Log id of the edited message that was sent in its place before it was restored; empty if none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ def dead_letter_of(
         fields.get(b"h", b""),
         fields.get(b"e") == b"1",
         text(b"u"),
+        text(b"a"),
     )
 
 

@@ -42,6 +42,9 @@ class Restored:
 
     ids: dict[str, str] = field(default_factory=dict)
     """The new dead id of each by the old one."""
+    edited: dict[str, str] = field(default_factory=dict)
+    """Those that stay in the bin unless they are asked for by id, because an edited message was sent in their place: its log
+    id, by dead id."""
     next: str = ""
     """The place to continue after; empty if nothing is left to do."""
 
@@ -63,12 +66,15 @@ class DeadLetterBin:
         return access
 
     async def restore(self, wanted: Wanted, who: str) -> Restored:
-        """Make dead letters again of what was discarded, for some seconds. Raises StoreError."""
+        """Make dead letters again of what was discarded, for some seconds. The original of an edited message, which was sent
+        under another id, is restored by its own id only. Raises StoreError."""
         loop, done = self._runtime.loop, Restored()
         start = loop.time()
         async for letters in self._portions(wanted, done):
             access = self.access
-            ids = [each.letter.dead_id for each in letters]
+            if wanted.ids is None:
+                done.edited |= {each.letter.dead_id: each.edited_as for each in letters if each.edited_as}
+            ids = [each.letter.dead_id for each in letters if each.letter.dead_id not in done.edited]
             step = dead_letter_bin.restore(access.keys, access.token, ids, access.facts_max, who)
             moved = await access.writing.ask(step)
             done.ids |= moved

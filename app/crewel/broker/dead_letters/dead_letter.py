@@ -64,6 +64,8 @@ class DeadLetter:
     """Whether an operator has changed the message."""
     restored_from: str = ""
     """The dead id that it had first, if it was discarded and restored; empty otherwise."""
+    edited_as: str = ""
+    """The id of the edited message that was sent in its place before it was restored; empty if none was."""
 
     @classmethod
     def read(cls, stored: StoredDeadLetter, node: str) -> DeadLetter:
@@ -91,6 +93,7 @@ class DeadLetter:
             stored.tries,
             stored.is_edited,
             stored.first,
+            stored.edited_as,
         )
 
     def masked(self, names: Collection[str]) -> DeadLetter:
@@ -131,6 +134,8 @@ class DeadLetter:
             fields["edited"] = True
         if self.restored_from:
             fields["restoredFrom"] = self.restored_from
+        if self.edited_as:
+            fields["editedAs"] = self.edited_as
         return fields | ({"redriveOf": self.redrive_of, "returns": self.returns} if self.redrive_of else {})
 
     def history(self) -> list[Fields]:

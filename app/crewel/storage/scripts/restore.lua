@@ -18,14 +18,17 @@ local call = redis.call
 
 -- include shared/bin.lua
 
--- The fields of the entry that `dead` gets: those of before, and the id that the dead letter had first.
+-- The fields of the entry that `dead` gets: those of before, the id that the dead letter had first, and the message that was sent
+-- in its place if it is the original of an edited one.
 local function entry_of(place, fields)
   local entry = {}
-  local first = place
+  local first, edited_as = place, nil
   for at = 1, #fields, 2 do
     local name, value = fields[at], fields[at + 1]
     if name == 'u' then
       first = value
+    elseif name == 'b:as' or name == 'a' then
+      edited_as = (name == 'b:as' or not edited_as) and value or edited_as
     elseif string.sub(name, 1, 2) ~= 'b:' then
       entry[#entry + 1] = name
       entry[#entry + 1] = value
@@ -33,6 +36,10 @@ local function entry_of(place, fields)
   end
   entry[#entry + 1] = 'u'
   entry[#entry + 1] = first
+  if edited_as then
+    entry[#entry + 1] = 'a'
+    entry[#entry + 1] = edited_as
+  end
   return entry, first
 end
 
