@@ -52,13 +52,14 @@ class Abuser:
         length = int(head.partition("content-length:")[2].partition("\r\n")[0])
         return json.loads(await reader.readexactly(length))
 
-    async def open(self) -> Socket:
+    async def open(self, extensions: str = "") -> Socket:
         """A socket that has not shaken hands."""
+        asked = f"Sec-WebSocket-Extensions: {extensions}\r\n" if extensions else ""
         reader, writer = await self.http()
         key = base64.b64encode(os.urandom(16)).decode()
         writer.write(
             f"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\n{self.forwarded}Upgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{asked}\r\n".encode()
         )
         await reader.readuntil(b"\r\n\r\n")
         return Socket(reader, writer)

@@ -12,7 +12,9 @@ import itertools
 import json
 import os
 import random
+import struct
 import sys
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ _FLOOD: Final = 32_768  # bytes of small frames that are written at a time
 _CONTINUATION: Final = 0x00  # a fragment that is not the last one (RFC 6455, 5.2)
 _TEXT: Final = 0x01
 _FINAL: Final = 0x80
+_COMPRESSED: Final = 0x40
 _PING: Final = _FINAL | 0x09
 _PONG: Final = _FINAL | 0x0A
 
@@ -112,6 +115,29 @@ class Attacker(Abuser):
             lambda socket, _: short(socket, ({"channel": "/unheard", "data": 1} for _ in range(BATCH)))
         ):
             yield
+
+    async def batches_deflated(self) -> AsyncIterator[None]:
+        """Batches of 840 messages that are refused, compressed to a few hundred bytes each, so many at a time as one turn may
+        receive."""
+        body = json.dumps([{"channel": "bad", "data": "x" * 40}] * BATCH).encode()
+        deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+        deflated = (deflate.compress(body) + deflate.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\x00\x00\xff\xff")
+        head = struct.pack("!BBH", _FINAL | _COMPRESSED | _TEXT, 0xFE, len(deflated))
+        assert len(deflated) >= 126  # else the head is shorter
+        sockets = [
+            await self.open("permessage-deflate; server_no_context_takeover; client_no_context_takeover")
+            for _ in range(self.sessions)
+        ]
+        for socket in sockets:
+            await socket.send(message("/meta/handshake", version="1.0", supportedConnectionTypes=["websocket"]))
+            self.tasks.append(asyncio.create_task(socket.discard()))
+        yield
+        flood = (head + bytes(4) + deflated) * (_FLOOD // len(deflated))
+        while True:
+            for socket in self.random.sample(sockets, min(len(sockets), 8)):
+                socket.writer.write(flood)
+                await socket.writer.drain()
+                await asyncio.sleep(0)
 
     async def batches_invalid(self) -> AsyncIterator[None]:
         """Batches of messages that are refused."""
@@ -400,6 +426,8 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "filters_cheap": Attack(Attacker.filters_cheap),
     "batches": Attack(Attacker.batches),
     "batches_unheard": Attack(Attacker.batches_unheard),
+    "batches_deflated": Attack(Attacker.batches_deflated),
+    "batches_deflated_aiohttp": Attack(Attacker.batches_deflated, _AIOHTTP),
     "batches_invalid": Attack(Attacker.batches_invalid),
     "new_channels": Attack(Attacker.new_channels),
     "subscribing": Attack(Attacker.subscribing),

@@ -54,3 +54,11 @@ def test_a_length_that_is_longer_than_it_needs_to_be_is_read_as_it_is() -> None:
     heads = FrameHeads()
     assert heads.cut(b"\x81\xff" + (3).to_bytes(8, "big") + bytes(4) + b"abc\x89\x80" + bytes(4), 1) == 17
     assert not heads.is_within
+
+
+def test_a_compressed_frame_is_the_last_of_what_is_read_at_once() -> None:
+    """32 of a few hundred bytes each were 2 MB, inflated in one turn, and were kept until each had been answered."""
+    plain = made(Opcode.TEXT, 50, fin=True)
+    deflated = bytes((plain[0] | 0x40,)) + plain[1:]
+    assert FrameHeads().cut(plain * 3 + deflated * 4, 32) == 4 * len(plain)
+    assert FrameHeads().cut(deflated * 4, 32) == len(deflated)

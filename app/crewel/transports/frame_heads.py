@@ -12,6 +12,7 @@ SMALL: Final = 64
 """Bytes of a fragment from which on it is not counted: shorter ones cost what pings cost."""
 
 _FINAL: Final = 0x80  # RFC 6455, 5.2
+_COMPRESSED: Final = 0x40  # RFC 7692, 6
 _CONTROL: Final = 0x08
 _MASKED: Final = 0x80
 _LENGTH: Final = 0x7F
@@ -40,7 +41,8 @@ class FrameHeads:
         return bool(self._left or self._head)
 
     def cut(self, data: bytes, most: int) -> int:
-        """How many of these bytes have at most so many frames; the next call begins behind them."""
+        """How many of these bytes have at most so many frames, of which a compressed one is the last, for it may be a thousand
+        times as long as it is here; the next call begins behind them."""
         begun = len(self._head)
         if begun:
             data, self._head = self._head + data, b""
@@ -50,7 +52,7 @@ class FrameHeads:
             if not end:
                 self._head, at = data[at:], size
                 break
-            at, most = end, most - 1
+            at, most = end, 0 if data[at] & _COMPRESSED else most - 1
         self._left = max(at - size, 0)
         return min(at, size) - begun
 
