@@ -19,7 +19,7 @@ from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.names import identity
 from crewel.broker.admission.guard import Guard
-from crewel.broker.admission.payers import payers_of
+from crewel.broker.admission.payers import receiver_payers
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.refusals import shown_token
@@ -130,7 +130,7 @@ class Limiter:
                 account.groups += self._groups.count(session)
         if session.account is not None:
             session.account.subscriptions += len(session.subscriptions)
-        session.mailbox.charge(payers_of(session))
+        session.mailbox.charge(receiver_payers(session))
 
     def session_ended(self, session: Session) -> None:
         """The session has ended, or another client has taken it over."""
@@ -311,7 +311,7 @@ class Limiter:
         account.sessions += 1
         account.subscriptions += len(session.subscriptions)
         account.groups += self._groups.count(session)
-        session.mailbox.charge(payers_of(session))
+        session.mailbox.charge(receiver_payers(session))
 
     def _full(self, limit: str, text: str, session: Session) -> Limited:
         return self._limited(limit, text, _ROOM_S, session, Limited.CAP)

@@ -18,9 +18,24 @@ def charged(session: Session) -> Iterator[Account]:
 
 
 def payers_of(session: Session | None) -> Payers:
-    """The names of these accounts: those of an address differ from those of a subject."""
-    if session is None or session.is_operator or session.is_exempt:
+    """The names of the accounts of a publisher: its address and its subject, or where rates do not hold for it, its subject, or
+    the session alone. It waits while one of them has too many pending dead letters."""
+    if session is None:
         return ()
+    is_exempt = session.is_operator or session.is_exempt
+    names = _names_of(session)
+    names = names[1:] if is_exempt and session.account is not None else names
+    return names or ((f"session {session.name}",) if session.name else ())
+
+
+def receiver_payers(session: Session) -> Payers:
+    """The names of the accounts that the dead letters of a receiver are charged to. Its address pays also where rates do not
+    hold for it, so that these accounts are few and have a limit; other publishers there do not wait for that."""
+    return _names_of(session) or payers_of(session)
+
+
+def _names_of(session: Session) -> Payers:
+    """Those of an address differ from those of a subject."""
     address, subject = session.account, session.subject_account
-    names = () if address is None or not address.name else (f"address {address.name}",)
+    names = () if address is None else (f"address {address.name or 'local'}",)
     return names if subject is None else (*names, f"subject {subject.name}")

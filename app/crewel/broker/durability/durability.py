@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.admission.payers import payers_of
+from crewel.broker.admission.payers import receiver_payers
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.listeners import DurabilityListener
@@ -353,7 +353,7 @@ class Durability:
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.connected = session
-        durable.payers = payers_of(session)
+        durable.payers = receiver_payers(session)
         session.join_store(durable)
         self._access.node.fan_out.changes.note(durable)
 

@@ -3,8 +3,8 @@ messages that are still being handed to their receivers.
 
 Dead letters are charged to the accounts of their receivers (`payers`). Publishers of the same account wait, each
 for a few seconds at most; others never wait for them, and so an account has a limit: beyond it, its receivers whose queues are
-full end. Dead letters that no account pays for, because their receivers are exempt from rates, keep all publishers on their
-channels waiting.
+full end. Dead letters that no account pays for, because no client has come for their receivers since a restart, keep all
+publishers on their channels waiting.
 
 Messages wait for receivers longest if these have full queues, because each becomes a dead letter. So while many wait and an
 account has many dead letters, publishers of other accounts do not wait, and the limit of that account is lower.
