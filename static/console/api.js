@@ -17,9 +17,13 @@ export class Unreachable extends Error {
     }
 }
 
-/** The JSON that the server answers. Raises Refused, or Unreachable. */
-export async function call(method, path, {query = {}, body} = {}) {
-    const given = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+/**
+ * The JSON that the server answers. `about` is a path below /admin/api or a Resource. Raises Refused, also if the answer is
+ * about another resource, or Unreachable.
+ */
+export async function call(method, about, {query = {}, body} = {}) {
+    const {path, query: named} = typeof about === "string" ? {path: about, query: {}} : about.address;
+    const given = Object.entries({...query, ...named}).filter(([, value]) => value !== "" && value !== null && value !== undefined);
     const search = new URLSearchParams(given).toString();
     const response = await fetch(`/admin/api${path}${search && "?"}${search}`, {
         method,
@@ -30,7 +34,11 @@ export async function call(method, path, {query = {}, body} = {}) {
         throw new Unreachable();
     });
     if (response.ok) {
-        return response.json();
+        const answer = await response.json();
+        if (typeof about !== "string") {
+            about.check(answer);
+        }
+        return answer;
     }
     const told = await response.json().catch(() => ({message: `the server answered ${response.status}`}));
     if (response.status === 401 && path !== "/sign-in") {
@@ -39,5 +47,5 @@ export async function call(method, path, {query = {}, body} = {}) {
     throw new Refused(response.status, told.errorCode, told.message);
 }
 
-export const get = (path, query) => call("GET", path, {query});
-export const post = (path, body) => call("POST", path, {body});
+export const get = (about, query) => call("GET", about, {query});
+export const post = (about, body) => call("POST", about, {body});

@@ -3,8 +3,9 @@
  */
 
 import {get} from "./api.js";
-import {facts, h, missing, pathOf, receiverLink, swap, table, topicLink} from "./elements.js";
+import {facts, h, missing, receiverLink, swap, table, topicLink} from "./elements.js";
 import {ago, count, span, things} from "./format.js";
+import {groupOf} from "./resource.js";
 import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const NAMED = 3;
@@ -27,7 +28,7 @@ export function group({words: [pattern, name]}) {
         let told;
         const rates = await Promise.all([ratesBy("group"), ratesBy("receiver")]);
         try {
-            told = await get(`/groups${pathOf(pattern)}`, {name});
+            told = await get(groupOf(pattern), {name});
         } catch (error) {
             if (error.status !== 404) {
                 throw error;

@@ -6,6 +6,7 @@ import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
 import {facts, h, pager, receiverLink, select, swap, table, topicLink} from "./elements.js";
 import {ago, count, sentence as asSentence, span, things, time} from "./format.js";
+import {jobOf} from "./resource.js";
 
 const PAGE = 100;
 const FOLLOW_MS = 1000;
@@ -45,7 +46,7 @@ function outcome({states = {}, partial, readTo}) {
 /** What became of the messages of a job: the server reads on with each request. */
 async function wholeOutcome(id, output) {
     for (let last = null; ;) {
-        const told = await get(`/jobs/${id}/letters`, {count: 1});
+        const told = await get(jobOf(id).below("letters", {isNamed: false}), {count: 1});
         if (!told.partial || told.readTo === last || !output.isConnected) {
             return told;
         }
@@ -60,7 +61,7 @@ export async function work(body, output) {
     while (job.state === "running" && output.isConnected) {
         output.replaceChildren(...told());
         await new Promise((wake) => setTimeout(wake, FOLLOW_MS));
-        job = await get(`/jobs/${job.id}`);
+        job = await get(jobOf(job.id));
     }
     const became = outcome(await wholeOutcome(job.id, output));
     return became ? [...told(), `: so far ${became}.`] : told();
@@ -111,7 +112,7 @@ export function job({words: [id], query, go, again}) {
     async function refresh() {
         let told;
         try {
-            told = await get(`/jobs/${encodeURIComponent(id)}`);
+            told = await get(jobOf(id));
         } catch (error) {
             if (error.status !== 404) {
                 throw error;
@@ -139,7 +140,7 @@ export function job({words: [id], query, go, again}) {
     }
 
     async function showLetters({what, done}) {
-        const page = await get(`/jobs/${encodeURIComponent(id)}/letters`, {after: asked.after, count: LETTERS});
+        const page = await get(jobOf(id).below("letters", {isNamed: false}), {after: asked.after, count: LETTERS});
         const rows = page.letters.map((each) => [
             h("a", {href: `#/dead-letters/${each.letter}`}, each.letter), time(each.at), each.to.startsWith("/") ? topicLink(each.to) : receiverLink(each.to),
             h("a", {href: `#/message/${encodeURIComponent(each.redrivenAs || each.message)}`}, each.redrivenAs || each.message),
@@ -155,8 +156,8 @@ export function job({words: [id], query, go, again}) {
     function button([verb, text, , effect]) {
         return action({
             name: text,
-            question: async () => ({title: `${text}: job ${id}`, effect: `${effect} ${sentence(await get(`/jobs/${id}`))}`, button: text}),
-            work: async (reason) => sentence(await post(`/jobs/${id}/${verb}`, reason ? {reason} : {})),
+            question: async () => ({title: `${text}: job ${id}`, effect: `${effect} ${sentence(await get(jobOf(id)))}`, button: text}),
+            work: async (reason) => sentence(await post(jobOf(id).below(verb), reason ? {reason} : {})),
             output,
             again,
         });

@@ -8,6 +8,7 @@ import {facts, h, sections, swap, table, topicLink, parts} from "./elements.js";
 import {ago, count, span, things, time} from "./format.js";
 import {name, restored, works} from "./letter_works.js";
 import {discarded} from "./message.js";
+import {Resource, letterOf, messageOf} from "./resource.js";
 
 const NAMED = 3;
 
@@ -58,7 +59,7 @@ function attempts(letter) {
 
 /** What happened to a dead letter that has gone. */
 async function end(id, me) {
-    const gone = await get(`/dead-letters/${encodeURIComponent(id)}/end`).catch((error) => {
+    const gone = await get(letterOf(id).below("end", {isNamed: false})).catch((error) => {
         if (error.status !== 404) {
             throw error;
         }
@@ -81,7 +82,7 @@ async function end(id, me) {
 
 /** What became of a message that was sent again, by receiver. */
 async function since(id) {
-    const told = await found(`/messages/${id}`);
+    const told = await found(messageOf(id));
     const states = told?.receivers.slice(0, NAMED).map((each) => `${each.state}: ${each.receiver}`) ?? [];
     return states.length ? [", now ", h("strong", {}, states.join(", ")), told.receivers.length > NAMED ? ", …" : ""] : "";
 }
@@ -98,7 +99,7 @@ function editing(id, letter, output, again) {
             fields: [field],
         }),
         work: async (reason, _, {data}) => {
-            const told = await post(`/dead-letters/${encodeURIComponent(id)}/edit`, {data, ...(reason ? {reason} : {})});
+            const told = await post(letterOf(id).below("edit", {isNamed: false}), {data, ...(reason ? {reason} : {})});
             return ["Sent as ", h("a", {href: `#/message/${told.redrivenAs}`}, `message ${told.redrivenAs}`), `. The bin has the original, ${told.original}.`];
         },
         output,
@@ -115,7 +116,7 @@ export function deadLetter({words: [id], me, again}) {
         h("h1", {}, `Dead letter ${id}`), choice, output, body);
 
     async function refresh() {
-        const letter = await found(`/dead-letters/${encodeURIComponent(id)}`);
+        const letter = await found(letterOf(id));
         if (letter === null) {
             await showGone();
             return;
@@ -133,7 +134,7 @@ export function deadLetter({words: [id], me, again}) {
 
     /** It has gone: into the bin, from where it can come back, or for good. */
     async function showGone() {
-        const [told, kept] = [await end(id, me), await found(`/dead-letters/bin/${encodeURIComponent(id)}`)];
+        const [told, kept] = [await end(id, me), await found(new Resource("/dead-letters/bin/{id}", {id}, {id}))];
         choice.replaceChildren(...kept !== null && may(kept.may, "operate") ? [restored(id, kept, output, again)] : []);
         const letter = kept ?? shown;
         const until = kept && h("p", {class: "hint"}, `The bin keeps it for ${span(kept.discarded.until - Date.now())} more.`);
@@ -144,9 +145,9 @@ export function deadLetter({words: [id], me, again}) {
     return {element, refresh, everyMs: 3000};
 }
 
-/** What is at this path; null if there is nothing. */
-async function found(path) {
-    return get(path).catch((error) => {
+/** What is there; null if there is nothing. */
+async function found(about) {
+    return get(about).catch((error) => {
         if (error.status !== 404) {
             throw error;
         }

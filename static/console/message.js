@@ -6,6 +6,7 @@
 import {get} from "./api.js";
 import {data, facts, h, missing, pager, parts, receiverLink, sections, swap, table, topicLink} from "./elements.js";
 import {ago, count, sentence, things, time} from "./format.js";
+import {letterOf, messageOf} from "./resource.js";
 
 const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
 const LETTERS = 20;
@@ -78,7 +79,7 @@ function row(each) {
 
 /** Where a message is: the state at each of the first receivers, the number of others. */
 async function place(id) {
-    const told = await get(`/messages/${encodeURIComponent(id)}`).catch(() => null);
+    const told = await get(messageOf(id)).catch(() => null);
     const receivers = told?.receivers ?? [];
     const all = Object.values(told?.states ?? {}).reduce((sum, number) => sum + number, 0);
     return [...receivers.slice(0, 2).map((each, index) => h("span", {}, index ? ", " : "", state(each), ": ", receiverLink(each.receiver))), all > 2 ? ` and ${count(all - 2)} more` : ""];
@@ -93,15 +94,15 @@ const MOST_REDRIVES = 10;
 /** The message that this one was before all its redrives, as far as that is recorded; null if it was none. */
 async function original(told) {
     let found = null;
-    const known = (path) => get(path).catch((error) => {
+    const known = (about) => get(about).catch((error) => {
         if (error.status !== 404) {
             throw error;
         }
         return null;
     });
     for (let redrives = 0, at = told; at?.redriveOf && redrives < MOST_REDRIVES; redrives += 1) {
-        const end = await known(`/dead-letters/${at.redriveOf}/end`);
-        at = end?.message ? await known(`/messages/${encodeURIComponent(end.message)}`) : null;
+        const end = await known(letterOf(at.redriveOf).below("end", {isNamed: false}));
+        at = end?.message ? await known(messageOf(end.message)) : null;
         found = at ?? found;
     }
     return found;
@@ -131,7 +132,7 @@ export function message({words: [id], query, me, go}) {
     async function refresh() {
         let told;
         try {
-            told = await get(`/messages/${encodeURIComponent(id)}`, {receiver: wanted});
+            told = await get(messageOf(id), {receiver: wanted});
         } catch (error) {
             if (error.status !== 404) {
                 throw error;

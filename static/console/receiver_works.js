@@ -5,8 +5,9 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {h, pathOf} from "./elements.js";
+import {h} from "./elements.js";
 import {count, things} from "./format.js";
+import {sessionOf} from "./resource.js";
 import {Selection} from "./selection.js";
 
 const PAGE = 1000;
@@ -80,9 +81,9 @@ export class ReceiverWorks {
         const found = new Map();
         if (verb === "skip") {
             await pooled(receivers, async (each) => {
-                const path = pathOfSession(each);
-                const {holdback} = each.held ? await get(path) : {holdback: null};
-                found.set(each.name, await messageToSkip(path, holdback));
+                const about = sessionOf(each.name);
+                const {holdback} = each.held ? await get(about) : {holdback: null};
+                found.set(each.name, await messageToSkip(about, holdback));
             });
         }
         return found;
@@ -109,7 +110,7 @@ export class ReceiverWorks {
             },
             work: (reason) => each(fitting, async (receiver) => {
                 const message = messagesOf.get(receiver.name);
-                const told = await post(`${pathOfSession(receiver)}/${verb}`, {...reason ? {reason} : {}, ...message ? {message} : {}});
+                const told = await post(sessionOf(receiver.name).below(verb), {...reason ? {reason} : {}, ...message ? {message} : {}});
                 if (message && told.letters === 0) {
                     throw new Error("that message is no longer in the queue");
                 }
@@ -121,19 +122,15 @@ export class ReceiverWorks {
     }
 }
 
-function pathOfSession({name}) {
-    return `/sessions/${pathOf(name.replace(/^client\//, ""))}`;
-}
-
 /**
  * The id of the message that a skip is about: the one that is held if it waits, else the first of the queue. A request that names
  * it takes no other one when another operator was faster.
  */
-export async function messageToSkip(path, holdback) {
+export async function messageToSkip(session, holdback) {
     if (holdback?.waits) {
         return holdback.id;
     }
-    const {messages: [first]} = await get(`${path}/messages`, {count: 1});
+    const {messages: [first]} = await get(session.below("messages"), {count: 1});
     return first?.ext?.update?.id ?? "";
 }
 

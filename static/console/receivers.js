@@ -10,6 +10,7 @@ import {data, facts, filtered, filters, h, missing, pager, parts, select, swap, 
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
 import {hrefOfGroup} from "./groups.js";
 import {ReceiverWorks, messageToSkip} from "./receiver_works.js";
+import {sessionOf, subjectOf} from "./resource.js";
 import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const PAGE = 100;
@@ -140,13 +141,13 @@ const DONE = {activate: "Released.", hold: "On hold."};
 /** A subject, `client/joe`: its sessions, and the queue of what is addressed to it. */
 function subject({words: [name], query, go}) {
     const most = shown(query);
-    const path = `/subjects/${encodeURIComponent(name.split("/")[1])}`;
+    const about = subjectOf(name);
     const head = h("section", {class: "card"});
     const queue = h("section", {class: "stack"});
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers?kind=subject"}, "All subjects")), h("h1", {}, name), head, queue);
 
     async function refresh() {
-        const [told, messages] = await Promise.all([get(path), get(`${path}/messages`, {count: most})]).catch((error) => {
+        const [told, messages] = await Promise.all([get(about), get(about.below("messages"), {count: most})]).catch((error) => {
             notThere(error);
             return [null, {queued: 0, messages: []}];
         });
@@ -168,7 +169,7 @@ export function receiver(asked) {
 
 function session({words: [name], query, go, me, again}) {
     const most = shown(query);
-    const path = `/sessions/${name.replace(/^client\//, "").split("/").map(encodeURIComponent).join("/")}`;
+    const resource = sessionOf(name);
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
     const output = h("p", {class: "outcome"});
@@ -180,12 +181,12 @@ function session({words: [name], query, go, me, again}) {
     async function refresh() {
         let told;
         let failedAt = 0;
-        await get(`${path}/timeline`).then(named).then((happened) => {
+        await get(resource.below("timeline")).then(named).then((happened) => {
             failedAt = happened.events.find(({what}) => what === "failed")?.at;
             swap(past, ...timeline(happened));
         }, notThere);
         try {
-            told = await get(path);
+            told = await get(resource);
         } catch (error) {
             if (error.status !== 404) {
                 throw error;
@@ -204,7 +205,7 @@ function session({words: [name], query, go, me, again}) {
             known = possible.map(([verb]) => verb).join();
             swap(actions, ...possible.map((each) => button(each)));
         }
-        const messages = await get(`${path}/messages`, {count: most});
+        const messages = await get(resource.below("messages"), {count: most});
         swap(queue, h("h2", {}, `Queue: ${things(messages.waiting, "message")}`),
             ...queued(messages.messages, messages.waiting, most, go, told.holdback?.id));
     }
@@ -227,12 +228,12 @@ function session({words: [name], query, go, me, again}) {
         return action({
             name: text,
             question: async () => {
-                const told = await get(path);
-                message = verb === "skip" ? await messageToSkip(path, told.holdback) : "";
+                const told = await get(resource);
+                message = verb === "skip" ? await messageToSkip(resource, told.holdback) : "";
                 return {title: `${text}: ${name}`, effect: effect(told), button: text, isFinal: role === "destroy"};
             },
             work: async (reason) => {
-                const told = await post(`${path}/${verb}`, {...reason ? {reason} : {}, ...message ? {message} : {}});
+                const told = await post(resource.below(verb), {...reason ? {reason} : {}, ...message ? {message} : {}});
                 if (message && told.letters === 0) {
                     return "That message is no longer in the queue: nothing was skipped.";
                 }

@@ -7,6 +7,7 @@ import {action, check, json, may} from "./dialogs.js";
 import {data, facts, filters, h, missing, pager, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
 import {hrefOfGroup} from "./groups.js";
+import {topicOf} from "./resource.js";
 import {ratesBy, sparkline, withRates} from "./sparkline.js";
 
 const PAGE = 100;
@@ -99,15 +100,15 @@ function history({history: {entries, maxEntries}}) {
     return maxEntries ? `${count(entries)} of ${count(maxEntries)}` : "none";
 }
 
-/** What can be done to a topic: its name, method and path, the sentence about its effect, and what came of it. */
+/** What can be done to a topic: its name, kind of resource and query, the sentence about its effect, and what came of it. */
 const ACTIONS = [
-    ["Clear history", "/history", {}, (topic) => topic.history.entries > 0,
+    ["Clear history", "history", {}, (topic) => topic.history.entries > 0,
         (topic) => `Removes ${things(topic.history.entries, "message")} from the history. Queued messages are delivered, and subscribers are not informed.`,
         (told) => `${things(told.cleared, "message")} removed.`],
-    ["Erase", "/topics", {}, () => true,
+    ["Erase", "topics", {}, () => true,
         (topic) => `Ends the topic: ${things(topic.history.entries, "message")} of its history are removed, and ${things(topic.exactSubscribers, "subscription")} to exactly this channel end. ${things(topic.queued, "queued message")} will still be delivered.`,
         goneFrom],
-    ["Erase with its queue", "/topics", {force: "true"}, (topic) => topic.queued > 0,
+    ["Erase with its queue", "topics", {force: "true"}, (topic) => topic.queued > 0,
         (topic) => `Ends the topic, and drops ${things(topic.queued, "queued message")} without dead letters.`,
         goneFrom],
 ];
@@ -117,8 +118,7 @@ function goneFrom({state}) {
 }
 
 export function topic({words: [name], query, go, me, again}) {
-    const channel = `/${name}`;
-    const path = pathOf(channel);
+    const channel = `/${name.replace(/\/$/, "")}`;
     const most = Number(query.get("count") ?? SHOWN);
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
@@ -134,7 +134,7 @@ export function topic({words: [name], query, go, me, again}) {
     async function refresh() {
         let told;
         try {
-            told = await get(`/topics${path}`);
+            told = await get(topicOf(channel));
         } catch (error) {
             if (error.status !== 404) {
                 throw error;
@@ -153,7 +153,7 @@ export function topic({words: [name], query, go, me, again}) {
             known = offered;
             swap(actions, ...may(told.may, "operate") ? [publishing()] : [], ...possible.map(button));
         }
-        const [past, rates] = await Promise.all([get(`/history${path}`, {count: most}), ratesBy("topic"), showSubscribers()]);
+        const [past, rates] = await Promise.all([get(topicOf(channel, "history"), {count: most}), ratesBy("topic"), showSubscribers()]);
         swap(head, missing(told, "what it has of this topic is missing here"), about(told, rates?.[channel]));
         if (!isOpened && told.queued > 0 && told.subscribers > 0) { // for whom they wait
             isOpened = subscribers.open = true;
@@ -193,12 +193,12 @@ export function topic({words: [name], query, go, me, again}) {
         return action({
             name: "Publish a test message",
             question: async () => {
-                const told = await get(`/topics${path}`).catch(() => null);
+                const told = await get(topicOf(channel)).catch(() => null);
                 const subscribers = told === null ? "" : ` It has ${things(told.subscribers, "subscriber")}${told.groups.length ? ` and ${things(told.groups.length, "group")}` : ""}.`;
                 return {title: "Publish a test message", effect: `Publishes a message to ${channel}, as the server itself.${subscribers}`, button: "Publish", fields};
             },
             work: async (reason, _, {data: value, persistent}) => {
-                const told = await post(`/publish${path}`, {data: value, persistent, ...(reason ? {reason} : {})});
+                const told = await post(topicOf(channel, "publish"), {data: value, persistent, ...(reason ? {reason} : {})});
                 return told.id === null ? "Published. It was not stored: what became of it is not recorded." : ["Published as ", h("a", {href: `#/message/${told.id}`}, `message ${told.id}`), "."];
             },
             output,
@@ -206,11 +206,11 @@ export function topic({words: [name], query, go, me, again}) {
         });
     }
 
-    function button([text, resource, more, , effect, done]) {
+    function button([text, kind, more, , effect, done]) {
         return action({
             name: text,
-            question: async () => ({title: `${text}: ${channel}`, effect: effect(await get(`/topics${path}`)), button: text, isFinal: true}),
-            work: async (reason) => done(await call("DELETE", resource + path, {query: {...more, reason}})),
+            question: async () => ({title: `${text}: ${channel}`, effect: effect(await get(topicOf(channel))), button: text, isFinal: true}),
+            work: async (reason) => done(await call("DELETE", topicOf(channel, kind), {query: {...more, reason}})),
             output,
             again,
             kind: "danger",

@@ -142,7 +142,7 @@ def test_a_wrong_field_is_refused_by_name(desk: Desk, method: str, path: str, bo
         ("GET", "/sessions/nobody/0"),
         ("GET", "/sessions/nobody/x"),
         ("GET", "/sessions/no%20body/1"),
-        ("GET", "/sessions/..%2Fjoe/1"),
+        ("GET", "/sessions/x%2Fjoe/1"),
         *(("POST", f"{NOBODY}/{what}") for what in ("activate", "hold", "skip", "drain", "ping", "kill")),
         ("GET", "/dead-letters/1795179106957-0"),
         ("GET", "/dead-letters/x"),
@@ -608,7 +608,8 @@ def test_the_description_names_every_field_and_variable(server: Server) -> None:
         operation = api["paths"][API + route.path][route.method.lower()]
         parameters = {(each["in"], each["name"]) for each in operation.get("parameters", [])}
         variables = {("path", name) for name in re.findall(r"{(\w+)}", route.path)}
-        assert parameters == variables | {("query", each.name) for each in route.query}
+        in_query = {("query", name) for _, name in variables & {("path", "channel"), ("path", "subject")}}
+        assert parameters == variables | in_query | {("query", each.name) for each in route.query}
         if route.body:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
             assert set(schema["properties"]) == {each.name for each in route.body}

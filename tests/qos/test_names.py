@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.qos.names import MAX_NUMBER, Name, is_subject, parse_name
+from crewel.qos.names import MAX_NUMBER, Name, as_file_name, is_subject, parse_name
 from tests.texts import texts
 
-subjects = texts(string.ascii_letters + string.digits + ".@-", min_size=1, max_size=64)
+subjects = texts(string.ascii_letters + string.digits + "._@+|:=-", min_size=1, max_size=255)
 numbers = st.integers(-MAX_NUMBER, MAX_NUMBER)
 
 
@@ -33,7 +33,14 @@ numbers = st.integers(-MAX_NUMBER, MAX_NUMBER)
         ("client/client/1", Name("client", 1)),
         ("joe.doe@example.org", Name("joe.doe@example.org")),
         ("-", Name("-")),
-        ("x" * 64, Name("x" * 64)),
+        ("x" * 255, Name("x" * 255)),
+        ("auth0|5f7c8ec7c33c6c004bbafe82/1", Name("auth0|5f7c8ec7c33c6c004bbafe82", 1)),
+        ("_x-9Qm_b3/1", Name("_x-9Qm_b3", 1)),
+        ("joe+crewel@example.org", Name("joe+crewel@example.org")),
+        ("f:0ac4:joe", Name("f:0ac4:joe")),
+        ("samlp|acme|aGk=", Name("samlp|acme|aGk=")),
+        ("__admins", Name("__admins")),
+        ("../1", Name("..", 1)),
         (f"joe/{MAX_NUMBER}", Name("joe", MAX_NUMBER)),
     ],
 )
@@ -64,10 +71,13 @@ def test_these_are_names(text: str, name: Name) -> None:
         "node/heron/client/joe",
         "/node/heron/joe",
         "/node/he ron/client/joe",
-        "x" * 65,
+        "x" * 256,
         "jo e",
-        "jo_e",
-        "jo:e",
+        "jo%65",
+        "jo?e",
+        "__admin",
+        "__admin/1",
+        "client/__0123456789abcdef0123456789abcdef/1",
         "j\u00f6e",
         "joe\n",
         "client/joe/1\n",
@@ -111,11 +121,30 @@ def test_each_form_of_a_name_is_read_as_that_name(subject: str, number: int) -> 
 @given(texts(max_size=80))
 def test_any_text_is_a_name_or_is_not(text: str) -> None:
     name = parse_name(text)
-    assert name is None or (is_subject(name.subject) and parse_name(name.relative) == Name(name.subject, name.number))
+    assert name is None or parse_name(name.relative) == Name(name.subject, name.number)
+    assert name is None or is_subject(name.subject) is not name.has_dot_segment
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"), [("joe", True), ("a@b.c-d", True), ("", False), ("a/b", False), ("a\n", False)]
+    ("text", "name"),
+    [("joe", "joe"), ("a/../b|c_d@e", "a%2F..%2Fb%7Cc_d@e"), ("x" * 200, "x" * 200)],
+)
+def test_a_text_has_one_name_as_a_file(text: str, name: str) -> None:
+    assert as_file_name(text) == name
+
+
+def test_a_long_text_has_a_name_of_its_own_that_every_file_system_takes() -> None:
+    names = {as_file_name("|" * 300 + end) for end in ("a", "b")}
+    assert len(names) == 2
+    assert max(map(len, names)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        *((text, True) for text in ("joe", "a@b.c-d", "auth0|1", "...")),
+        *((text, False) for text in ("", "a/b", "a\n", ".", "..", "__admin", "__admin\n")),
+    ],
 )
 def test_a_subject_is_a_name_without_a_number(text: str, answer: bool) -> None:
     assert is_subject(text) is answer

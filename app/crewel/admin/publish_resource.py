@@ -16,7 +16,7 @@ from crewel.security.grants import Role
 async def _publish(ask: Ask) -> dict[str, Any]:
     name, fields, broker = "/" + ask.path["channel"], ask.fields, ask.admin.broker
     channel = parse(name)
-    if channel is None or not channel.is_broadcast or channel.name.startswith("/__sys__"):
+    if channel is None or not channel.is_publishable or not channel.is_broadcast or channel.is_system:
         raise IllegalArgument(
             "channel", f"must be a channel of topics without a wildcard, such as /orders, not {name[:128]}"
         )

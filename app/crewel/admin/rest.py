@@ -36,6 +36,7 @@ from crewel.admin.publish_resource import PUBLISH_ROUTES
 from crewel.admin.rate_resource import RATE_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
+from crewel.admin.resource_path import VARIABLE, named
 from crewel.admin.role_scopes import NotCovered, require
 from crewel.admin.route import API, Ask, NotThere, Route, answered, document, json_response, missing, read
 from crewel.admin.session_resource import SESSION_ROUTES
@@ -65,7 +66,6 @@ _FILES: Final = {"": "api.html", "page.js": "api.js", "page.css": "api.css", "st
 
 _PUBLIC: Final = Grants(ANONYMOUS, role=Role.VIEW)
 """Who asks for what is public."""
-_VARIABLE: Final = re.compile(r"{(\w+)}")
 _SEGMENT: Final = "[^/]+"
 _SPANS: Final = {"channel": ".+"}
 """What variables of paths match that are more than a segment."""
@@ -204,23 +204,22 @@ class Rest:
 
     async def _answer(self, request: web.Request, route: Route, client: Client, grants: Grants) -> web.StreamResponse:
         who, scope = operator_of(grants)
+        query = dict(request.query)
+        # A field given twice would count once, and the operator would not know which.
+        if len(query) != len(request.query):
+            raise IllegalArgument("query", "must not repeat a field")
+        path = named(route.path, request.match_info, query)
         try:
             demand(scope.highest, route.needs)
             if route.about is About.SERVER:
                 require(scope, route.needs, route.about, is_covered=False)
         except Refused as error:
-            self._admin.audit.refused(who, scope.highest, route.audited_as, error.code, **request.match_info)
+            self._admin.audit.refused(who, scope.highest, route.audited_as, error.code, **path)
             raise
         body = await read_body(request, self._admin.broker.settings)
-        query = dict(request.query)
-        # A field given twice would count once, and the operator would not know which.
-        if len(query) != len(request.query):
-            raise IllegalArgument("query", "must not repeat a field")
         try:
             fields = read(route, query, body)
-            ask = Ask(
-                self._admin, who, request, request.match_info, fields, client, scope, grants.expires_at, grants.page
-            )
+            ask = Ask(self._admin, who, request, path, fields, client, scope, grants.expires_at, grants.page)
             answer = await self._answered(route, ask, (query, body))
         except ValueError as error:  # an id that is no place in the list
             raise IllegalArgument("request", str(error)) from None
@@ -261,7 +260,7 @@ class Rest:
 
 def _spelled(path: str, form: str) -> str:
     """The path with each variable in this form, of its name and what it matches."""
-    return _VARIABLE.sub(lambda found: form.format(found[1], _SPANS.get(found[1], _SEGMENT)), path)
+    return VARIABLE.sub(lambda found: form.format(found[1], _SPANS.get(found[1], _SEGMENT)), path)
 
 
 async def _to_page(_: web.Request) -> web.Response:

@@ -23,6 +23,7 @@ from crewel.admin.command import Call
 from crewel.admin.fields import Field
 from crewel.admin.operation import OPERATIONS, About, Level, Operation
 from crewel.admin.places import open_place, seal_place
+from crewel.admin.resource_path import IN_QUERY, VARIABLE
 from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, covers_subject, refused
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused, StoreError
@@ -35,7 +36,6 @@ from crewel.transports.origins import Client
 log = logging.getLogger(__name__)
 
 API: Final = "/admin/api"
-_VARIABLE: Final = re.compile(r"{(\w+)}")
 _VARIABLES: Final = {
     "subject": "The subject: joe of client/joe/1.",
     "number": "The session's number: 1 of client/joe/1.",
@@ -359,7 +359,12 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "responses": _responses(route),
     }
-    parameters = [*_path_parameters(route.path), *(_query_parameter(each) for each in route.query)]
+    names = VARIABLE.findall(route.path)
+    parameters = [
+        *(_parameter(name, "path", _VARIABLES[name], required=True) for name in names),
+        *(_parameter(name, "query", IN_QUERY[name]) for name in names if name in IN_QUERY),
+        *(_query_parameter(each) for each in route.query),
+    ]
     if parameters:
         operation["parameters"] = parameters
     if route.body:
@@ -378,11 +383,8 @@ def _operation_id(route: Route) -> str:
     return route.method.lower() + "".join(word.title() for word in words)
 
 
-def _path_parameters(path: str) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "path", "required": True, "description": _VARIABLES[name], "schema": {"type": "string"}}
-        for name in _VARIABLE.findall(path)
-    ]
+def _parameter(name: str, place: str, description: str, **more: bool) -> dict[str, Any]:
+    return {"name": name, "in": place, **more, "description": description, "schema": {"type": "string"}}
 
 
 def _query_parameter(field: Field) -> dict[str, Any]:

@@ -15,6 +15,9 @@ MAX_NAME: Final = 1024
 cost memory in the square of its length."""
 SYSTEM: Final = "/__sys__"
 """What the names of channels begin with on which the server reports its own state."""
+DOT_SEGMENTS: Final = frozenset((".", ".."))
+"""Segments that clients of HTTP resolve before they send a path, also if they are percent-encoded: a request about `/a/../b`
+would act on `/b`. No client can publish or subscribe to such a channel; what older versions stored under one can be read."""
 REPLIES: Final = "/ret/"
 """What the names of reply channels begin with, `/ret/<ID>/<LDDDDDD>`: on each one client awaits the answer to one request."""
 
@@ -43,14 +46,17 @@ class Channel:
     `name` has no trailing slash. `patterns` are the names of what stands on it (subscriptions, listeners, authorisers), the
     widest first (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern.
     `is_meta` and `is_broadcast` say of which kind it is: each publish asks several times.
+    `has_dot_segments` says that one of its segments is of `DOT_SEGMENTS`, `is_publishable` that a publish may name it.
     `is_system` says that the server reports its own state on it: no pattern but the name itself stands on it.
     `is_reply` says that it is kept for answers to requests, `reply_id` whose: empty for a name that is neither a complete
     reply channel nor all those of one client, `/ret/<ID>/*`, which is the one pattern that stands on them.
     """
 
     __slots__ = (
+        "has_dot_segments",
         "is_broadcast",
         "is_meta",
+        "is_publishable",
         "is_reply",
         "is_system",
         "is_wildcard",
@@ -66,6 +72,8 @@ class Channel:
         self.is_meta = kind is Kind.META
         self.is_broadcast = kind is Kind.BROADCAST
         self.is_wildcard = segments[-1] in ("*", "**")
+        self.has_dot_segments = not DOT_SEGMENTS.isdisjoint(segments)
+        self.is_publishable = not (self.is_wildcard or self.has_dot_segments)
         self.is_system = name.startswith(SYSTEM)
         self.is_reply = name.startswith(REPLIES)
         self.reply_id = _reply_id(name) if self.is_reply else ""
@@ -91,9 +99,10 @@ def parse(name: str) -> Channel | None:
 
 
 def why_invalid(name: str) -> str:
-    """The rule of channel names that this name breaks, as the rest of a sentence; empty if it is valid."""
-    if parse(name) is not None:
-        return ""
+    """The rule of channel names that this name breaks, as the rest of a sentence; empty if clients may use it."""
+    channel = parse(name)
+    if channel is not None:
+        return "no segment is . or .., which a URL cannot carry" if channel.has_dot_segments else ""
     if not name.startswith("/") or name == "/":
         return "a channel name begins with a slash, such as /chat/demo"
     if len(name) > MAX_NAME:

@@ -257,7 +257,7 @@ class Broker:
 
 def _literal(name: str) -> Channel:
     channel = parse(name)
-    if channel is None or channel.is_wildcard:
+    if channel is None or not channel.is_publishable:
         raise ValueError(f"{name!r} is not the name of a channel that can be published to")
     return channel
 

@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import typer
 
+from crewel.admin.resource_path import resource
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
 
@@ -32,6 +33,17 @@ Count = Annotated[int | None, typer.Option(min=1, help=f"At most this many: {LIS
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Reason, for the audit.")]
 
 
+class Named(NamedTuple):
+    """What a request is about."""
+
+    values: Mapping[str, str]
+    """The values of the variables of its path."""
+    field: str = ""
+    """The field of the answer that names it; empty if the answer does not."""
+    name: str = ""
+    """What that field has to be."""
+
+
 class Admin:
     """The administration of one server."""
 
@@ -39,17 +51,26 @@ class Admin:
         self._base = base
         self._session = session
 
-    async def call(self, method: str, path: str, query: Query | None = None, body: Any = None) -> Any:
-        """The JSON that answers this request. Raises CrewelError."""
-        async with self._answer(method, path, params=query or {}, json=body) as response:
-            return await response.json()
+    async def call(
+        self, method: str, path: str, query: Query | None = None, body: Any = None, about: Named | None = None
+    ) -> Any:
+        """The JSON that answers this request. `about` gives the variables of the path their values. Raises CrewelError, also if
+        the answer names something else."""
+        path, query = _about(path, query or {}, about)
+        async with self._answer(method, path, params=query, json=body) as response:
+            answer = await response.json()
+        if about is not None and about.field and answer.get(about.field) != about.name:
+            text = f"the answer is about {answer.get(about.field)!r} and not about {about.name!r}"
+            raise CrewelError(f"{text}: something on the way to the server has changed the path of the request")
+        return answer
 
-    async def chunks(self, path: str, query: Query) -> AsyncIterator[bytes]:
+    async def chunks(self, path: str, query: Query, about: Named | None = None) -> AsyncIterator[bytes]:
         """What comes from this path, as it comes. Raises CrewelError, also if the server breaks off."""
         import aiohttp
 
         # An export may take hours; only silence is a failure.
         timeout = aiohttp.ClientTimeout(total=None, sock_read=_LIMIT_S)
+        path, query = _about(path, query, about)
         async with self._answer("GET", path, params=query, timeout=timeout) as response:
             async for chunk in response.content.iter_any():
                 yield chunk
@@ -73,9 +94,12 @@ class Admin:
     @asynccontextmanager
     async def _answer(self, method: str, path: str, **options: Any) -> AsyncIterator["ClientResponse"]:
         import aiohttp
+        from yarl import URL
 
         try:
-            async with self._session.request(method, self._base + path, **options) as response:
+            # As it is encoded: `URL` would decode it, and encode it in its own way.
+            url = URL(self._base + path, encoded=True)
+            async with self._session.request(method, url, **options) as response:
                 if response.status >= 400:
                     raise CrewelError(await _refusal(response))
                 yield response
@@ -87,6 +111,17 @@ class Admin:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             server, why = self._base.removesuffix(API), str(error) or type(error).__name__
             raise CrewelError(f"{server} does not answer like a Crewel server: {why}") from None
+
+
+def _about(path: str, query: Query, about: Named | None) -> tuple[str, Query]:
+    """Path and query of a request about this. Wrong usage ends the command with 2."""
+    if about is None:
+        return path, query
+    try:
+        found = resource(path, about.values)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return found.path, {**query, **found.query}
 
 
 async def _refusal(response: "ClientResponse") -> str:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from crewel.cli import output
-from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Reason, command, given
+from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Named, Reason, command, given
 from crewel.cli.bayeux_client import AsJson
 from crewel.cli.dead_letters import FILTERS, OPTIONAL, SHOWN, app, counted, filters_of, row
 from crewel.cli.output import progress
@@ -104,6 +104,7 @@ async def edit(
     except orjson.JSONDecodeError as error:
         raise typer.BadParameter(f"--data takes JSON: {error}") from None
     body = {"data": value, "toChannel": to_channel} | given(reason=reason)
-    answer = await admin.call("POST", f"/dead-letters/{dead_id}/edit", body=body)
+    about = Named({"id": dead_id}, "original", dead_id)
+    answer = await admin.call("POST", "/dead-letters/{id}/edit", body=body, about=about)
     text = f"sent as message {answer['redrivenAs']}; the bin keeps the original, {answer['original']}"
     output.print_answer(answer, text, as_json)

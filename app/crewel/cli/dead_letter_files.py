@@ -69,8 +69,13 @@ def _publish(letter: dict[str, Any]) -> dict[str, Any]:
 
 def _directory(name: str) -> str:
     """`client_joe_1` of `/node/heron/client/joe/1`: no part of a name can lead anywhere else."""
-    _, _, relative = name.rpartition("/client/")
-    return "client_" + _UNSAFE.sub("_", relative)
+    from crewel.qos.names import as_file_name, parse_name
+
+    named = parse_name(name)
+    if named is None:
+        return "client_" + _UNSAFE.sub("_", name.rpartition("/client/")[2])
+    # A subject may have the character that stands for the slash.
+    return "_".join(as_file_name(part).replace("_", "%5F") for part in named.relative.split("/"))
 
 
 def _received(timestamp: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from crewel.cli import bayeux_client, output
-from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Reason, command, given, operate
+from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Named, Reason, command, given, operate
 from crewel.cli.bayeux_client import AsJson
 from crewel.cli.dead_letter_files import write_file
 from crewel.cli.jobs import followed
@@ -209,7 +209,7 @@ async def _chosen(admin: Admin, choice: _Choice) -> AsyncIterator[dict[str, Any]
             yield letter
     else:
         for dead_id in choice.ids:
-            yield await admin.call("GET", f"/dead-letters/{dead_id}")
+            yield await admin.call("GET", "/dead-letters/{id}", about=Named({"id": dead_id}, "id", dead_id))
 
 
 @command(app, options=FILTERS)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from crewel.cli import output
-from crewel.cli.admin_client import Admin, Reason, command, given
+from crewel.cli.admin_client import Admin, Named, Reason, command, given
 from crewel.cli.bayeux_client import AsJson
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
@@ -18,12 +18,17 @@ _DOING: Final = {
     "discard": ("discarding", "dead letters"),
     "drain": ("draining", "messages"),
 }
+_JOB: Final = "/jobs/{job}"
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 
 app = typer.Typer(name="jobs", help="List, pause, resume and stop the jobs of operators.", no_args_is_help=True)
 
 _Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of jobs.")]
+
+
+def _named(job_id: str) -> Named:
+    return Named({"job": job_id}, "id", job_id)
 
 
 @command(app, "list")
@@ -52,7 +57,7 @@ def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
 async def show(admin: Admin, ids: _Ids, as_json: AsJson = None) -> None:
     """Show everything about jobs. `became`: the outcomes of redriven messages; with `becamePartial`, of the first 100,000."""
     for job_id in ids:
-        job = await admin.call("GET", f"/jobs/{job_id}")
+        job = await admin.call("GET", _JOB, about=_named(job_id))
         if job["what"] == "redrive" and not job["toChannel"]:
             job |= await _outcomes(admin, job_id)
         output.print_fields(job, "id", as_json)
@@ -62,7 +67,7 @@ async def _outcomes(admin: Admin, job_id: str) -> dict[str, Any]:
     """How the messages of a redrive ended. The server reads on with each call."""
     read_to = None
     while True:
-        told = await admin.call("GET", f"/jobs/{job_id}/letters", {"count": 1})
+        told = await admin.call("GET", f"{_JOB}/letters", {"count": 1}, about=Named({"job": job_id}))
         # An earlier server sends neither of these.
         is_over = not told.get("partial") or told.get("readTo") == read_to
         read_to = told.get("readTo")
@@ -74,7 +79,7 @@ def _add(verb: str, past: str, meaning: str) -> None:
     @command(app, verb, meaning)
     async def _(admin: Admin, ids: _Ids, reason: Reason = None, as_json: AsJson = None) -> None:
         for job_id in ids:
-            job = await admin.call("POST", f"/jobs/{job_id}/{verb}", body=given(reason=reason))
+            job = await admin.call("POST", f"{_JOB}/{verb}", body=given(reason=reason), about=_named(job_id))
             output.print_answer(job, f"{job_id}: {past}, {job['done']:,} of {job['total']:,} done", as_json)
 
 
@@ -88,7 +93,7 @@ async def follow(
     admin: Admin, job_id: Annotated[str, typer.Argument(metavar="ID", help="Id of a job.")], as_json: AsJson = None
 ) -> None:
     """Show the progress of a job until it has ended. An interrupt ends the command, not the job."""
-    job = await followed(admin, await admin.call("GET", f"/jobs/{job_id}"))
+    job = await followed(admin, await admin.call("GET", _JOB, about=_named(job_id)))
     output.print_answer(job, f"{job['state']}: {job['done']:,} done, {job['undone']:,} stayed", as_json)
 
 
@@ -103,7 +108,7 @@ async def followed(admin: Admin, job: dict[str, Any]) -> dict[str, Any]:
             while job["state"] in _OPEN:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_S)
-                job = await admin.call("GET", f"/jobs/{job['id']}")
+                job = await admin.call("GET", _JOB, about=_named(job["id"]))
                 shown(job["done"] + job["undone"])
     except asyncio.CancelledError:
         print(f"the server continues with the job: crewel jobs follow {job['id']}, or stop", file=sys.stderr)

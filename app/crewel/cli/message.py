@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from crewel.cli import output
-from crewel.cli.admin_client import Admin
+from crewel.cli.admin_client import Admin, Named
 from crewel.cli.bayeux_client import AsJson
 from crewel.errors import CrewelError
 
@@ -25,8 +25,6 @@ async def message(
     as_json: AsJson = None,
 ) -> None:
     """Print the outcome of a stored message for each receiver: acknowledged, waiting, a dead letter, or the reason for none."""
-    from urllib.parse import quote
-
     from crewel.times import format_timestamp
 
     if (message_id is None) is (key is None):
@@ -41,7 +39,7 @@ async def message(
             return
         message_id = found[0]["message"]
     assert message_id is not None
-    told = await admin.call("GET", f"/messages/{quote(message_id, safe='')}")
+    told = await admin.call("GET", "/messages/{message}", about=Named({"message": message_id}))
     if output.wants_json(as_json):
         output.print_json(told)
         return

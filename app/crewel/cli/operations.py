@@ -7,64 +7,62 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 import typer
 
 from crewel.admin.fields import Field
 from crewel.admin.operation import OPERATIONS, Level, Operation
 from crewel.cli import output, qos_options
-from crewel.cli.admin_client import Admin, command, given
+from crewel.cli.admin_client import Admin, Named, command, given
 from crewel.cli.bayeux_client import AsJson
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Sessions: joe/1, or client/joe/1.")]
 Subjects = Annotated[list[str], typer.Argument(metavar="NAME...", help="Subjects: joe, or client/joe.")]
 Channels = Annotated[list[str], typer.Argument(metavar="CHANNEL...", help="Channels: /chat/demo.")]
-Variables = Mapping[str, str]
 
 sessions = typer.Typer(name="sessions", help="List sessions, put them on hold, activate them.", no_args_is_help=True)
 subjects = typer.Typer(name="subjects", help="List subjects, and end or block their sessions.", no_args_is_help=True)
 topics = typer.Typer(name="topics", help="Inspect topics and their histories, and erase them.", no_args_is_help=True)
 
 
-# Names, as the variables of paths. What is no name ends the command with 2, before anything is done.
+# What requests are about, by its name. What is no name ends the command with 2, before anything is done.
 
 
-def session_variables(names: Iterable[str]) -> list[Variables]:
-    """The variables of the paths of these sessions."""
+def named_sessions(names: Iterable[str]) -> list[Named]:
+    """These sessions."""
     from crewel.qos.names import parse_name
 
-    found: list[Variables] = []
+    found: list[Named] = []
     for text in names:
         name = parse_name(text)
         if name is None or not name.number:
             raise typer.BadParameter(f"{text} is not the name of a session, such as joe/1 or client/joe/1")
-        found.append({"subject": name.subject, "number": str(name.number)})
+        found.append(Named({"subject": name.subject, "number": str(name.number)}, "name", name.relative))
     return found
 
 
-def _subjects(names: Iterable[str]) -> list[Variables]:
+def _subjects(names: Iterable[str]) -> list[Named]:
     from crewel.qos.names import parse_name
 
-    found: list[Variables] = []
+    found: list[Named] = []
     for text in names:
         name = parse_name(text)
         if name is None or name.number:
             raise typer.BadParameter(f"{text} is not the name of a subject, such as joe or client/joe")
-        found.append({"subject": name.subject})
+        found.append(Named({"subject": name.subject}, "name", name.relative))
     return found
 
 
-def _channels(names: Iterable[str]) -> list[Variables]:
-    return [{"channel": quote(qos_options.channel_name(channel)).removeprefix("/")} for channel in names]
+def _channels(names: Iterable[str]) -> list[Named]:
+    return [Named({"channel": name}, "channel", name) for name in map(qos_options.channel_name, names)]
 
 
-_LEVELS: Final[Mapping[Level, tuple[typer.Typer, Any, Callable[[Iterable[str]], list[Variables]], str]]] = {
-    Level.SESSION: (sessions, Names, session_variables, "name"),
-    Level.SUBJECT: (subjects, Subjects, _subjects, "name"),
-    Level.TOPIC: (topics, Channels, _channels, "channel"),
+_LEVELS: Final[Mapping[Level, tuple[typer.Typer, Any, Callable[[Iterable[str]], list[Named]]]]] = {
+    Level.SESSION: (sessions, Names, named_sessions),
+    Level.SUBJECT: (subjects, Subjects, _subjects),
+    Level.TOPIC: (topics, Channels, _channels),
 }
-"""Of each level: its group of commands, its argument, how that is read, and the field of an answer with its name."""
+"""Of each level: its group of commands, its argument, and how that is read."""
 
 
 # The operations
@@ -81,16 +79,16 @@ def _confirmed(ctx: typer.Context, yes: bool) -> bool:
 
 
 def _add_show(level: Level) -> None:
-    group, argument, read, about = _LEVELS[level]
+    group, argument, read = _LEVELS[level]
 
     @command(group, "show", f"Show everything about {level}s.", {"names": (argument, Parameter.empty)})
     async def _(admin: Admin, as_json: AsJson = None, **asked: Any) -> None:
-        for variables in read(asked["names"]):
-            output.print_fields(await admin.call("GET", level.resource.format_map(variables)), about, as_json)
+        for about in read(asked["names"]):
+            output.print_fields(await admin.call("GET", level.resource, about=about), about.field, as_json)
 
 
 def _add(operation: Operation) -> None:
-    group, argument, read, about = _LEVELS[operation.level]
+    group, argument, read = _LEVELS[operation.level]
     options = {"names": (argument, Parameter.empty), **{each.name: _option(each) for each in operation.asked}}
     if operation.verb == "erase":
         options["yes"] = (
@@ -103,14 +101,13 @@ def _add(operation: Operation) -> None:
         names = asked.pop("names")
         asked.pop("yes", None)
         fields = {name: value for name, value in asked.items() if value not in (None, False)}
-        for variables in read(names):
-            path = operation.route.format_map(variables)
+        for about in read(names):
             if operation.method == "DELETE":
                 query = {name: "true" if value is True else value for name, value in fields.items()}
-                answer = await admin.call(operation.method, path, query)
+                answer = await admin.call(operation.method, operation.route, query, about=about)
             else:
-                answer = await admin.call(operation.method, path, body=fields or None)
-            output.print_answer(answer, f"{answer[about]}: {operation.printed(answer)}", as_json)
+                answer = await admin.call(operation.method, operation.route, body=fields or None, about=about)
+            output.print_answer(answer, f"{about.name}: {operation.printed(answer)}", as_json)
 
 
 def _option(field: Field) -> Any:
@@ -240,8 +237,8 @@ async def history(
 ) -> None:
     """Print the history of a topic, one JSON object per line. The messages stay."""
     query = {"count": count, "newestFirst": "true" if newest_first else "false"}
-    [variables] = _channels([channel])
-    for message in (await admin.call("GET", f"/history/{variables['channel']}", query))["messages"]:
+    [about] = _channels([channel])
+    for message in (await admin.call("GET", "/history/{channel}", query, about=about))["messages"]:
         output.print_json(message)
 
 

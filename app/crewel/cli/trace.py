@@ -8,7 +8,7 @@ from crewel.admin.operation import Level
 from crewel.cli import output
 from crewel.cli.admin_client import Admin
 from crewel.cli.bayeux_client import AsJson
-from crewel.cli.operations import session_variables
+from crewel.cli.operations import named_sessions
 
 
 async def trace(
@@ -21,10 +21,9 @@ async def trace(
     be in use, and the command changes nothing."""
     import json
 
-    [variables] = session_variables([name])
-    path = Level.SESSION.resource.format_map(variables) + "/trace"
+    [session] = named_sessions([name])
     rest = b""
-    async for chunk in admin.chunks(path, {"seconds": seconds}):
+    async for chunk in admin.chunks(f"{Level.SESSION.resource}/trace", {"seconds": seconds}, session):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in filter(None, lines):
             record = json.loads(line)

@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import quote
 
 from yarl import URL
 
 from crewel.client.arguments import check_function
 from crewel.client.errors import ClientError
 from crewel.qos.connect import MAX_SECRET
+from crewel.qos.names import as_file_name
 
 
 class ResumeStore(Protocol):
@@ -88,7 +88,7 @@ def default_file(url: str, name: str) -> Path:
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
     state = Path(given) if given else _user_state() / "crewel" / "resume"
     server = URL(url)
-    return state / f"{quote(f'{server.host}-{server.port}-{name}', safe='@')}.resume"
+    return state / f"{as_file_name(f'{server.host}-{server.port}-{name}')}.resume"
 
 
 def _user_state() -> Path:

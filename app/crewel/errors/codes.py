@@ -93,7 +93,8 @@ def status_of(code: str) -> int:
 
 
 def coded(code: str, argument: str = "", status: int | None = None) -> str:
-    """`NNN:<argument>:<dotted code>`, the `error` text of a dotted code; an argument cannot smuggle in a colon."""
+    """`NNN:<argument>:<dotted code>`, the `error` text of a dotted code. An argument cannot smuggle in a colon: a name of a
+    session, which has no spaces, has one in place of each."""
     return f"{status_of(code) if status is None else status}:{argument.replace(':', ' ')[:128]}:{code}"
 
 

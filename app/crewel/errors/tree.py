@@ -186,7 +186,8 @@ class BayeuxCode(Explained):
     SUBSCRIPTION_MISSING = "403::subscription_missing", "A subscribe or unsubscribe has no `subscription`."
     SUBSCRIPTION_INVALID = (
         "403::subscription_invalid",
-        "`subscription` is neither a channel name nor a list of them, or one name is invalid.",
+        "`subscription` is neither a channel name nor a list of them, or one name is invalid: in a subscribe also one with a"
+        " segment `.` or `..`.",
     )
     SUBSCRIBE_FAILED = (
         "403::subscribe_failed",
@@ -194,7 +195,10 @@ class BayeuxCode(Explained):
     )
     UNSUBSCRIBE_FAILED = "403::unsubscribe_failed", "An unsubscribe names a meta channel."
     MESSAGE_DELETED = "404::message_deleted", "An extension or a listener of the application rejected the message."
-    CHANNEL_INVALID = "405::channel_invalid", "`channel` is not a valid channel name, or is a wildcard in a publish."
+    CHANNEL_INVALID = (
+        "405::channel_invalid",
+        "`channel` is not a valid channel name, or, in a publish, is a wildcard or has a segment `.` or `..`.",
+    )
     NO_TRANSPORT = (
         "405::no_transport",
         "A handshake names transports in `supportedConnectionTypes`, and the server offers none of them.",

@@ -11,7 +11,7 @@ from typing import Final
 from crewel.errors import IllegalArgument
 from crewel.errors.codes import Explained
 from crewel.qos.fields import Option, Options, flag, member_of, number, text, whole
-from crewel.qos.names import ANONYMOUS, Name, parse_name
+from crewel.qos.names import ANONYMOUS, SUBJECT_RULE, Name, parse_name
 
 MAX_SECRET: Final = 8192
 """Longest token or `resume` in characters; a JWT with many grants is long."""
@@ -118,7 +118,7 @@ NOTHING_ASKED: Final = ConnectQos()
 def _name(value: object) -> Name:
     name = parse_name(value) if isinstance(value, str) else None
     if name is None:
-        raise ValueError("a name such as client/joe/1: 1 to 64 of A-Z a-z 0-9 . @ - and a number, if any")
+        raise ValueError(f"a name such as client/joe/1: {SUBJECT_RULE} and a number, if any")
     if name.subject == ANONYMOUS and not name.is_numbered:
         raise ValueError(f"another name: {ANONYMOUS} is the server's own")
     return name

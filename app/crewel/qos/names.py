@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
+from urllib.parse import quote
+
+from crewel.bayeux.channel import DOT_SEGMENTS
 
 ANONYMOUS: Final = "anonymous"
 """The subject of sessions that gave no name. No login can ask for it."""
@@ -19,7 +23,14 @@ ANONYMOUS: Final = "anonymous"
 MAX_NUMBER: Final = 2**53 - 1
 """Largest number of a session, of either sign: what a browser can count."""
 
-_SUBJECT: Final = r"[A-Za-z0-9.@-]{1,64}"
+MAX_SUBJECT: Final = 255
+"""Longest subject in characters, as OpenID Connect bounds `sub`."""
+
+# What `Grants.identity` gives to those that cannot be called by a name is no subject.
+_SUBJECT: Final = rf"(?!__(?:admin|[0-9a-f]{{32}})(?:/|\Z))[A-Za-z0-9._@+|:=-]{{1,{MAX_SUBJECT}}}"
+SUBJECT_RULE: Final = f"1 to {MAX_SUBJECT} of A-Z a-z 0-9 . _ @ + | : = -"
+"""The grammar of subjects, for people."""
+_MAX_FILE_NAME: Final = 200  # file systems take 255 bytes, and callers add a few
 _NAME: Final = re.compile(
     r"(?:/node/(?P<node>[A-Za-z0-9._-]{0,64})/(?=client/))?"
     rf"(?:client/)?(?P<subject>{_SUBJECT})(?:/(?:session/)?(?P<number>-?[0-9]{{1,16}}))?",
@@ -46,6 +57,12 @@ class Name:
         return f"/node/{node}/{self.relative}"
 
     @property
+    def has_dot_segment(self) -> bool:
+        """Whether the subject is `.` or `..`. No client can log in with such a name or address it; what older versions stored
+        under one can be read."""
+        return self.subject in DOT_SEGMENTS
+
+    @property
     def is_chosen(self) -> bool:
         """Whether the client chose the number, so that it can come back with it."""
         return self.number > 0
@@ -68,7 +85,16 @@ def parse_name(text: str) -> Name | None:
 
 def is_subject(text: str) -> bool:
     """Whether this can be the name of a subject."""
-    return re.fullmatch(_SUBJECT, text, re.ASCII) is not None
+    return re.fullmatch(_SUBJECT, text, re.ASCII) is not None and text not in DOT_SEGMENTS
+
+
+def as_file_name(text: str) -> str:
+    """A name of a file or directory that stands for this text and no other: percent-encoded, and cut if it is very long."""
+    name = quote(text, safe="@")
+    if len(name) <= _MAX_FILE_NAME:
+        return name
+    mark = sha256(text.encode()).hexdigest()[:32]
+    return f"{name[: _MAX_FILE_NAME - len(mark) - 1]}-{mark}"
 
 
 SUBJECT: Final = "client/"

@@ -148,14 +148,14 @@ def _priority(value: object) -> int:
 
 def _address(value: object) -> Name:
     name = parse_name(value) if isinstance(value, str) else None
-    if name is None:
+    if name is None or name.has_dot_segment:
         raise ValueError("a name such as client/joe or client/joe/1")
     return name
 
 
 def _channel(value: object) -> str:
     channel = parse(value) if isinstance(value, str) else None
-    if channel is None or channel.is_wildcard or channel.is_meta:
+    if channel is None or not channel.is_publishable or channel.is_meta:
         raise ValueError("the name of a channel")
     return channel.name
 

@@ -29,6 +29,7 @@ from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection_caps import ConnectionCaps
 from crewel.transports.control_frames import ControlFrames
 from crewel.transports.origins import Client, Hosts, Origins, RefusalLog
+from crewel.transports.request_paths import why_refused
 from crewel.transports.shared_buffer import SharedBuffer
 from crewel.transports.socket_watch import GOING_AWAY, SocketWatch
 from crewel.version import VERSION
@@ -122,9 +123,11 @@ class Endpoint:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse requests under a name that is not served, whatever they ask for, let others wait for their turn, and explain a
-        path that there is not to clients that have the wrong address."""
+        """Refuse requests under a name that is not served, or for a path that can be misread, whatever they ask for; let others
+        wait for their turn; and explain a path that there is not to clients that have the wrong address."""
         refused = self.refused_host(request)
+        if refused is None:
+            refused = self._refused_path(request)
         if refused is not None:
             return refused
         # A POST has its turn when its body has been read, and an upgrade one of those of new clients.
@@ -171,6 +174,14 @@ class Endpoint:
                 self.broker.metrics.refused_payloads["host"] += 1
                 return self.hosts.refused(host)
         return None
+
+    def _refused_path(self, request: web.Request) -> web.Response | None:
+        """The answer to a request for a path that a proxy may read as another one."""
+        why = why_refused(request.rel_url.raw_path)
+        if not why:
+            return None
+        self.broker.metrics.refused_payloads["path"] += 1
+        return web.json_response({"errorCode": "user.illegalArgument", "message": why}, status=400)
 
     async def _dispatch(self, request: web.Request, client: Client) -> web.StreamResponse:
         transports = self.settings.bayeux.transports

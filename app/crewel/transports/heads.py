@@ -16,6 +16,7 @@ import httptools
 from multidict import CIMultiDict
 
 from crewel.transports.bodies import MAX_LENGTH_DIGITS, media_type
+from crewel.transports.request_paths import is_plain
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
@@ -144,7 +145,7 @@ class Heads:
 
     def read(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
         """The head, or None if aiohttp has to serve the request: it is no plain HTTP/1.1 POST of a known length, its
-        host or origin is refused, or it is no HTTP at all. So whatever is refused is refused in one place."""
+        path, host or origin is refused, or it is no HTTP at all. So whatever is refused is refused in one place."""
         plain, cookie = _without(_COOKIE, raw)
         known = self._known.get((plain, remote, scheme))
         if known is not None:
@@ -192,6 +193,7 @@ class Heads:
         headers = collector.headers
         if (
             collector.repeats
+            or not is_plain(collector.target)
             or not raw.isascii()
             or b"host" not in headers
             or parser.get_http_version() != "1.1"
@@ -215,6 +217,7 @@ class Heads:
         length = collector.headers.get(b"content-length", b"")
         if (
             collector.repeats
+            or not is_plain(collector.target)
             or not _UNUSUAL.isdisjoint(collector.headers)
             or b"host" not in collector.headers
             or parser.get_http_version() != "1.1"
@@ -242,6 +245,10 @@ class _Collector:
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
         self.repeats = False
+        self.target = b""
+
+    def on_url(self, part: bytes) -> None:
+        self.target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()

@@ -97,7 +97,7 @@ class PublishHandler:
         """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
         not it has subscribers."""
         channel = message.channel
-        if channel.is_wildcard:
+        if not channel.is_publishable:
             raise Refused(BayeuxCode.CHANNEL_INVALID)
         if not session.spend():
             self._limits.draw(session)

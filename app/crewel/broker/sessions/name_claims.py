@@ -21,7 +21,7 @@ from crewel.broker.session import Session, State
 from crewel.broker.sessions.presence import Presence
 from crewel.broker.sessions.session_table import SessionTable
 from crewel.delivery.records import SessionName
-from crewel.errors import Refused
+from crewel.errors import IllegalArgument, Refused
 from crewel.qos.connect import ConnectQos
 from crewel.qos.names import ANONYMOUS, Name
 from crewel.security.grants import Grants
@@ -214,6 +214,9 @@ def check_name(name: Name | None, grants: Grants | None, *, names_are_free: bool
     free, and none elsewhere: a name is the way to another client's queue."""
     if name is None:
         return
+    # Not where logins are read: a session that an older version has stored is restored by that.
+    if name.has_dot_segment:
+        raise IllegalArgument("name", f"must not be of the subject {name.subject!r}, which a URL cannot carry")
     if grants is None and not names_are_free:
         raise login_refusal(ACCESS_DENIED, name.relative, _NO_IDENTITY)
     if grants is not None and not may_be(grants, name.subject):

@@ -62,7 +62,7 @@ class SubscribeHandler:
         names = message.fields.get("subscription")
         if isinstance(names, list) and len(names) > _AT_ONCE:
             return self._subscribe_to_many(session, message, names)
-        channels = message.subscriptions()
+        channels = _checked(message.subscriptions())
         self._limits.subscribe(session, len(channels))
         if self._asks_for_more(session, message):
             return self._subscribe_with_options(session, message, channels)
@@ -79,7 +79,7 @@ class SubscribeHandler:
 
     def _subscribe_to_many(self, session: Session, message: Message, names: list[object]) -> Steps[Reply]:
         """Thousands of names fit into one message: a portion in each turn."""
-        channels = yield from self._channels_of(session, names)
+        channels = _checked((yield from self._channels_of(session, names)))
         if not session.is_live:
             raise Refused(BayeuxCode.SESSION_UNKNOWN)
         self._limits.subscribe(session, len(channels))
@@ -297,6 +297,13 @@ def _portions(items: list[T]) -> Iterator[list[T]]:
 def _queues(wanted: Mapping[str, Choices]) -> list[str]:
     """The queues of the groups that are asked for."""
     return [group_queue(name, each.group) for name, choices in wanted.items() for each in choices if each.group]
+
+
+def _checked(channels: list[Channel]) -> list[Channel]:
+    """These channels. Raises Refused if one cannot be subscribed to. A subscription that an older version stored can end."""
+    if any(channel.has_dot_segments for channel in channels):
+        raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
+    return channels
 
 
 def _check(subscriber: Subscriber, qos: SubscribeQos, channels: list[Channel]) -> None:
