@@ -536,9 +536,10 @@ async def test_a_worker_that_is_closed_while_it_logs_in_has_no_session_left(desk
     async with Client(desk.url) as client:
         worker = desk.worker(client, secret)
         running = asyncio.create_task(worker.run(lambda message: None))
-        await asyncio.sleep(0)
-        await worker.close()
         async with asyncio.timeout(LIMIT_S):
+            while worker.client.state is State.NEW:
+                await asyncio.sleep(0)
+            await worker.close()
             await running
     assert worker.client.state is State.CLOSED
 

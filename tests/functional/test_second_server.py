@@ -91,8 +91,8 @@ def test_a_store_that_is_taken_ends_its_server_with_3(start_server: StartServer,
     taker = start_server(*first.store_sets, arguments=["--take-over"])
     assert first.wait() == 3
     first.ended_by_test = True
+    until(lambda: first.stderr.endswith("crewel: another server has taken the store\n"))  # a thread reads it
     assert "another server has taken over the store" in first.stderr
-    assert first.stderr.endswith("crewel: another server has taken the store\n")
     assert f"process {first.pid}" in taker.stderr
     until(lambda: readiness(taker) == 200)  # a store of the first one's own has ended with it
     assert publishes(taker)
