@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.command import Running, assert_refused
-from tests.cli.operators import Post
+from tests.cli.command import Ended, Running, assert_refused
+from tests.cli.operators import LIMIT_S, Post
 from tests.functional.wire import until
 
 Sub = Callable[..., Running]
@@ -69,7 +72,7 @@ def test_what_is_addressed_to_a_name_is_printed(post: Post, sub: Sub) -> None:
     assert data(named, 2) == [2, 3]
     assert named.end() == (0, "")
     # ann is subscribed to the first one's channel, and hears it a second time.
-    assert data(both, 3) == [1, 1, 2]
+    assert sorted(data(both, 3)) == [1, 1, 2]
     assert both.end() == (0, "")
 
 
@@ -212,3 +215,73 @@ def test_a_limit_of_open_messages_needs_acknowledgements(post: Post) -> None:
     ended = post.run("sub", "/typed/a", "--max-open=1", "--no-ack")
     assert (ended.status, ended.out) == (2, "")
     assert "--max-open needs --ack" in ended.err
+
+
+def typed(post: Post, given: Path, *arguments: str, **more: str) -> Ended:
+    """The end of a command, in an interpreter of its own, that reads this file."""
+    descriptor = os.open(given, os.O_RDONLY)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "crewel", *arguments],
+            stdin=descriptor,
+            capture_output=True,
+            cwd=post.directory,
+            env=os.environ | post.environ | more,
+            timeout=LIMIT_S,
+        )
+    finally:
+        os.close(descriptor)
+    return Ended(ended.returncode, ended.stdout.decode("latin-1"), ended.stderr.decode())
+
+
+@pytest.mark.parametrize(
+    ("given", "published", "problem"),
+    [
+        ("\N{BYTE ORDER MARK}1\r\n2\r3\n".encode(), [1, 2, 3], ""),
+        (b"1\ncaf\xe9\n", [1], "standard input is not UTF-8: byte 0xe9 at offset 5, in line 2;"),
+        ("caf\xe9\n".encode("utf-16"), [], "not UTF-8 but UTF-16: byte 0xff at offset 0;"),
+        ("caf\xe9\n".encode("utf-16-be"), [], "not UTF-8 but UTF-16: byte 0x00 at offset 0;"),
+    ],
+)
+def test_lines_are_published_as_utf_8_or_refused_by_their_place(
+    post: Post, sub: Sub, given: bytes, published: list[int], problem: str
+) -> None:
+    heard = sub("/typed/a")
+    (file := post.directory / "lines").write_bytes(given)
+    ended = typed(post, file, "pub", "/typed/a")
+    assert (ended.status, ended.out) == (1 if problem else 0, "")
+    assert problem in ended.err
+    pub(post, "/typed/a", "last")
+    assert data(heard, len(published) + 1) == [*published, "last"]
+
+
+@pytest.mark.parametrize("option", ["--json", "--no-json"])
+def test_an_output_that_is_not_utf_8_is_escaped(post: Post, option: str) -> None:
+    pub(post, "/typed/a", "--administrative", "--history=1")
+    pub(post, "/typed/a", "caf\xe9 \N{SLICE OF PIZZA}")
+    ended = typed(
+        post, Path(os.devnull), "sub", "/typed/a", "--history=1", "--count=1", option, PYTHONIOENCODING="latin-1"
+    )
+    assert (ended.status, "Traceback" in ended.err) == (0, False)
+    assert "caf\xe9 \\ud83c\\udf55" in ended.out
+
+
+def test_what_no_one_has_read_from_a_pipe_stays_with_the_server(post: Post, sub: Sub) -> None:
+    first = sub("/typed/a", "--name=joe/1", "--leave")
+    for number in range(5):
+        pub(post, "/typed/a", str(number), "--persistent")
+    assert data(first, 2) == [0, 1]
+    assert first.process.stdout is not None
+    first.process.stdout.close()
+    assert first.end() == (0, "")  # though no other message comes
+    assert data(sub("/typed/a", "--name=joe/1", "--count=3"), 3) == [2, 3, 4]
+
+
+def test_replies_that_no_one_reads_stop_a_publish_with_an_error(post: Post) -> None:
+    process = post.start("pub", "/typed/a", "1", "--count=100000", "--json")
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["successful"]
+    process.stdout.close()
+    _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 1
+    assert err.startswith("crewel: standard output is closed: stopped after ")

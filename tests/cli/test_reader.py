@@ -46,21 +46,28 @@ async def read(reader: Reader, client: Client, message_id: str) -> None:
 
 async def test_a_reader_of_two_channels_prints_as_many_messages_as_asked_for() -> None:
     client, printed = Client(), []
-    reader = Reader(client, ["/a", "/b"], {}, lambda message: printed.append(message.data), 1)  # type: ignore[arg-type]
+
+    async def take(message: Message) -> None:
+        printed.append(message.data)
+
+    reader = Reader(client, ["/a", "/b"], {}, take, 1)  # type: ignore[arg-type]
     await read(reader, client, "1")
     assert printed == [1]
 
 
 async def test_a_reader_does_not_continue_behind_what_it_did_not_print(capsys: pytest.CaptureFixture[str]) -> None:
+    async def take(_: Message) -> None:
+        pass
+
     client = Client()
-    reader = Reader(client, ["/a", "/b"], {"since": {}}, lambda _: None, 1)  # type: ignore[arg-type]
+    reader = Reader(client, ["/a", "/b"], {"since": {}}, take, 1)  # type: ignore[arg-type]
     await read(reader, client, "1")
     reached = {"/a": {"epoch": "e", "id": "1"}, "/b": {"epoch": "e", "id": "0"}}
     assert capsys.readouterr().err.splitlines()[-1] == f"crewel: continue with --since {shown(reached, ['/a', '/b'])}"
 
 
 async def test_a_reader_continues_with_what_it_failed_to_print(capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(_: Message) -> None:
+    async def fail(_: Message) -> None:
         raise BrokenPipeError
 
     client = Client()

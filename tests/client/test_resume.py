@@ -77,6 +77,10 @@ def test_a_worker_has_a_file_by_default(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_file(URL, "worker/1").is_relative_to(tmp_path / ".local" / "state")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # a user of a container, which is a bare number
+    with pytest.raises(ClientError, match="worker/1 has no place for the secret of its session, because"):
+        default_file(URL, "worker/1")
 
 
 def test_one_place_is_enough() -> None:

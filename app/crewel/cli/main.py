@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import bayeux_client, dead_letter_bin, jobs, mock, operations, settings
+from crewel.cli import bayeux_client, dead_letter_bin, jobs, mock, operations, settings, standard_streams
 from crewel.cli.admin_client import command
 from crewel.cli.audit_log import audit_log
 from crewel.cli.backup import backup, restore
@@ -77,6 +77,7 @@ add_examples(app)
 
 def run() -> None:
     """Run the command line of this process and exit."""
+    standard_streams.prepare()
     try:
         app()
     except CrewelError as error:

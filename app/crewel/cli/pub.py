@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import bayeux_client, output, qos_options
+from crewel.cli import bayeux_client, output, qos_options, standard_streams
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
@@ -117,9 +117,17 @@ async def _publish(
                 before = f"message {number}, after {number - 1} that were published: " if number > 1 else ""
                 raise CrewelError(f"{before}{words}") from None
             if as_json:
-                output.print_json(reply)
+                _show(reply, number)
     if number == 0:
         print("crewel: standard input was empty: nothing was published", file=sys.stderr)
+
+
+def _show(reply: "Fields", number: int) -> None:
+    try:
+        output.print_json(reply)
+    except BrokenPipeError:
+        sys.stdout = None  # Python would flush to the broken pipe once more at its end
+        raise CrewelError(f"standard output is closed: stopped after {number} messages") from None
 
 
 def _destinations(error: "PublishRefused") -> str:
@@ -152,29 +160,31 @@ async def _repeated(text: str, times: int) -> AsyncIterator[str]:
 
 
 async def _lines() -> AsyncIterator[str]:
-    """The lines of standard input that are not empty."""
+    """The lines of standard input that are not empty. Raises CrewelError after those that could be read."""
     import asyncio
     import contextlib
     import threading
 
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[str | None] = asyncio.Queue()
+    lines: asyncio.Queue[str | CrewelError | None] = asyncio.Queue()
     room = threading.Semaphore(100)
 
     def read() -> None:
-        # A file of our own: at exit, Python would wait for the lock of sys.stdin that a blocked reader holds.
-        with (
-            open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as source,
-            contextlib.suppress(RuntimeError),  # the loop is closed: `--count` lines are published
-        ):
-            for line in source:
-                room.acquire()
-                loop.call_soon_threadsafe(lines.put_nowait, line.rstrip("\r\n"))
-            loop.call_soon_threadsafe(lines.put_nowait, None)
+        end: CrewelError | None = None
+        with contextlib.suppress(RuntimeError):  # the loop is closed: `--count` lines are published
+            try:
+                for line in standard_streams.read_lines():
+                    room.acquire()
+                    loop.call_soon_threadsafe(lines.put_nowait, line)
+            except CrewelError as error:
+                end = error
+            loop.call_soon_threadsafe(lines.put_nowait, end)
 
     # A daemon, because nothing can wake a thread out of reading a terminal when the command is to end.
     threading.Thread(target=read, name="crewel-pub-stdin", daemon=True).start()
     while (line := await lines.get()) is not None:
+        if isinstance(line, CrewelError):
+            raise line
         room.release()
         if line:
             yield line

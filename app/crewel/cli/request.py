@@ -1,12 +1,11 @@
 """`crewel request`: asks, and prints the answer."""
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crewel.cli import bayeux_client, output, qos_options
+from crewel.cli import bayeux_client, output, qos_options, standard_streams
 
 if TYPE_CHECKING:
     from crewel.client import Client
@@ -33,7 +32,7 @@ def request(
     If no answer arrives in time, or the answer is an error, prints one line on standard error.
     """
     name = qos_options.channel_name(channel)
-    text = sys.stdin.buffer.read().decode("utf-8", "replace").strip() if data == "-" else data
+    text = standard_streams.read_text().strip() if data == "-" else data
     options: dict[str, Any] = {"persistent": persistent or None, "to": qos_options.addresses(to)}
     client = bayeux_client.patient_client(url, transport, token, timeout_ms / 1000, **bayeux_client.as_sender(sender))
     bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))

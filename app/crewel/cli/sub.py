@@ -3,18 +3,19 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from crewel.cli import bayeux_client, output, qos_options
+from crewel.cli import bayeux_client, output, qos_options, standard_streams
 
 if TYPE_CHECKING:
     from crewel.bayeux.channel import Channel
     from crewel.client import Client, Message, Position, Subscription, Transition
 
 Print = Callable[["Message"], None]
+Take = Callable[["Message"], Awaitable[None]]
 
 
 Channels = Annotated[
@@ -121,11 +122,12 @@ def _covers(pattern: str, channel: "Channel") -> bool:
     return pattern != channel.name and pattern in channel.patterns and not narrower
 
 
-def _taker(show: Print, code: str | None, text: str) -> Print:
-    """Print a message, and settle or reject it. One that could not be printed is neither."""
+def _taker(show: Print, code: str | None, text: str) -> Take:
+    """Print a message, and settle or reject it. One that could not be printed, or that no one has read, is neither."""
 
-    def take(message: "Message") -> None:
+    async def take(message: "Message") -> None:
         show(message)
+        await standard_streams.output_read()
         if code is None:
             message.settle()
         else:
@@ -150,13 +152,14 @@ class Reader:
     """Takes `count` messages of some channels one after the other, or all."""
 
     def __init__(
-        self, client: "Client", channels: list[str], options: dict[str, Any], take: Print, count: int | None
+        self, client: "Client", channels: list[str], options: dict[str, Any], take: Take, count: int | None
     ) -> None:
         self.client = client
         self._channels = channels
         self._options = options
         self._take = take
         self._left = count
+        self._turn = asyncio.Lock()
         self._listeners: list[Subscription] = []
         self._subscriptions: list[Subscription] = []
         self._positions: dict[str, Position] = {}
@@ -178,7 +181,11 @@ class Reader:
         self.client.on_state(ConnectionNotices())
         tasks = [
             asyncio.create_task(each)
-            for each in (*map(self._subscribed, subscriptions), *map(self._addressed, self._listeners))
+            for each in (
+                *map(self._subscribed, subscriptions),
+                *map(self._addressed, self._listeners),
+                standard_streams.output_closed(),
+            )
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -200,23 +207,24 @@ class Reader:
                 subscription = await self.client.subscribe(subscription.channel, **options)
                 self._note_position(subscription)
                 continue
-            if self._took(message):
+            if await self._took(message):
                 self._note_position(subscription)
 
     async def _addressed(self, listener: "Subscription") -> None:
         while self._wants_more:
-            self._took(await anext(listener))
+            await self._took(await anext(listener))
 
     @property
     def _wants_more(self) -> bool:
         return self._left is None or self._left > 0
 
-    def _took(self, message: "Message") -> bool:
-        if not self._wants_more:  # another channel had the last one meanwhile: the server keeps this one
-            return False
-        self._take(message)
-        self._left = None if self._left is None else self._left - 1
-        return True
+    async def _took(self, message: "Message") -> bool:
+        async with self._turn:
+            if not self._wants_more:  # another channel had the last one meanwhile: the server keeps this one
+                return False
+            await self._take(message)
+            self._left = None if self._left is None else self._left - 1
+            return True
 
     def _note_position(self, subscription: "Subscription") -> None:
         if "since" in self._options:

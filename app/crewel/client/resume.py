@@ -84,9 +84,15 @@ class ResumeCallbacks:
 
 def default_file(url: str, name: str) -> Path:
     """Where a worker of this name keeps its secret unless it says where: in `STATE_DIRECTORY`, which systemd sets for a unit
-    with `StateDirectory=`, else below `XDG_STATE_HOME` or `~/.local/state`."""
+    with `StateDirectory=`, else below `XDG_STATE_HOME` or `~/.local/state`. Raises ClientError for a user without a home."""
     given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    state = Path(given) if given else _user_state() / "crewel" / "resume"
+    try:
+        state = Path(given) if given else _user_state() / "crewel" / "resume"
+    except RuntimeError:
+        raise ClientError(
+            f"{name} has no place for the secret of its session, because this user has no home directory: give resume_file or "
+            "resume_store, or set STATE_DIRECTORY or XDG_STATE_HOME"
+        ) from None
     server = URL(url)
     return state / f"{as_file_name(f'{server.host}-{server.port}-{name}')}.resume"
 
