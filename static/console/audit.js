@@ -22,7 +22,7 @@ export function audit({query, go}) {
 
     async function refresh() {
         const told = await get("/audit", {...wanted, after: asked.after, count: PAGE});
-        total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}.`;
+        total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}${told.held.length ? `; the most: ${told.held.slice(0, 3).map((each) => `${each.who || "refused sign-ins"} ${count(each.entries)}`).join(", ")}` : ""}.`;
         swap(list,
             table("Audit", HEADINGS, told.entries.map(row), told.next ? "No match so far; the search continues on the next page." : Object.keys(wanted).length ? "No entry matches." : "Nothing yet. What operators do, and what is refused to them, stands here."),
             pager(asked, told.next, go,

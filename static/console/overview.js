@@ -159,8 +159,10 @@ function store({store: kept, uptimeMs}) {
         ["Memory of the store", kept.kept ? bytes(kept.usedMemory) + most : ""],
         ["Disk of the store", kept.disk ? disk(kept.disk) : ""],
         ["File of the store", kept.disk ? bytes(kept.disk.file) : ""],
+        ["Memory of dead letters", kept.lettersBytes ? `${bytes(kept.lettersBytes)} of ${bytes(kept.lettersMaxBytes)}` : ""],
         ["Dead letters dropped", kept.lettersDropped ? count(kept.lettersDropped) : ""],
-    ]), kept.codes.length ? [h("h3", {}, "Dead letters by code"),
+    ]), kept.lettersHeld?.length ? [h("h3", {}, "Dead letters by account"),
+        facts(kept.lettersHeld.map((each) => [h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(each.account)}`}, parts(each.account, "/")), `${count(each.letters)}, ${bytes(each.bytes)}`]))] : null, kept.codes.length ? [h("h3", {}, "Dead letters by code"),
         facts(kept.codes.map((each) => [h("a", {href: `#/dead-letters?code=${encodeURIComponent(each.value)}`}, parts(each.value, ".")), count(each.count)]))] : null);
 }
 

@@ -136,7 +136,7 @@ def test_the_audit_is_bounded_and_outlives_the_server(start_server: StartServer)
             desk.post(f"/sessions/joe/1/{verb}")
     until(lambda: len(desk.get("/audit")["entries"]) == 3 or None)
     before = desk.get("/audit")
-    assert (before["kept"], before["max"]) == (3, 3)
+    assert (before["kept"], before["max"], before["held"]) == (3, 3, [{"who": "admin", "entries": 3}])
     server.end_well()
     assert Desk(start_server(*sets, *server.store_sets)).get("/audit") == before
 

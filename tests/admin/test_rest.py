@@ -432,6 +432,17 @@ def test_redrive_keeps_its_rate_and_ends_in_time(desk: Desk, dead: list[str], su
     assert (second["redriven"], second["next"], second["waitMs"]) == (4, "", 0)
 
 
+def test_the_accounts_that_hold_dead_letters_are_shown(desk: Desk, dead: list[str], subject: str) -> None:
+    told = desk.get("/dead-letters/accounts?count=1000")
+    (held,) = (each for each in told["accounts"] if each["account"] == f"client/{subject}")
+    assert held["count"] == len(dead)
+    assert 0 < held["bytes"] <= told["bytes"] <= told["maxBytes"]
+    assert told["max"] >= len(dead)
+    store = desk.get("/overview")["store"]
+    assert store["lettersHeld"][0]["letters"] >= 1
+    assert (store["lettersBytes"], store["lettersMaxBytes"]) == (told["bytes"], told["maxBytes"])
+
+
 def test_redrive_works_on_count_dead_letters_at_most(desk: Desk, dead: list[str], subject: str) -> None:
     first = desk.post("/dead-letters/discard", {"all": True, "receiver": subject, "count": 2})
     assert (first["discarded"], first["next"]) == (2, dead[1])

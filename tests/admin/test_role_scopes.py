@@ -109,7 +109,7 @@ def test_each_route_says_what_it_is_about() -> None:
     """A row that says nothing is of the server as a whole, and closed: here are those that are meant to be."""
     assert {route.path for route in OF_SERVER} == {
         "/overview", "/sessions/{subject}/{number}/trace", "/nodes", "/alerts", "/settings", "/audit", "/audit/export", "/feed",
-        "/timeline",
+        "/timeline", "/dead-letters/accounts",
     }  # fmt: skip
 
 

@@ -45,8 +45,9 @@ async def assert_indexes_agree(owner: Owner) -> None:
             if value := getattr(each, kind):
                 expected[kind].setdefault(value, []).append(each.dead_id)
     known = {keys.dead, keys.dropped, keys.returned, keys.letter_texts, keys.letter_uses, keys.letter_bytes}
-    known |= {keys.bin, keys.binned_at}
+    known |= {keys.bin, keys.binned_at, keys.letter_shares.charged, keys.letter_shares.texts}
     await _assert_texts_agree(owner)
+    known |= await _assert_shares_agree(owner)
     for kind in KINDS:
         members: Any = await reader.zrange(keys.dead_letter_values(kind), 0, -1)
         assert [member.decode() for member in members] == sorted(expected[kind])
@@ -74,6 +75,37 @@ async def _assert_texts_agree(owner: Owner) -> None:
     assert {name: sha1(text.encode()).hexdigest() for name, text in texts.items()} == {name: name for name in texts}
     total += sum(len(text.encode()) + TEXT_COST for text in texts.values())
     assert int(await reader.get(keys.letter_bytes) or 0) == total
+
+
+async def _assert_shares_agree(owner: Owner) -> set[str]:
+    """The accounts have the dead letters of their receivers, and bytes of these, with each text once. Returns their keys."""
+    reader, keys, shares = owner.store.reader, owner.keys, owner.keys.letter_shares
+    texts, found = await owner.hash(keys.letter_texts), await reader.xrange(keys.dead)
+    places: dict[str, list[str]] = {}
+    weights: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
+    for place, raw in found:
+        fields = {name.decode(): value.decode() for name, value in raw.items()}
+        account = (
+            "/".join(fields["receiver"].split("/")[:2]) if fields["receiver"][:7] == "client/" else fields["receiver"]
+        )
+        if not await reader.xrange(shares.of_account + account, place, place):
+            continue  # a server of 1.0 has written it, or it was restored
+        places.setdefault(account, []).append(place.decode())
+        weights[account] += int(fields.get("z", 0))
+        for name in (fields[field] for field in ("bh", "qh") if field in fields):
+            weights[account] += 0 if uses[f"{account} {name}"] else len(texts[name].encode()) + TEXT_COST
+            uses[f"{account} {name}"] += 1
+    for key, expected in (
+        (shares.entries, {account: len(of) for account, of in places.items()}),
+        (shares.bytes, weights),
+    ):
+        scores: Any = await reader.zrange(key, 0, -1, withscores=True)
+        assert {account.decode(): int(score) for account, score in scores} == dict(expected)
+    for account, of in places.items():
+        assert [each.decode() for each, _ in await reader.xrange(shares.of_account + account)] == of
+    assert await owner.hash(shares.texts) == {name: str(count) for name, count in uses.items()}
+    return {shares.entries, shares.bytes, *(shares.of_account + account for account in places)}
 
 
 async def _binned(owner: Owner) -> list[dict[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 
 from crewel.storage import audit
@@ -46,6 +47,26 @@ async def test_the_oldest_leave(store: Store) -> None:
     page = await audit.page(store, AuditFilter())
     assert [entry["who"] for entry in page.entries] == ["8", "7", "6", "5"]
     assert await audit.length(store) == 4
+
+
+async def test_an_operator_displaces_its_own_entries(store: Store) -> None:
+    await write(store, *({"who": "joe", "what": str(number)} for number in range(3)), most=10)
+    await write(store, *({"who": "ann", "what": str(number)} for number in range(20)), most=10)
+    page = await audit.page(store, AuditFilter(), newest_first=False)
+    expected = [("joe", str(each)) for each in range(3)] + [("ann", str(each)) for each in range(13, 20)]
+    assert [(entry["who"], entry["what"]) for entry in page.entries] == expected
+    assert await audit.shares(store) == [("ann", 7), ("joe", 3)]
+
+
+async def test_entries_of_a_server_of_version_1_0_are_counted(store: Store) -> None:
+    for who in ("joe", *["ann"] * 20):
+        await store.reader.xadd(store.keys.audit, {"d": orjson.dumps({"who": who})})
+    await write(store, JOE, most=10)
+    assert await audit.shares(store) == [("ann", 8), ("joe", 2)]
+    await store.reader.delete(store.keys.audit)  # as if it had trimmed all of them
+    await write(store, *[ANN] * 12, most=10)
+    assert (await audit.shares(store))[0] == ("ann", 10)
+    assert await audit.length(store) == 10
 
 
 @pytest.mark.parametrize(

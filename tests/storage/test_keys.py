@@ -46,6 +46,9 @@ def all_names(keys: Keys) -> dict[str, str]:
         "dead:returned": keys.returned,
     }
     plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}
+    for store, shares in (("dead", keys.letter_shares), ("audit", keys.audit_shares)):
+        plain |= {f"{store}:held:entries": shares.entries, f"{store}:charged": shares.charged}
+    plain |= {"dead:held:bytes": keys.letter_shares.bytes, "dead:held:texts": keys.letter_shares.texts}
     plain |= {"jobs:open": keys.open_jobs, "server:events": keys.server_events}
     plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}
     for kind in ("code", "receiver", "channel"):
@@ -55,6 +58,8 @@ def all_names(keys: Keys) -> dict[str, str]:
         }
     families = {
         "node:<token>": keys.node("abc"),
+        "dead:of:<account>": keys.letter_shares.of_account + "client/joe",
+        "audit:of:<operator>": keys.audit_shares.of_account + "joe",
         "left:<token>": keys.left("abc"),
         "met:<generation>": keys.met("abc"),
         "lease:<token>": keys.lease("abc"),

@@ -17,6 +17,7 @@ from crewel.storage.audit import AuditFilter, Page
 from crewel.times import EXPECTED, since
 
 _EXPORTED: Final = 500
+_SHOWN: Final = 10
 _FILTERS: Final = (
     text_field(
         "who",
@@ -48,6 +49,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
         "next": page.next,
         "kept": await audit.length(store),
         "max": ask.admin.broker.settings.admin.audit_max_entries,
+        "held": [{"who": who, "entries": entries} for who, entries in await audit.shares(store, _SHOWN)],
     }
 
 
@@ -73,7 +75,8 @@ AUDIT_ROUTES: Final = (
         "List the actions of operators, including refused ones, the newest first, a page at a time.",
         _list,
         "`entries`, a list; `next`, the cursor of the next page, empty if this is the last: earlier pages may be short"
-        f" or empty; `kept`: the number of entries; `max`: their maximum number. An entry has {_ENTRY}.",
+        " or empty; `kept`: the number of entries; `max`: their maximum number; `held`: the operators with the most, each with"
+        f" `who` and `entries`. Beyond `max`, the first of these loses its oldest. An entry has {_ENTRY}.",
         query=(
             *_FILTERS,
             text_field("after", "`next` of the previous page.", place),

@@ -202,6 +202,17 @@ async def _count(ask: Ask) -> dict[str, Any]:
     }
 
 
+async def _accounts(ask: Ask) -> dict[str, Any]:
+    store, delivery = ask.admin.store, ask.admin.broker.settings.delivery
+    held = await dead_letters.shares(store, ask.fields.get("count", PAGE))
+    return {
+        "max": delivery.dead_letters_max,
+        "maxBytes": delivery.dead_letters_max_bytes,
+        "bytes": await dead_letters.used_bytes(store),
+        "accounts": [{"account": each.account, "count": each.letters, "bytes": each.bytes} for each in held],
+    }
+
+
 async def _groups(ask: Ask) -> dict[str, Any]:
     kind = ask.fields.get("by", KINDS[0])
     filters = {each.name for each in _FILTERS} & ask.fields.keys()
@@ -403,6 +414,15 @@ DEAD_LETTER_ROUTES: Final = (
         " many discarded ones are in the bin; both null for an operator of some channels.",
         query=_FILTERS[:-1],
         about=About.MANY,
+    ),
+    Route(
+        "GET",
+        "/dead-letters/accounts",
+        "Show which accounts hold the dead letters: subjects of receivers, and consumer groups.",
+        _accounts,
+        "`accounts`, a list of `account`, `count` and `bytes`, the most bytes first; `max` and `maxBytes`: the bounds of all;"
+        " `bytes`: what all take, with the bin. Beyond a bound, the account that holds most loses its oldest dead letters.",
+        query=(number_text("count", "At most this many accounts.", 1, MAX_PAGE, PAGE),),
     ),
     Route(
         "GET",

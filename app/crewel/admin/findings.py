@@ -243,7 +243,8 @@ def _dropped(figures: Figures) -> Iterator[Finding]:
             "letters-dropped",
             Level.BAD,
             f"{things(figures.dead_letters_dropped, 'dead letter')} were dropped",
-            "There were more than delivery.dead_letters_max, or they took more than delivery.dead_letters_max_bytes.",
+            "There were more than delivery.dead_letters_max, or they took more than delivery.dead_letters_max_bytes. Those of"
+            " the subject or group that had the most were dropped first.",
             "Export, redrive or discard old ones, or raise the setting. Dropped ones are lost.",
             "/dead-letters",
             figures.dead_letters_dropped,

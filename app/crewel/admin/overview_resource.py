@@ -121,6 +121,9 @@ async def _store(admin: Administration) -> dict[str, Any]:
         "letters": 0,
         "lettersNew": 0,
         "lettersDropped": 0,
+        "lettersBytes": 0,
+        "lettersMaxBytes": 0,
+        "lettersHeld": [],
         "codes": [],
     }
     if not access.has_store or access.trouble is not None:
@@ -141,6 +144,9 @@ async def _asked(admin: Administration, store: Store) -> dict[str, Any]:
         "letters": letters,
         "lettersNew": await admin.new_dead_letters.count(letters),
         "lettersDropped": await dead_letters.dropped(store),
+        "lettersBytes": await dead_letters.used_bytes(store),
+        "lettersMaxBytes": admin.broker.settings.delivery.dead_letters_max_bytes,
+        "lettersHeld": [each._asdict() for each in await dead_letters.shares(store, _CODES)],
         "codes": [{"value": each.value, "count": each.letters} for each in codes.largest[:_CODES]],
     }
 

@@ -111,7 +111,7 @@ class Admin(Group):
     )
     audit_max_entries: Number = setting(
         20000,
-        "Maximum number of audit entries in the store. Beyond it, the oldest are removed.",
+        "Maximum number of audit entries in the store. Beyond it, the oldest of the operator with the most are removed.",
         live=True,
         ge=1,
         le=1000000,

@@ -171,14 +171,15 @@ class Delivery(Group):
     ping_timeout_ms: Number = setting(10000, "Time for a pinged client to connect again.", live=True, ge=1)
     dead_letters_max: Number = setting(
         1000000,
-        "Maximum number of dead letters in the store. Beyond it, the oldest are removed.",
+        "Maximum number of dead letters in the store. Beyond it, the oldest of the account with the most are removed: of a"
+        " subject, or of a consumer group.",
         unit="dead letters",
         live=True,
         ge=1,
     )
     dead_letters_max_bytes: Number = setting(
         134217728,
-        "Approximate maximum memory of the dead letters. Beyond it, the oldest are removed.",
+        "Approximate maximum memory of the dead letters. Beyond it, the oldest of the account with the most bytes are removed.",
         live=True,
         ge=1048576,
     )

@@ -53,8 +53,15 @@ class Page(NamedTuple):
 
 
 def write(k: Keys, entry: Mapping[str, Any], most: int) -> Step[str]:
-    """Append an entry; of more than `most`, the oldest leave. Returns its id."""
-    return Step("audit", (k.audit,), (most, orjson.dumps(entry, default=str)), bytes.decode)
+    """Append an entry; of more than `most`, the oldest of the operator with the most leave. Returns its id."""
+    text = orjson.dumps(entry, default=str)
+    return Step("audit", (k.audit,), (k.base, most, str(entry.get("who", "")), text), bytes.decode)
+
+
+async def shares(store: Store, most: int = 100) -> list[tuple[str, int]]:
+    """The operators with the most entries, and how many each has, the largest first. Raises StoreError."""
+    found: Any = await store.reader.zrange(store.keys.audit_shares.entries, 0, most - 1, desc=True, withscores=True)
+    return [(who.decode(), int(entries)) for who, entries in found]
 
 
 async def length(store: Store) -> int:

@@ -42,7 +42,7 @@ DEAD_LETTER_KEYS: Final = (
         " the receiver gave it, if `code` is another; `h` earlier attempts, JSON; `e` 1 if an operator edited the"
         " message; `u` the dead id that it had before it was"
         " discarded and restored, and `a` the log id of the edited message that was sent in its place",
-        "the newest `delivery.dead_letters_max`, and at most `delivery.dead_letters_max_bytes`",
+        "up to `delivery.dead_letters_max`, and `delivery.dead_letters_max_bytes`",
         _LETTERS,
         "operators, the pipeline",
         "The dead letters.",
@@ -92,6 +92,49 @@ DEAD_LETTER_KEYS: Final = (
         _LETTERS,
         _LETTERS,
         "Approximate bytes of the dead letters with their texts.",
+    ),
+    *(
+        Key(
+            f"dead:held:{what}",
+            "sorted set",
+            f"account: {meaning}",
+            "as the dead letters of the account",
+            _LETTERS,
+            f"operators; {_LETTERS}",
+            "Accounts: subjects of receivers, and groups whose queues had the messages. Beyond a bound, the account that has"
+            " most loses its oldest dead letters.",
+        )
+        for what, meaning in (
+            ("entries", "number of its dead letters"),
+            ("bytes", "approximate bytes of these, each text once"),
+        )
+    ),
+    Key(
+        "dead:of:<account>",
+        "stream",
+        "id is the dead id; nothing else",
+        "as its dead letters",
+        _LETTERS,
+        "commit, end, discard_waiting",
+        "The dead letters of one account, the oldest first.",
+    ),
+    Key(
+        "dead:held:texts",
+        "hash",
+        "account and SHA-1 of a text: number of dead letters of the account that refer to it",
+        "as these dead letters",
+        _LETTERS,
+        _LETTERS,
+        "Lets a text count once for each account.",
+    ),
+    Key(
+        "dead:charged",
+        "string",
+        "dead id",
+        _EVER,
+        "commit, end, discard_waiting",
+        "commit, end, discard_waiting",
+        "All dead letters up to this one are counted for accounts. Those that a server of 1.0 writes are counted later.",
     ),
     *_INDEXES,
     *(

@@ -74,6 +74,34 @@ def described(letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[by
     return arguments
 
 
+class Share(NamedTuple):
+    """What one account holds of the dead letters."""
+
+    account: str
+    """A subject, as `client/joe`, or the queue of a group."""
+    letters: int
+    bytes: int
+    """About; a text counts once for each account."""
+
+
+async def shares(store: Store, most: int = 100) -> list[Share]:
+    """The accounts that hold most of the dead letters, by bytes, the largest first. Raises StoreError."""
+    keys = store.keys.letter_shares
+    largest: Any = await store.reader.zrange(keys.bytes, 0, most - 1, desc=True, withscores=True)
+    if not largest:
+        return []
+    counts: Any = await store.reader.zmscore(keys.entries, [account for account, _ in largest])
+    return [
+        Share(account.decode(), int(count or 0), int(size))
+        for (account, size), count in zip(largest, counts, strict=True)
+    ]
+
+
+async def used_bytes(store: Store) -> int:
+    """What all dead letters take, also those in the bin; about. Raises StoreError."""
+    return int(await store.reader.get(store.keys.letter_bytes) or 0)
+
+
 class RedriveOutcome(StrEnum):
     """The outcome of a redrive. Unless the dead letter was moved, or is gone, it stays where it is."""
 
@@ -183,12 +211,6 @@ async def now(store: Store) -> str:
     newest_ms, _, _ = (await newest(store)).partition("-")
     # The clock of the store may have been set back.
     return f"{max(seconds * 1000 + microseconds // 1000, int(newest_ms or 0))}-{_LAST}"
-
-
-async def oldest(store: Store) -> str:
-    """Return the dead id of the oldest dead letter, empty if there is none. Raises StoreError."""
-    found: Any = await store.reader.xrange(store.keys.dead, count=1)
-    return str(found[0][0].decode()) if found else ""
 
 
 async def dropped(store: Store) -> int:

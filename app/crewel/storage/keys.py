@@ -19,12 +19,27 @@ RESTORING = "restoring"
 _TAG = "{crewel}:"
 
 
+class Shares:
+    """The names of what a bounded store has of its accounts (`scripts/shared/shares.lua`)."""
+
+    __slots__ = ("bytes", "charged", "entries", "of_account", "texts")
+
+    def __init__(self, store: str) -> None:
+        self.entries = f"{store}:held:entries"
+        self.bytes = f"{store}:held:bytes"
+        self.texts = f"{store}:held:texts"
+        self.charged = f"{store}:charged"
+        self.of_account = f"{store}:of:"
+        """What the key of each account begins with."""
+
+
 class Keys:
     """The names of all keys under one `storage.prefix`."""
 
     __slots__ = (
         "alerts",
         "audit",
+        "audit_shares",
         "base",
         "bin",
         "binned_at",
@@ -41,6 +56,7 @@ class Keys:
         "last",
         "ledger",
         "letter_bytes",
+        "letter_shares",
         "letter_texts",
         "letter_uses",
         "log",
@@ -75,6 +91,7 @@ class Keys:
         self.letter_texts = self.base + "dead:texts"
         self.letter_uses = self.base + "dead:uses"
         self.letter_bytes = self.base + "dead:bytes"
+        self.letter_shares = Shares(self.dead)
         self.bin = self.base + "dead:bin"
         self.binned_at = self.base + "dead:bin:at"
         self.facts = self.base + "facts"
@@ -88,6 +105,7 @@ class Keys:
         self.alerts = self.base + "alerts"
         self.losses = self.base + "losses"
         self.audit = self.base + "audit"
+        self.audit_shares = Shares(self.audit)
         self.server_events = self.base + "server:events"
         self.jobs = self.base + "jobs"
         self.open_jobs = self.base + "jobs:open"

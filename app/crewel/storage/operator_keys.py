@@ -4,16 +4,45 @@ from typing import Final
 
 from crewel.storage.keys import Key
 
+_EVER: Final = "no limit"
+
 OPERATOR_KEYS: Final = (
     Key(
         "audit",
         "stream",
         "`d` JSON: `at` milliseconds since 1970, `node`, `who`, `role`, `what`, `about`, `count`, `reason`, `outcome`,"
         " `errorCode`, `details`",
-        "the newest `admin.audit_max_entries`",
+        "up to `admin.audit_max_entries`",
         "audit",
         "operators",
         "The actions of operators, including refused ones.",
+    ),
+    Key(
+        "audit:held:entries",
+        "sorted set",
+        "operator: number of its entries",
+        "as its entries",
+        "audit",
+        "operators; audit",
+        "Beyond the bound, the operator with the most entries loses the oldest.",
+    ),
+    Key(
+        "audit:of:<operator>",
+        "stream",
+        "id is that in `audit`; nothing else",
+        "as its entries",
+        "audit",
+        "audit",
+        "The entries of one operator, the oldest first.",
+    ),
+    Key(
+        "audit:charged",
+        "string",
+        "id in `audit`",
+        _EVER,
+        "audit",
+        "audit",
+        "All entries up to this one are counted for operators. Those that a server of 1.0 writes are counted later.",
     ),
     Key(
         "alerts",

@@ -28,7 +28,8 @@ def test_letters_beyond_the_bound_in_bytes_are_dropped_and_said(
     (line,) = (
         record.getMessage() for record in caplog.records if record.name == "crewel.broker.durability.log_trimmer"
     )
-    assert f"{39 - len(kept)} oldest dead letters were dropped, up to {kept[0].dead_id}" in line
+    assert f"{39 - len(kept)} dead letters were dropped" in line
+    assert "such as client/joe:" in line
     assert f"delivery.dead_letters_max_bytes={MOST}" in line
 
 

@@ -81,11 +81,12 @@ class FactsTrimmer:
         more = 0 if self._dead_letters is None else dropped - self._dead_letters
         self._dead_letters = dropped
         if more > 0:
+            largest = await dead_letters.shares(store, 1)
             log.warning(
-                "the %d oldest dead letters were dropped, up to %s: there are more than delivery.dead_letters_max=%d, or"
-                " they take more than delivery.dead_letters_max_bytes=%d",
+                "%d dead letters were dropped, the oldest of those accounts that hold most, such as %s: there are more than"
+                " delivery.dead_letters_max=%d, or they take more than delivery.dead_letters_max_bytes=%d",
                 more,
-                await dead_letters.oldest(store) or "the newest",
+                largest[0].account if largest else "one that has none left",
                 delivery.dead_letters_max,
                 delivery.dead_letters_max_bytes,
             )

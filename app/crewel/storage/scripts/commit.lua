@@ -50,6 +50,8 @@ end
 
 -- include shared/packed.lua
 
+-- include shared/shares.lua
+
 -- include shared/indexes.lua
 
 -- include shared/bin.lua

@@ -15,6 +15,8 @@ local node, dead, facts = KEYS[1], KEYS[2], KEYS[3]
 local base, facts_max, who = ARGV[1], ARGV[2], ARGV[3]
 local call, keeps = redis.call, false
 
+-- include shared/shares.lua
+
 -- include shared/indexes.lua
 
 -- include shared/bin.lua

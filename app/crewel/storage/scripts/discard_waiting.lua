@@ -27,6 +27,8 @@ local call = redis.call
 
 -- include shared/queues.lua
 
+-- include shared/shares.lua
+
 -- include shared/indexes.lua
 
 -- include shared/bin.lua

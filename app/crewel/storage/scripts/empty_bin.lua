@@ -12,6 +12,8 @@ local node, dead = KEYS[1], KEYS[2]
 local base, kept_ms, most = ARGV[1], ARGV[2], ARGV[3]
 local call = redis.call
 
+-- include shared/shares.lua
+
 -- include shared/indexes.lua
 
 -- include shared/bin.lua

@@ -44,6 +44,8 @@ local call = redis.call
 
 -- include shared/packed.lua
 
+-- include shared/shares.lua
+
 -- include shared/indexes.lua
 
 -- include shared/bin.lua

@@ -36,6 +36,8 @@ local edited, who, is_elsewhere = ARGV[9], ARGV[10], ARGV[11] == '1'
 local longest_history = 8000  -- bytes; of a longer one the older attempts are left out
 local call, format = redis.call, string.format
 
+-- include shared/shares.lua
+
 -- include shared/indexes.lua
 
 -- include shared/bin.lua

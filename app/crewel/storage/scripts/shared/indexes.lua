@@ -1,5 +1,5 @@
--- For the scripts that store dead letters or take them out. They have, as locals: `call`, redis.call; `base`, what all keys
--- begin with; `dead`, the key.
+-- For the scripts that store dead letters or take them out, after shared/shares.lua. They have, as further local: `dead`, the
+-- key.
 --
 -- Each value that dead letters can be asked for by has a stream, in which its dead letters have the ids that they have in
 -- `dead`; and the values that there are lie in a sorted set, so that all with the same beginning can be found.
@@ -7,10 +7,14 @@
 -- A body or QoS of some length lies once in the hash `dead:texts`, however many dead letters have it: the dead letter has its
 -- name, `bh` or `qh`, and `dead:uses` counts the dead letters. `dead:bytes` adds up what dead letters and texts take, about; a
 -- dead letter says its part in `z`.
+--
+-- A dead letter is held by the account of its receiver: the subject of a session, or the group whose queue it is. A text counts
+-- once for each account.
 local indexed = {'code', 'receiver', 'channel'}
 local shared_from = 200  -- bytes; to refer to a shorter text costs as much as the text
 local text_cost = 150  -- bytes, in addition to the text
 local names = {}  -- of texts that this call has shared
+local shares = shares_of('dead')
 
 local function add_bytes(bytes)
   if bytes ~= 0 then
@@ -67,8 +71,37 @@ local function fields_of(entry)
   return fields
 end
 
--- Enters a dead letter into the indexes. What is new there is written a second time: the store sets four kilobytes aside for
--- the first entry of a stream, and nothing when it restores one.
+local function account_of(letter)
+  local receiver = letter.receiver or ''
+  return string.match(receiver, '^client/[^/]+') or receiver
+end
+
+-- Lets an account have one dead letter more (1) or less (-1) that refers to these texts. Returns the bytes of those that are new
+-- to it, or that it has no more.
+local function refer(account, letter, difference)
+  local bytes = 0
+  for _, field in ipairs({'bh', 'qh'}) do
+    local name = letter[field]
+    local uses = name and call('HINCRBY', base .. 'dead:held:texts', account .. ' ' .. name, difference)
+    if uses == 0 then
+      call('HDEL', base .. 'dead:held:texts', account .. ' ' .. name)
+    end
+    if uses and uses == math.max(difference, 0) then
+      bytes = bytes + call('HSTRLEN', base .. 'dead:texts', name) + text_cost
+    end
+  end
+  return bytes
+end
+
+-- Charges a dead letter to the account of its receiver. All older ones are charged already.
+local function charge(place, letter)
+  local account = account_of(letter)
+  if hold(shares, account, place) then
+    weigh(shares, account, (letter.z or 0) + refer(account, letter, 1))
+  end
+end
+
+-- Enters a dead letter into the indexes.
 local function enlist(place, letter)
   for _, field in ipairs(indexed) do
     local value = letter[field]
@@ -76,7 +109,7 @@ local function enlist(place, letter)
       local key = base .. 'dead:' .. field .. ':' .. value
       call('XADD', key, place, '', '')
       if call('ZADD', base .. 'dead:' .. field .. 's', 0, value) == 1 then
-        redis.pcall('RESTORE', key, 0, call('DUMP', key), 'REPLACE')
+        compact(key)
       end
     end
   end
@@ -92,6 +125,10 @@ local function unlist(place, letter)
       call('DEL', key)
       call('ZREM', base .. 'dead:' .. field .. 's', value)
     end
+  end
+  local account = account_of(letter)
+  if let_go(shares, account, place) then
+    weigh(shares, account, -(letter.z or 0) - refer(account, letter, -1))
   end
 end
 

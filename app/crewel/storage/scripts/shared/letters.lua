@@ -2,6 +2,8 @@
 -- the key; `letters_max` and `letters_bytes`, the bounds of the dead letters; the second is 0 for none.
 local letter_cost = 200  -- bytes, in addition to its texts
 local logged = {}  -- messages of the log that this call has read
+local are_charged  -- whether accounts hold all that were there before this call
+local newest_place
 
 -- The message of a dead letter: a table of the log's fields, empty if it has gone.
 local function message(inbox, id)
@@ -57,17 +59,39 @@ local function dead_letter(name, inbox, id, code, reason, attempts, channel, bod
   end
   local size = letter_cost + #name + #code + #reason + #channel + #body + #sender + #qos + #(given or '') + #(tries or '')
   add_bytes(size)
+  if are_charged == nil then
+    are_charged = are_all_charged(shares)
+  end
   local place = call('XADD', dead, '*', 'id', id, 'received', received, 'receiver', name, 'code', code, 'reason', reason,
     'attempts', attempts, 'channel', channel, body_field, body, 'sender', sender, qos_field, qos, 'z', size, unpack(more))
-  enlist(place, {code = code, receiver = name, channel = channel})
+  local letter = {code = code, receiver = name, channel = channel, z = size, [body_field] = body, [qos_field] = qos}
+  enlist(place, letter)
+  if are_charged then
+    charge(place, letter)
+  end
+  newest_place = place
   return place
 end
 
--- Removes the oldest dead letters beyond the bounds, and counts them. The bin takes no room that others need: what it has goes
--- first, and does not count as dropped. Where a bound has been lowered, the rest of what is too much goes with later calls.
+local function owner_of(entry)
+  return account_of(fields_of(entry))
+end
+
+local function take_out_entry(entry)
+  return take_out(entry[1], fields_of(entry))
+end
+
+-- Removes dead letters beyond the bounds, those of the account that holds most, and counts them. The bin takes no room that
+-- others need: what it has goes first, and does not count as dropped. Where a bound has been lowered, the rest of what is too
+-- much goes with later calls.
 local function keep_bound(added)
   if added == 0 then
     return
+  end
+  if are_charged then
+    call('SET', shares.charged, newest_place)
+  else
+    charge_others(shares, 500 + added, function(entry) charge(entry[1], fields_of(entry)) end)
   end
   local most = added + 1000
   local binned = call('HLEN', bin)
@@ -80,17 +104,13 @@ local function keep_bound(added)
     count, binned, removed = count - 1, binned - 1, removed + 1
   end
   local dropped = 0
-  while dropped < most - removed and (count > 0 or bytes > 0) do
-    local oldest = call('XRANGE', dead, '-', '+', 'COUNT', math.min(most - removed - dropped, math.max(math.min(count, 100), 10)))
-    if #oldest == 0 then
+  while removed < most and (count > 0 or bytes > 0) do
+    local gone, freed = give_up_first(shares, bytes > 0 and 'bytes' or 'entries', owner_of, take_out_entry)
+    if not gone then
       break
     end
-    for _, entry in ipairs(oldest) do
-      if count > 0 or bytes > 0 then
-        bytes = bytes - take_out(entry[1], fields_of(entry))
-        count, dropped = count - 1, dropped + 1
-      end
-    end
+    bytes, count = bytes - freed, count - gone
+    dropped, removed = dropped + gone, removed + 1
   end
   if dropped > 0 then
     call('INCRBY', base .. 'dead:dropped', dropped)
