@@ -23,6 +23,7 @@ from typing import Final
 from tests.faults.abuser import Abuser, Fields, Socket, message
 
 BATCH: Final = 840
+TOKEN: Final = "the-token-of-the-exports"
 AT_ONCE: Final = 16  # sessions that begin side by side
 _FLOOD: Final = 32_768  # bytes of small frames that are written at a time
 _CONTINUATION: Final = 0x00  # a fragment that is not the last one (RFC 6455, 5.2)
@@ -283,6 +284,27 @@ class Attacker(Abuser):
             for start in range(0, len(ids), 100):
                 await self.ask(connection, *(message("/meta/disconnect", each) for each in ids[start : start + 100]))
 
+    # An operator
+
+    async def exports(self) -> AsyncIterator[None]:
+        """Exports of a few thousand dead letters and of the audit, on many connections."""
+        await self._away(entries=1)
+        talker = await self.socket()
+        ext = {"publish": {"persistent": True}}
+        await talker.send(*short(talker, ({"channel": "/full", "data": "x" * 50, "ext": ext} for _ in range(200))))
+        head = f"Host: 127.0.0.1\r\n{self.forwarded}Authorization: Bearer {TOKEN}\r\n\r\n"
+        flood = "".join(
+            f"GET /admin/api/{each}/export HTTP/1.1\r\n{head}" for each in ("dead-letters", "audit")
+        ).encode()
+        connections = [await self.http() for _ in range(min(self.sessions, 20))]
+        self.tasks += [asyncio.create_task(_discard(reader)) for reader, _ in connections]
+        yield
+        while True:
+            for _, writer in connections:
+                writer.write(flood)
+                await writer.drain()
+                await asyncio.sleep(0.005)
+
     # Frames without a message
 
     async def _framed(self, frame: bytes, *, has_shaken_hands: bool, first: bytes = b"") -> AsyncIterator[None]:
@@ -415,6 +437,8 @@ class Attack:
     run: Callable[[Attacker], AsyncIterator[None]]
     sets: tuple[str, ...] = ()
     """The settings of the server that it is done to."""
+    address: str = "203.0.113.7"
+    """Where it comes from; empty: from loopback, where no rates hold."""
 
 
 _AIOHTTP: Final = ("http.fast_lane=false",)
@@ -436,7 +460,9 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "mixed": Attack(Attacker.mixed),
     "gets": Attack(Attacker.gets),
     "absent_receivers": Attack(Attacker.absent_receivers),
+    "absent_receivers_local": Attack(Attacker.absent_receivers, address=""),
     "absent_receivers_end": Attack(Attacker.absent_receivers_end),
+    "exports": Attack(Attacker.exports, (f"admin.token={TOKEN}",)),
     "pings": Attack(Attacker.pings),
     "pings_of_sessions": Attack(Attacker.pings_of_sessions),
     "pings_full": Attack(Attacker.pings_full),

@@ -29,9 +29,10 @@ async def test_a_stranger_costs_others_at_most_a_turn(
     attack: str, sessions: int, start_server: StartServer, tell: Tell
 ) -> None:
     server = await asyncio.to_thread(start_server, *SETS, *ATTACKS[attack].sets, service=SERVICE)
-    costs = await attacked(server, attack, sessions=sessions, seconds=SECONDS, seed=1)
+    address = ATTACKS[attack].address
+    costs = await attacked(server, attack, sessions=sessions, seconds=SECONDS, seed=1, address=address)
     if not IS_FULL and costs.trouble(share=SHARE):
-        costs = await attacked(server, attack, sessions=sessions, seconds=DOUBT_S, seed=2)
+        costs = await attacked(server, attack, sessions=sessions, seconds=DOUBT_S, seed=2, address=address)
     tell(f"{attack}, {sessions} sessions: median, 99 %, longest {costs}")
     if not IS_FULL:  # what it has left to do has a part in no claim, and takes up to ten seconds
         await asyncio.to_thread(server.kill)
