@@ -168,6 +168,19 @@ def test_an_address_that_is_refused_is_not_repeated_if_it_may_hold_a_secret(addr
     assert "//secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("value", ["sesame, sesame, sesame\n", "sesame\x00sesame, sesame", "\tsesame, sesame, sesame"])
+@pytest.mark.parametrize(
+    "name",
+    ["admin.token", "admin.notice_webhook_token", "delivery.dead_letter_webhook_token", "delivery.dead_letter_webhook"],
+)
+def test_what_no_header_can_have_is_refused_at_the_start(name: str, value: str) -> None:
+    """Each notification failed with a traceback, and the server was ready all the same."""
+    given = f"https://a/?key={value}" if name.endswith("webhook") else value
+    with pytest.raises(SettingsError, match=name) as refused:
+        load(overrides=[f"{name}={given}"], environ=NONE)
+    assert "sesame" not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", list(declared()))
 def test_every_value_can_be_written_back_as_text(name: str) -> None:
     """What `crewel settings` shows is what `--set` takes."""

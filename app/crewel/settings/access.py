@@ -5,7 +5,9 @@ from typing import Literal
 from pydantic import model_validator
 
 from crewel.settings.types import (
+    IN_HEADER,
     Algorithms,
+    BearerToken,
     ClaimName,
     Group,
     HookAddress,
@@ -87,11 +89,11 @@ class Security(Group):
 class Admin(Group):
     """Operators."""
 
-    token: OptionalText = setting(
+    token: BearerToken = setting(
         None,
         "Secret of operators. Not set: a random one, kept in admin.token in storage.data_dir.",
         secret=True,
-        expected=f"a text of at least {MIN_TOKEN} characters",
+        expected=f"{IN_HEADER}, of at least {MIN_TOKEN} characters",
         min_length=MIN_TOKEN,
     )
     mask: Texts = setting(
@@ -106,8 +108,8 @@ class Admin(Group):
         secret=True,
         expected="an http or https address such as https://example.org/hook?key=secret",
     )
-    notice_webhook_token: OptionalText = setting(
-        None, "Bearer token for the webhook of notices. Not set: none is sent.", secret=True, expected="a text"
+    notice_webhook_token: BearerToken = setting(
+        None, "Bearer token for the webhook of notices. Not set: none is sent.", secret=True, expected=IN_HEADER
     )
     audit_max_entries: Number = setting(
         20000,

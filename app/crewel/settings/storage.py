@@ -8,12 +8,13 @@ from pydantic import AfterValidator, model_validator
 
 from crewel.settings.store_location import StoreLocation, parse_store_address
 from crewel.settings.types import (
+    IN_HEADER,
+    BearerToken,
     FileName,
     Group,
     HookAddress,
     Number,
     OptionalFileName,
-    OptionalText,
     StoreAddress,
     setting,
 )
@@ -208,8 +209,8 @@ class Delivery(Group):
         secret=True,
         expected="an http or https address such as https://example.org/hook?key=secret",
     )
-    dead_letter_webhook_token: OptionalText = setting(
-        None, "Bearer token for the webhook. Not set: none is sent.", secret=True, expected="a text"
+    dead_letter_webhook_token: BearerToken = setting(
+        None, "Bearer token for the webhook. Not set: none is sent.", secret=True, expected=IN_HEADER
     )
     dead_letter_webhook_timeout_ms: Number = setting(
         10000, "Time-out of one request to the webhook. The server tries a request six times.", live=True, ge=1

@@ -19,6 +19,8 @@ from pydantic.config import JsonDict
 
 from crewel.settings.store_location import parse_store_address
 
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+
 
 class Group(BaseModel):
     """One table of crewel.toml; unknown names in it are errors."""
@@ -97,7 +99,16 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return _matching("|".join(re.escape(name) for name in names))
 
 
+def _in_header(given: str) -> str:
+    # A header cannot have it: the client that sends the header would fail each time.
+    if _CONTROLS.search(given) or given != given.strip():
+        raise ValueError("not a text that fits into a header")
+    return given
+
+
 def _address(given: str, *schemes: str) -> SplitResult:
+    if _CONTROLS.search(given):  # which urlsplit removes
+        raise ValueError("not an address: it has control characters")
     parts = urlsplit(given)
     _ = parts.port  # raises ValueError when it is not a port
     if parts.scheme not in schemes or not parts.hostname:
@@ -134,6 +145,9 @@ def _path_as_text(given: object) -> object:
 
 Number = Annotated[int, BeforeValidator(_no_bool)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
+IN_HEADER = "a text without control characters and without spaces at its ends"
+"""What fits into a header."""
+BearerToken = Annotated[str | None, BeforeValidator(_empty_is_unset), _unless_unset(_in_header)]
 FileName = Annotated[str, BeforeValidator(_path_as_text)]
 OptionalFileName = Annotated[
     str | None, BeforeValidator(_empty_is_unset), BeforeValidator(_path_as_text), Expected("a file name")
