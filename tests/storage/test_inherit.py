@@ -6,7 +6,7 @@ import pytest
 
 from crewel.delivery.records import LogId, SessionName
 from crewel.errors import Fenced
-from crewel.storage import node_leases, nodes
+from crewel.storage import node_leases, nodes, sessions
 from crewel.storage.node_leases import ALONE, Claimed, Membership
 from crewel.storage.nodes import Members, Slice
 from crewel.storage.store import Store
@@ -221,3 +221,19 @@ async def test_a_tag_is_forgotten_by_the_node_that_it_leads_to_and_by_no_other(s
     assert (await members(second)).tags == {"tag-b": "b", "tag-c": "c"}
     with pytest.raises(Fenced):
         await first.do(nodes.untag(first.keys, first.token, ["tag-a"]))
+
+
+async def test_the_heir_of_an_heir_knows_how_long_the_client_has_been_awaited(store: Store) -> None:
+    first, second = await joined(store, "a"), await joined(store, "b")
+    await first.login(JOE)
+    await first.do(sessions.away(first.keys, "a", {SessionName(JOE): 2 * MINUTE_MS}))
+    await die(first)
+    assert [(each.awaited_since_ms, each.ends_ms) for each in (await inherit(second)).records] == [(0, 2 * MINUTE_MS)]
+    third = await joined(store, "c")
+    await die(second)
+    [record] = (await inherit(third)).records
+    assert record.awaited_since_ms > 0
+    assert record.ends_ms == 2 * MINUTE_MS
+    await die(third)
+    [again] = (await inherit(await joined(store, "d"))).records
+    assert (again.awaited_since_ms, again.ends_ms) == (record.awaited_since_ms, record.ends_ms)

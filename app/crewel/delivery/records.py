@@ -158,6 +158,11 @@ class SessionRecord:
     death: tuple[str, str] | None = None
     """Code and reason, if its end was begun because its receiver failed for good."""
 
+    awaited_since_ms: int = field(default=0, compare=False)
+    """When a server first took it over since its client was there, milliseconds since 1970; 0: none has."""
+    ends_ms: int = field(default=0, compare=False)
+    """When it ends, as its client had gone before a server took it over; 0: it had not."""
+
     def share(self, same: dict[Any, Any]) -> None:
         """Let what is equal to something in `same` be that very thing, and put the rest there: a message that
         many sessions have queued is in memory once."""

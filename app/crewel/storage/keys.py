@@ -256,7 +256,9 @@ KEYS: tuple[Key, ...] = (
         "hash",
         "`owner` token; `r` options of its login, as JSON; `at` log id, while it is being adopted; `batch` highest"
         " reserved batch number; `ending` log id, once its end has begun; `death` code and reason of the end, as JSON,"
-        " if its receiver has failed permanently; `d` why it receives nothing at present, as JSON; `s:<pattern>` log id"
+        " if its receiver has failed permanently; `away` while its client has not come: token, milliseconds since 1970 at"
+        " which a server first took it over without its client, and those at which it ends if its client had gone before"
+        " (0: neither); `d` why it receives nothing at present, as JSON; `s:<pattern>` log id"
         " after which it is subscribed; `p:<pattern>` options of that subscription, as JSON, also for groups;"
         " `c:<pattern> <since>` log id at which it was unsubscribed, until the cursor has passed it; `n:<channel>`"
         " until it is acknowledged, log id of the notice that the topic was erased or that the server has ended the"
@@ -265,8 +267,8 @@ KEYS: tuple[Key, ...] = (
         " `<attempts>:<bytes>:<channel>:<priority>:<expires>:<source>` less the defaults at its end (5, 0, none), where"
         " the source is its shared queue",
         "until the session has ended",
-        "login, subscribe, unsubscribe, open, commit, spill, adopt, inherit, close, hold, redrive, send, lease_queued, requeue,"
-        " end",
+        "login, subscribe, unsubscribe, open, commit, spill, adopt, inherit, close, hold, away, redrive, send, lease_queued,"
+        " requeue, end",
         "each start; recall",
         "A reliable session.",
     ),

@@ -165,6 +165,7 @@ def adopted(answer: Any) -> list[SessionRecord]:
 def filled(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
     """Return the record with what a session's hash says, as HGETALL gives it: field, value, field, value."""
     fields = iter(flat)
+    owner, away = b"", b""
     for field, value in zip(fields, fields, strict=True):
         kind, key = field[:2], field[2:]
         if kind == b"o:":
@@ -192,6 +193,13 @@ def filled(record: SessionRecord, flat: list[bytes]) -> SessionRecord:
             record.death = (code, reason)
         elif field == b"d":
             record.dispatch = orjson.loads(value)
+        elif field == b"owner":
+            owner = value
+        elif field == b"away":
+            away = value
+    token, _, times = away.partition(b" ")
+    if times and token == owner:  # else it was written for an earlier owner
+        record.awaited_since_ms, record.ends_ms = map(int, times.split())
     return record
 
 

@@ -170,6 +170,13 @@ def hold(k: Keys, token: str, name: str, dispatch: bytes | None, facts_max: int)
     return Step("hold", (k.session(name), k.facts), (token, facts_max, dispatch or b"", fact), nothing)
 
 
+def away(k: Keys, token: str, ends: Mapping[SessionName, int]) -> Step[None]:
+    """Note of these sessions when they end because their clients have gone, milliseconds since 1970, or that their clients have
+    come (0). Sessions of other servers are left out. Raises Fenced if the server has been superseded."""
+    arguments = [text for name, ends_ms in ends.items() for text in (name, ends_ms)]
+    return Step("away", (k.node(token),), (k.base, token, *arguments), nothing)
+
+
 def spill(k: Keys, token: str, name: str, ids: Sequence[LogId]) -> Step[list[LogId]]:
     """Copy messages that are open for a session from the log to its inbox. Returns those that lie there now; what the log has
     lost, or what the store does not have as open, is not among them. Raises Fenced."""

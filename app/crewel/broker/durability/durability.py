@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -62,6 +63,7 @@ _MOST_SHARED: Final = 200_000
 _CLOSE_TIMEOUT: Final = 3.0  # seconds
 _ANSWERS_S: Final = 10.0  # that the store has for what is under way when the server ends
 _RELOAD_PAUSE: Final = 0.5
+_NOTED_AT_ONCE: Final = 500  # sessions whose clients have gone or come
 
 
 class _Former(NamedTuple):
@@ -93,6 +95,8 @@ class Durability:
     _epoch: int = field(default=0, init=False)  # which start of a server on this store this is
     _generation: str = field(default="", init=False)  # of the store that the sessions were read from
     _slow: SlowStore = field(default_factory=SlowStore, init=False)
+    _away: dict[SessionName, int] = field(default_factory=dict, init=False)
+    """By sessions whose clients have gone or come, which the store does not know yet: when they end, ms since 1970, or 0."""
     _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
     _read_at: float = field(default=inf, init=False)  # of the last claim: what was done before it has been read
     _is_to_read: bool = field(default=False, init=False)  # again, because it has forgotten a step
@@ -179,6 +183,7 @@ class Durability:
         queues = await stored_queues(self._access.store)
         await self._losses.count_sessions(self._access.node.sessions.keys() - {record.name for record in records})
         before, ended = self._set_aside()
+        self._away.clear()  # the store awaits the clients of all
         self._access.node = LogConsumer(LogConsumer.starting_cursor(records, last), last)
         self.appender.begin_again()
         self._under_way = None
@@ -383,12 +388,29 @@ class Durability:
         mailbox = session.mailbox
         if mailbox.is_absent:
             mailbox.come_back()
+            if mailbox.durable is not None:
+                self._away[mailbox.durable.name] = 0
             self._dispatchers.back(session, has_backlog=bool(mailbox.queue or mailbox.has_more))
         return self.backlog.load(session)
 
     def on_disconnect(self, session: Session) -> None:
         """The client has been away for long: memory keeps of what is stored no more than the ids."""
         session.go_away()
+
+    def note_away(self, session: Session, seconds: float) -> None:
+        """The client has gone, and the session ends in so many seconds, also if another server has it by then."""
+        if session.mailbox.durable is not None:
+            self._away[session.mailbox.durable.name] = int((self._runtime.clock() + seconds) * 1000)
+
+    async def _store_away(self) -> None:
+        while self._away and not self._access.is_reloading:
+            some = dict(islice(self._away.items(), _NOTED_AT_ONCE))
+            await self._access.writing.ask(
+                stored_sessions.away(self._access.keys, self._access.token, some), retries=True
+            )
+            for name, ends_ms in some.items():
+                if self._away.get(name) == ends_ms:  # else it has changed meanwhile
+                    del self._away[name]
 
     # Commits
 
@@ -422,6 +444,8 @@ class Durability:
             resolve(done, is_committed)
 
     async def _commit(self) -> None:
+        if self._away:
+            await self._store_away()
         awaiting: list[asyncio.Future[bool]] = []
         has_more = True
         while has_more:

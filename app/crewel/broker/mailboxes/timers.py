@@ -14,6 +14,7 @@ from crewel.bayeux.advice import Advice
 from crewel.bayeux.replies import Reply
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.session import Event, Session, State
+from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.settings import Settings
@@ -180,6 +181,16 @@ class SessionTimes:
             session.expires_at = now + session.grace_ms / 1000
         else:
             session.expires_at = now + (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
+
+    def await_again(self, session: Session, now: float, now_ms: float, record: SessionRecord, grace: float) -> None:
+        """Start the time within which the client of a session that was taken over must come: what has passed of it counts, and
+        the grace (s) is added once. `now_ms`: milliseconds since 1970."""
+        waited = max(now_ms - record.awaited_since_ms, 0.0) / 1000 if record.awaited_since_ms else 0.0
+        until = now - waited + grace
+        if record.ends_ms:
+            session.expires_at = max(now + (record.ends_ms - now_ms) / 1000, until)
+        else:
+            self.arm_time_out(session, until)
 
     def saw(self, session: Session, now: float, peer: Peer | None = None) -> None:
         """Something came from the session: it is not idle, and a deadline that runs is at least the grace away."""

@@ -90,16 +90,22 @@ class SessionTable:
         self._outbound.timers.forget(session)
 
     def revive(self, session: Session, patterns: Iterable[str], record: SessionRecord) -> None:
-        """Let a session live again that the store has, with its name and what it is subscribed to. Its time begins now, and
-        is longer than usual: no client is to blame that the server was away, and a client that finds none tries less and less
-        often."""
+        """Let a session live again that the store has, with its name and what it is subscribed to. Its time begins now, or
+        began when a server took it over first since its client was there; and it is longer than usual: no client is to blame
+        that the server was away, and a client that finds none tries less and less often."""
         self._names.add(session, *record.login.get("resume", ()))
         session.revive(self._runtime.loop.time())
         self._sessions[session.id] = session
         self._limits.session_started(session)
         for pattern in patterns:
             self._addressing.channels.subscribe(session, pattern)
-        self._times.arm_time_out(session, session.added_at + self._runtime.settings.delivery.restart_grace_ms / 1000)
+        self._times.await_again(
+            session,
+            session.added_at,
+            self._runtime.clock() * 1000,
+            record,
+            self._runtime.settings.delivery.restart_grace_ms / 1000,
+        )
         for added in self._registry.session_added:
             self._registry.call(added, session)
         self._subscriptions.options.restore(session, record.options)

@@ -54,6 +54,7 @@ class SilentSessions:
             elif session.held is None and session.mailbox.is_evictable and self._mailboxes.times.is_gone(session, now):
                 self._durability.on_disconnect(session)
                 self._mailboxes.dispatchers.await_client(session, now)
+                self._durability.note_away(session, session.expires_at - now)
             if session.grants is not None:
                 self._logins.check_token(session)
                 if session.grants.page:

@@ -45,6 +45,7 @@ if owner then
     return 'ending'
   end
   call('HSET', key, 'r', login, 'batch', string.format('%.0f', batch + block))
+  call('HDEL', key, 'away')
   return {name, '0', tonumber(batch), newest}
 end
 

@@ -1,6 +1,9 @@
 -- What adopt.lua and inherit.lua share: how one session comes to this server. Needs `call`, `base`, `token`, `own` and `block`;
 -- fills `answer`, and counts in `moved` and `fields`.
 
+local clock = call('TIME')
+local now_ms = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000))
+
 -- The record less what lies beyond the session's cursor, which is deleted.
 local function retracted(key, record, at)
   local left = {}
@@ -20,7 +23,7 @@ end
 local function adopt(name, other, cursor, is_half_written)
   local key = base .. 's:' .. name
   local record = call('HGETALL', key)
-  local owner, at, batch = nil, cursor, 0
+  local owner, at, batch, away = nil, cursor, 0, ''
   for place = 1, #record, 2 do
     local field = record[place]
     if field == 'owner' then
@@ -29,6 +32,8 @@ local function adopt(name, other, cursor, is_half_written)
       at = record[place + 1]
     elseif field == 'batch' then
       batch = record[place + 1]
+    elseif field == 'away' then
+      away = record[place + 1]
     end
   end
   if owner ~= other then
@@ -39,7 +44,13 @@ local function adopt(name, other, cursor, is_half_written)
     record = retracted(key, record, at)
   end
   batch = string.format('%.0f', batch + block)
-  call('HSET', key, 'owner', token, 'at', at, 'batch', batch)
+  -- Since when its client could have come again. What a server before the former owner wrote does not count: an earlier version
+  -- of the server does not write that the client has come.
+  local since, ends = string.match(away, '^' .. other .. ' (%d+) (%d+)$')
+  if not since or since == '0' then
+    since = now_ms
+  end
+  call('HSET', key, 'owner', token, 'at', at, 'batch', batch, 'away', token .. ' ' .. since .. ' ' .. (ends or '0'))
   local next = #answer + 1
   answer[next], answer[next + 1], answer[next + 2], answer[next + 3] = name, at, batch, record
   moved = moved + 1
