@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.x509.oid import NameOID
 
 from crewel.errors import SettingsError
@@ -182,6 +184,44 @@ async def test_a_key_that_is_not_in_the_set_is_looked_for_but_not_all_the_time(
     monkeypatch.setattr(keys_module, "_PAUSE_S", 0.0)
     assert (await reader.read(new)).subject == "joe"
     assert published_keys.asked == 2
+
+
+@pytest.mark.parametrize(
+    ("key_id", "has_name"),
+    [(None, True), (None, False), ("one", True), ("one", False)],
+    ids=["a token without a name", "no names", "the same name", "a key without a name"],
+)
+async def test_another_key_in_the_place_of_the_only_one_is_looked_for_but_not_all_the_time(
+    published_keys: Address, monkeypatch: pytest.MonkeyPatch, key_id: str | None, *, has_name: bool
+) -> None:
+    """A rotation that no name shows: the signature does not fit, and the set may be another one by now."""
+    published_keys.text = _set_of(rsa_key(), has_name=has_name)
+    reader = await tokens(published_keys.url)
+    old, new = (signed(key, "RS256", key_id) for key in (rsa_key(), other_rsa_key()))
+    assert (await reader.read(old)).subject == "joe"
+    published_keys.text = _set_of(other_rsa_key(), has_name=has_name)
+    with pytest.raises(BadToken, match="Signature verification failed"):
+        await reader.read(new)
+    assert published_keys.asked == 1, "it was fetched just now"
+    monkeypatch.setattr(keys_module, "_PAUSE_S", 0.0)
+    assert reader.read_at_once(new) is None
+    assert (await reader.read(new)).subject == "joe"
+    assert published_keys.asked == 2
+    with pytest.raises(BadToken, match="Signature verification failed"):
+        await reader.read(old)
+    monkeypatch.setattr(keys_module, "_PAUSE_S", 10.0)
+    asked = published_keys.asked
+    for _ in range(3):
+        with pytest.raises(BadToken, match="Signature verification failed"):
+            await reader.read(old)
+    assert published_keys.asked == asked
+
+
+def _set_of(key: RSAPrivateKey, *, has_name: bool) -> str:
+    named = json.loads(key_set(one=key))
+    if not has_name:
+        del named["keys"][0]["kid"]
+    return json.dumps(named)
 
 
 async def test_a_set_is_fetched_again_when_it_is_old_and_a_failure_leaves_the_keys(

@@ -21,6 +21,13 @@ _COMPARED: Final = {jwt.InvalidAudienceError: "jwt_audience", jwt.InvalidIssuerE
 """The setting with which a claim was compared, by the error."""
 
 
+_KEY_ERRORS: Final = (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError, jwt.InvalidKeyError)
+
+
+class _WrongKey(BadToken):
+    """The token is not signed with the key that was found for it."""
+
+
 class Tokens:
     """Reads tokens, once it has keys."""
 
@@ -34,18 +41,29 @@ class Tokens:
 
     async def read(self, token: str) -> Grants:
         """What the token grants. Raises BadToken."""
-        keys = self._opened()
+        keys, key_id = self._opened(), _key_id(token)
         try:
-            key = await keys.find(_key_id(token))
+            key = await keys.find(key_id)
         except KeysUnavailable:
             raise BadToken("the keys that verify tokens are not available at the moment", UNAVAILABLE) from None
-        return self._read(token, key, keys.algorithms)
+        try:
+            return self._read(token, key, keys.algorithms)
+        except _WrongKey:
+            if not keys.may_be_others:
+                raise
+        # The issuer may sign with another key by now that has the name of the one before, or none.
+        return self._read(token, await keys.look_again(key_id), keys.algorithms)
 
     def read_at_once(self, token: str) -> Grants | None:
         """What the token grants, if no key has to be fetched for it; None if one has. Raises BadToken."""
         keys = self._opened()
         key = keys.at_hand(_key_id(token))
-        return None if key is None else self._read(token, key, keys.algorithms)
+        try:
+            return None if key is None else self._read(token, key, keys.algorithms)
+        except _WrongKey:
+            if keys.may_be_others:
+                return None
+            raise
 
     def claimed_subject(self, token: str) -> str | None:
         """The subject that a token names, whether or not it is true: for the log."""
@@ -78,8 +96,9 @@ class Tokens:
             raise BadToken("the token has expired", EXPIRED) from None
         except (jwt.PyJWTError, *_UNREADABLE) as error:
             shown = str(error).encode("ascii", "backslashreplace").decode()  # it may quote what no answer can carry
-            setting = next((f" (security.{name})" for kind, name in _COMPARED.items() if isinstance(error, kind)), "")
-            raise BadToken(f"the token is not valid: {shown}{setting}") from None
+            setting = next((f" (security.{name})" for each, name in _COMPARED.items() if isinstance(error, each)), "")
+            kind = _WrongKey if isinstance(error, _KEY_ERRORS) else BadToken
+            raise kind(f"the token is not valid: {shown}{setting}") from None
         return self._granted(claims)
 
     def _granted(self, claims: dict[str, Any]) -> Grants:

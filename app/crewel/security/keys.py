@@ -1,7 +1,8 @@
 """The keys that tokens are verified with: a public key or a secret from a file, or a JWK set from a file or an address.
 
 A set that has an address is fetched without blocking, used for as long as the settings say, and fetched once more when a
-token names a key that is not in it. While the address does not answer, the keys that are there stay in use.
+token names a key that is not in it, or is signed with another key than the one of its name. While the address does not
+answer, the keys that are there stay in use.
 """
 
 from __future__ import annotations
@@ -52,6 +53,15 @@ class Keys:
         """The key that a token names, or the only one, fetched if need be; None if there is none. Raises KeysUnavailable."""
         return self._choose(key_id)
 
+    @property
+    def may_be_others(self) -> bool:
+        """Whether `look_again` may find other keys."""
+        return False
+
+    async def look_again(self, key_id: str | None) -> Any:
+        """The key that a token names, after the one that was found did not fit. Only if `may_be_others`."""
+        return self._choose(key_id)
+
 
 class _FetchedKeys(Keys):
     """A JWK set that has an address."""
@@ -72,6 +82,14 @@ class _FetchedKeys(Keys):
             await self._refresh()
         if self._keys is None:
             raise KeysUnavailable(without_credentials(self._address))
+        return self._choose(key_id)
+
+    @property
+    def may_be_others(self) -> bool:
+        return self._fetching is not None or monotonic() - self._tried_at >= _PAUSE_S
+
+    async def look_again(self, key_id: str | None) -> Any:
+        await self._refresh()
         return self._choose(key_id)
 
     @property
@@ -119,8 +137,10 @@ def _why(error: Exception) -> str:
 
 
 def _chosen(keys: list[jwt.PyJWK], key_id: str | None) -> jwt.PyJWK | None:
+    if len(keys) == 1 and None in (key_id, keys[0].key_id):
+        return keys[0]
     if key_id is None:
-        return keys[0] if len(keys) == 1 else None
+        return None
     return next((key for key in keys if key.key_id == key_id), None)
 
 

@@ -12,11 +12,11 @@ import logging
 import os
 import secrets
 from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from crewel.addresses import parse
 from crewel.errors import SettingsError
 from crewel.processes import ProcessId, this_process
 from crewel.settings.access import MIN_TOKEN
@@ -151,11 +151,8 @@ def _is_here(host: str | None) -> bool:
     """Whether a server with this host is one of this machine that also answers on loopback."""
     if host == "localhost":
         return True
-    try:
-        address = ip_address(host or "")
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_unspecified
+    address = parse(host or "")
+    return address is not None and (address.is_loopback or address.is_unspecified)
 
 
 def keep_token(data_dir: str) -> str:
