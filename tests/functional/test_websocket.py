@@ -238,6 +238,18 @@ def test_messages_that_cannot_be_processed_are_bounded_as_empty_frames_are(serve
     assert client.socket.closed()[0] == 1008
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [b"\x81\x02[]", b"\x89\x00", b"\x01\x01[", b"\x81\x7e\x00\xc8" + b" " * 200],
+    ids=["a message", "a ping", "a fragment", "a long message"],
+)
+def test_a_frame_that_is_not_masked_closes_the_socket(server: Server, frame: bytes) -> None:
+    """RFC 6455, 5.1: a proxy could take what is in it for a request."""
+    client = SocketClient(server).start()
+    client.socket.connection.send(frame)
+    assert client.socket.closed() == (1002, "incorrect masking")
+
+
 def test_a_message_over_the_limit_is_closed_before_it_is_sent(server: Server) -> None:
     client = SocketClient(server).start()
     client.socket.connection.send(struct.pack("!BBQ", 0x80 | TEXT, 0xFF, 65537) + b"mask")

@@ -63,10 +63,16 @@ class World:
         self.turns = FairTurns(asyncio.get_running_loop())
         self.turns.slice_s = inf
         self.put_off = 0
-        self.reader = PacedReader(self.parser, self.wire, self.turns, "192.0.2.1", allows, self.receive_less)
+        self.refused: list[tuple[int, str]] = []
+        self.reader = PacedReader(
+            self.parser, self.wire, self.turns, "192.0.2.1", allows, self.receive_less, self.refuse
+        )
 
     def receive_less(self) -> None:
         self.put_off += 1
+
+    def refuse(self, code: int, reason: str) -> None:
+        self.refused.append((code, reason))
 
     def take(self, count: int) -> None:
         self.parser.heads.ends -= count
@@ -168,3 +174,14 @@ async def test_others_have_their_turns() -> None:
     while not world.parser.data:
         await asyncio.sleep(0)
     assert world.wire.is_read
+
+
+async def test_a_frame_that_is_not_masked_is_refused_and_nothing_behind_it_is_read() -> None:
+    world = World()
+    world.reader.feed_data(TEXT)
+    world.take(1)
+    world.reader.feed_data(Frame(Opcode.TEXT, b"[]").serialize(mask=False))
+    world.reader.feed_data(TEXT)
+    assert world.refused == [(1002, "incorrect masking")]
+    assert world.parser.data == TEXT
+    assert not world.wire.is_read

@@ -1,7 +1,8 @@
 """PURE. The heads of the frames that a client sends: where frames end, and how many of them carry no message.
 
 Both lanes count by them before anything is parsed, so that a flood of frames that ask for nothing costs little more than to
-receive it. Nothing is checked here: what breaks the protocol is found when it is parsed.
+receive it. Of what breaks the protocol, only a frame without a mask is noted here, for aiohttp takes it; all else is found when
+it is parsed.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ _MASK: Final = 4
 class FrameHeads:
     """The place between two pieces of what a socket receives."""
 
-    __slots__ = ("_head", "_left", "controls", "ends", "is_amid")
+    __slots__ = ("_head", "_left", "controls", "ends", "is_amid", "is_unmasked")
 
     def __init__(self) -> None:
         self._head = b""  # what has come of a head that is not whole
         self._left = 0  # bytes of a frame, behind its head, that have not come
         self.is_amid = False
         """Whether the last fragment was not the end of its message."""
+        self.is_unmasked = False
+        """Whether a frame has begun that is not masked, as those of clients have to be (RFC 6455, 5.1)."""
         self.controls = 0
         """How many control frames and small fragments have begun. Readers set it back."""
         self.ends = 0
@@ -74,4 +77,7 @@ class FrameHeads:
             self.is_amid = not first & _FINAL
             self.ends += not self.is_amid
             self.controls += self.is_amid and length < SMALL
-        return start + length + (_MASK if data[at + 1] & _MASKED else 0)
+        if data[at + 1] & _MASKED:
+            return start + length + _MASK
+        self.is_unmasked = True
+        return start + length

@@ -17,6 +17,7 @@ _PIECE: Final = 4096  # bytes that are kept in one piece
 _MOST_KEPT: Final = 16  # pieces, beyond which no more is received
 _FRAMES: Final = 32  # that aiohttp has at once, at most
 _GOES_ON: Final = (False, b"")
+PROTOCOL_ERROR: Final = 1002  # RFC 6455, 7.4.1
 
 
 class Parser(Protocol):
@@ -58,15 +59,18 @@ class PacedReader:
         address: str | None,
         allows: Callable[[int], bool],
         receive_less: Callable[[], None],
+        refuse: Callable[[int, str], None],
     ) -> None:
         """`allows` is called with the number of frames without a message in what comes, before they are read. It returns
-        whether they may be. `receive_less` is called when what comes has to wait."""
+        whether they may be. `receive_less` is called when what comes has to wait, and `refuse` with the code and the reason
+        with which to close the socket, when what comes is not read any more."""
         self._parser = parser
         self._connection = connection
         self._turns = turns
         self._address = address
         self._allows = allows
         self._receive_less = receive_less
+        self._refuse = refuse
         self._heads = FrameHeads()
         self._kept: deque[bytes] = deque()
         self._untaken = 0  # messages and control frames that aiohttp's queue has, or gets with the rest of a frame
@@ -148,6 +152,11 @@ class PacedReader:
     def _feed(self, data: bytes) -> None:
         heads = self._heads
         end = heads.cut(data, _FRAMES)
+        if heads.is_unmasked:
+            self.stop()
+            self._refuse(PROTOCOL_ERROR, "incorrect masking")
+            self._turns.lend()  # a task closes the socket
+            return
         controls, heads.controls = heads.controls, 0
         if controls and not self._allows(controls):
             self.stop()

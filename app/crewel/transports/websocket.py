@@ -369,7 +369,9 @@ class Socket(ParsedPeer):
         turns = self._endpoint.broker.runtime.turns
         buffer = self._endpoint.shared_buffer
         connection.receive_into(buffer)
-        self._paced = PacedReader(parser, connection, turns, self.remote, self._are_allowed, buffer.receive_less)
+        self._paced = PacedReader(
+            parser, connection, turns, self.remote, self._are_allowed, buffer.receive_less, self.shut
+        )
         return self._paced
 
     def _are_allowed(self, controls: int) -> bool:
