@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,18 @@ async def test_an_attached_server_refuses_foreign_names_for_bayeux(tmp_path: Pat
 
 async def _own_page(request: web.Request) -> web.Response:
     return web.Response(text="the application's own page")
+
+
+async def test_an_attached_server_knows_loopback_on_a_socket_for_both_families(tmp_path: Path) -> None:
+    """There, 127.0.0.1 is `::ffff:127.0.0.1`."""
+    app = web.Application()
+    crewel_server.attach(app, Settings(storage=Storage(data_dir=str(tmp_path))))
+    runner = web.AppRunner(app)
+    await runner.setup()
+    both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    await web.SockSite(runner, both).start()
+    url = f"http://127.0.0.1:{both.getsockname()[1]}/cometd"
+    async with ClientSession() as client:
+        statuses = [(await client.post(url, json=HANDSHAKE, headers=headers)).status for headers in (EVIL, {})]
+    await runner.cleanup()
+    assert statuses == [421, 200]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.addresses import Networks, holder_of, is_loopback, without_port
+from crewel.addresses import Networks, canonical, holder_of, is_loopback, without_port
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_holder_is_an_address_or_the_network_of_an_ipv6_address(address: str |
         ("[fe80::1%eth0]:1", "fe80::1%eth0"),
         ("203.0.113.9", "203.0.113.9"),
         ("2001:db8::1", "2001:db8::1"),
-        ("::ffff:203.0.113.9", "::ffff:203.0.113.9"),
+        ("::ffff:203.0.113.9", "203.0.113.9"),
         ("unknown:80", "unknown:80"),
         ("203.0.113.9:", "203.0.113.9:"),
         ("[]:80", "[]:80"),
@@ -69,3 +69,24 @@ def test_loopback_is_told_from_other_addresses_and_from_names() -> None:
     assert is_loopback("::1%lo")
     assert not is_loopback("10.0.0.1")
     assert not is_loopback("localhost")
+
+
+@pytest.mark.parametrize("mapped", ["::ffff:10.1.2.3", "::FFFF:10.1.2.3", "::ffff:0a01:0203"])
+def test_an_ipv4_address_in_the_form_of_ipv6_is_that_address(mapped: str) -> None:
+    """A socket for both has its IPv4 clients in this form, and so has a proxy with such a socket."""
+    for networks in (Networks(["10.0.0.0/8"]), Networks(["::ffff:10.0.0.0/104"]), Networks(["::ffff:10.1.2.3"])):
+        assert mapped in networks
+        assert "10.1.2.3" in networks
+        assert "::ffff:11.1.2.3" not in networks
+    assert "10.1.2.3" in Networks(["0.0.0.0/0"])
+    assert mapped not in Networks(["::/0"])
+    assert holder_of(mapped) == "10.1.2.3"
+    assert canonical(mapped) == "10.1.2.3"
+    assert without_port(f"[{mapped}]:443") == without_port(mapped) == "10.1.2.3"
+    assert is_loopback("::ffff:127.0.0.1")
+    assert not is_loopback(mapped)
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "2001:db8::1", "fe80::1%eth0", "a name", ""])
+def test_any_other_address_stays_as_it_is(address: str) -> None:
+    assert canonical(address) == address

@@ -92,6 +92,36 @@ def test_a_list_names_whole_origins() -> None:
 
 
 @pytest.mark.parametrize(
+    ("listed", "origin", "allowed"),
+    [
+        ("https://*.example.org", "https://a.example.org", True),
+        ("https://*.example.org", "https://A.EXAMPLE.org:443", True),
+        ("https://*.example.org", "https://xn--a-1ga.example.org", True),
+        ("https://*.example.org", "https://example.org", False),
+        ("https://*.example.org", "https://a.b.example.org", False),
+        ("https://*.example.org", "https://.example.org", False),
+        ("https://*.example.org", "https://*.example.org", False),
+        ("https://*.example.org", "http://a.example.org", False),
+        ("https://*.example.org", "https://a.example.org:8443", False),
+        ("https://*.example.org", "https://aexample.org", False),
+        ("https://*.example.org", "https://a.example.org.evil.example", False),
+        ("https://*.example.org", "https://evil.example/.example.org", False),
+        ("https://*.example.org", "https://evil.example#.example.org", False),
+        ("https://*.example.org", "https://a@evil.example", False),
+        ("https://*.example.org:8443", "https://a.example.org:8443", True),
+        ("capacitor://localhost", "capacitor://localhost", True),
+        ("capacitor://localhost", "http://localhost", False),
+        ("capacitor://localhost", "ionic://localhost", False),
+        ("null", "null", True),
+        ("null", "file://", False),
+        ("file://", "file://", True),
+    ],
+)
+def test_a_listed_origin_may_have_any_first_label_or_be_that_of_an_app(listed: str, origin: str, allowed: bool) -> None:
+    assert origins(allowed_origins=listed).allows({"origin": origin}, HERE) is allowed
+
+
+@pytest.mark.parametrize(
     ("proxies", "forwarded", "address"),
     [
         ("", "198.51.100.7", "10.0.0.1"),
@@ -104,6 +134,8 @@ def test_a_list_names_whole_origins() -> None:
         ("10.0.0.0/8", "not an address", "not an address"),
         ("10.0.0.0/8", "203.0.113.9:51234", "203.0.113.9"),
         ("10.0.0.0/8", "[2001:db8::1]:443, 10.0.0.2:4000", "2001:db8::1"),
+        ("10.0.0.0/8", "198.51.100.7, ::ffff:10.0.0.2", "198.51.100.7"),
+        ("10.0.0.0/8", "::ffff:198.51.100.7, [::ffff:10.0.0.2]:4000", "198.51.100.7"),
         ("192.168.0.0/16", "198.51.100.7", "10.0.0.1"),
     ],
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Final, Protocol, cast
 
+from crewel.addresses import canonical
 from crewel.errors import LinkError
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.nodes.frames import MOST_BYTES, Frame, FrameReader, Introduction, Kind, head
@@ -203,7 +204,7 @@ class Link(asyncio.Protocol):
 
 def _address(wire: asyncio.Transport) -> str:
     peer = wire.get_extra_info("peername")
-    return str(peer[0]) if isinstance(peer, tuple) else "here"
+    return canonical(str(peer[0])) if isinstance(peer, tuple) else "here"
 
 
 class _NotYet(asyncio.Protocol):

@@ -39,15 +39,17 @@ class Http(Group):
 
     host: str = setting(
         "127.0.0.1",
-        "Address to listen on. An address other than loopback needs security.policy=jwt or security.allow_open.",
+        "Address to listen on; :: is all IPv6 and IPv4 addresses. An address other than loopback needs security.policy=jwt or"
+        " security.allow_open.",
         min_length=1,
         expected="a host name or an IP address",
     )
     port: Number = setting(8080, "Port to listen on; 0 lets the system pick one.", ge=0, le=65535)
     allowed_origins: Origins = setting(
         (),
-        "Additional origins whose web pages may use the server. *: all.",
-        expected="origins such as https://example.org, or *",
+        "Additional origins whose web pages may use the server. In https://*.example.org, * stands for one label. Apps have"
+        " origins such as capacitor://localhost; null is any page without an origin of its own. *: all.",
+        expected="origins such as https://example.org, https://*.example.org, capacitor://localhost or null, or *",
     )
     allowed_hosts: Hosts = setting(
         (),

@@ -57,6 +57,12 @@ def setting(
     return Field(default, description=why, json_schema_extra=extra, **bounds)
 
 
+_ORIGIN = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://"
+    r"(\*(\.[A-Za-z0-9_-]+)+\.[A-Za-z][A-Za-z0-9-]*|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?"
+)
+
+
 def _no_bool(given: object) -> object:
     # pydantic takes true for 1, which would make `timeout_ms = true` one millisecond.
     if isinstance(given, bool):
@@ -130,6 +136,17 @@ def _hook_address(given: str) -> str:
     return given
 
 
+def _origin(given: str) -> str:
+    """An origin as browsers send it: of a page, of an app by its own scheme, `null` of a page without one, or `*` for all. The
+    first label of a name may be `*`, but for a name of two labels: the other one would be a whole top-level domain."""
+    if given in ("*", "null", "file://"):
+        return given
+    _ = urlsplit(given).port  # raises ValueError when it is not a port
+    if not _ORIGIN.fullmatch(given):
+        raise ValueError("not an origin")
+    return given
+
+
 def _store_address(given: str) -> str:
     parse_store_address(given)
     return given
@@ -156,7 +173,7 @@ WebAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), _unless_uns
 HookAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), _unless_unset(_hook_address)]
 StoreAddress = Annotated[str | None, BeforeValidator(_empty_is_unset), _unless_unset(_store_address)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_split)]
-Origins = Annotated[Texts, _each(_matching(r"\*|https?://[^/\s?#]+"))]
+Origins = Annotated[Texts, _each(_origin)]
 Hosts = Annotated[Texts, _each(_matching(r"\*|\[[0-9A-Fa-f:.]+\]|[^/\s:@\[\]*]+"))]
 Networks = Annotated[Texts, _each(ip_network), Expected("IP addresses or networks such as 10.0.0.0/8")]
 GroupNames = Annotated[Texts, _each(_matching(r"[A-Za-z0-9_.@-]{1,64}")), Expected("names of groups")]

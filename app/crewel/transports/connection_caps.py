@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from typing import Any, Final, Protocol
 
-from crewel.addresses import Networks, holder_of
+from crewel.addresses import Networks, canonical, holder_of
 from crewel.metrics import Metrics
 from crewel.settings import Settings
 
@@ -115,4 +115,4 @@ class _Refused(asyncio.Protocol):
 def address_of(transport: asyncio.Transport) -> str | None:
     """The address at the other end; None of a UNIX socket."""
     peer: Any = transport.get_extra_info("peername")
-    return peer[0] if isinstance(peer, tuple) else None
+    return canonical(peer[0]) if isinstance(peer, tuple) else None

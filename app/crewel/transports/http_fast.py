@@ -19,6 +19,7 @@ from crewel.bayeux.codec import decode, join
 from crewel.broker.mailboxes.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
+from crewel.transports.connection_caps import address_of
 from crewel.transports.heads import Head, status_line
 
 if TYPE_CHECKING:
@@ -321,8 +322,7 @@ class FastConnection(asyncio.Protocol, Peer):
             self.deadline = self._lane.loop.time() + self._lane.body_timeout
 
     def _address(self) -> str | None:
-        peername = self._transport.get_extra_info("peername") if self._transport is not None else None
-        return peername[0] if isinstance(peername, tuple) else None
+        return None if self._transport is None else address_of(self._transport)
 
     # To aiohttp, and back
 

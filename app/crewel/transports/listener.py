@@ -24,6 +24,10 @@ from crewel.supervision import Supervisor
 
 log = logging.getLogger(__name__)
 
+_ALL: Final = "::"
+"""All addresses of IPv6, and of IPv4 too."""
+_PICKS: Final = 8
+"""Ports that are tried for several addresses."""
 _BACKLOG: Final = 4096
 _KEPT: Final = 32  # descriptors, or an eighth of all if they are few
 _EVERY_S: Final = 1.0
@@ -36,14 +40,24 @@ Connect: TypeAlias = Callable[[], asyncio.Protocol]
 
 
 async def bind(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that have the address, one for each form of it, and do not listen yet. Raises OSError."""
+    """Return sockets that have the address, one for each form of it, and do not listen yet. With port 0 all have the port that
+    the system has picked for the first one. Raises OSError."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = list(dict.fromkeys(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)))
+    for _ in range(_PICKS if port == 0 and len(found) > 1 else 0):
+        with suppress(OSError):  # another one of the addresses may not have that port
+            return _bound_all(host, found)
+    return _bound_all(host, found)
+
+
+def _bound_all(host: str, found: list[Any]) -> list[socket.socket]:
     sockets: list[socket.socket] = []
+    port = 0
     try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in found:
             with suppress(_Unsupported):
-                sockets.append(_bound(family, kind, protocol, address))
+                sockets.append(_bound(family, kind, protocol, (address[0], address[1] or port, *address[2:])))
+                port = sockets[0].getsockname()[1]
     except OSError:
         for each in sockets:
             each.close()
@@ -66,7 +80,7 @@ def _bound(family: int, kind: int, protocol: int, address: Any) -> socket.socket
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != _ALL)
         made.bind(address)
     except OSError:
         made.close()

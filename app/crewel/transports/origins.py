@@ -126,6 +126,7 @@ class Origins:
         http = settings.http
         self._everybody = "*" in http.allowed_origins
         self._allowed = {_normal(origin) for origin in http.allowed_origins if origin != "*"}
+        self._has_patterns = any("*" in origin for origin in self._allowed)
         self._own = _normal(http.public_url) if http.public_url is not None else None
         self.has_proxies = bool(http.trusted_proxies)
         """Whether the address of a connection decides whether its `X-Forwarded-*` headers count."""
@@ -137,7 +138,7 @@ class Origins:
         `X-Forwarded-*` headers tell."""
         host = headers.get("host", "")
         if remote is None or not self.has_proxies or remote not in self._proxies:
-            return Client(remote, scheme, host)
+            return Client(None if remote is None else addresses.canonical(remote), scheme, host)
         return Client(
             self._forwarded_for(headers, remote),
             (_listed(headers, "x-forwarded-proto") or [scheme])[-1].lower(),
@@ -150,7 +151,17 @@ class Origins:
         # Browsers leave `Origin` out of some requests, and say in this header whether another site made them.
         if origin is None:
             return self._everybody or headers.get("sec-fetch-site") != "cross-site"
-        return self._everybody or _normal(origin) in self._allowed or self.is_own(origin, client)
+        return self._everybody or self._is_listed(_normal(origin)) or self.is_own(origin, client)
+
+    def _is_listed(self, origin: str) -> bool:
+        """Whether the origin is among the allowed ones, or is with its first label as `*`."""
+        if "*" in origin:  # no browser sends that
+            return False
+        if origin in self._allowed:
+            return True
+        scheme, _, host = origin.partition("://")
+        label, _, rest = host.partition(".")
+        return self._has_patterns and bool(label) and f"{scheme}://*.{rest}" in self._allowed
 
     def refused(self, headers: Mapping[str, str], client: Client) -> None:
         """Log an origin that is not allowed, once, with the name by which the server was called: a missing setting shows."""
