@@ -251,6 +251,14 @@ clean:  ## Remove everything that make made
 $(STAMPS):
 	@mkdir -p $@
 
+# Asked for a Python, never test another one that is set up already.
+ifneq ($(filter command environment,$(firstword $(origin PYTHON))),)
+$(PYTHON_READY): | same-python
+endif
+.PHONY: same-python
+same-python:
+	@tools/venv --check $(VENV) $(PYTHON)
+
 $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 	@tools/need $(PYTHON) "everything" python3 python3-venv
 	@echo "setting up Python in $(VENV): once, one to four minutes"
