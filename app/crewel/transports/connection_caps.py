@@ -115,4 +115,7 @@ class _Refused(asyncio.Protocol):
 def address_of(transport: asyncio.Transport) -> str | None:
     """The address at the other end; None of a UNIX socket."""
     peer: Any = transport.get_extra_info("peername")
-    return canonical(peer[0]) if isinstance(peer, tuple) else None
+    if not isinstance(peer, tuple):
+        return None
+    address: str = peer[0]
+    return canonical(address) if ":" in address else address
