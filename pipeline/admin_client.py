@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from crewel.addresses import is_loopback
 from crewel.errors import CrewelError, SettingsError
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080/cometd"
@@ -63,7 +64,7 @@ class AdminClient:
             headers["Authorization"] = f"Bearer {self.token}"
         request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310 - _base has looked
         try:
-            with urllib.request.urlopen(request, timeout=_LIMIT_S) as response:  # noqa: S310
+            with _opener(address).open(request, timeout=_LIMIT_S) as response:
                 answer = json.load(response)
         except urllib.error.HTTPError as error:
             if error.code in _AWAY:
@@ -91,6 +92,13 @@ def origin(url: str) -> str:
 
 def _base(url: str) -> str:
     return origin(url) + _API
+
+
+def _opener(address: str) -> urllib.request.OpenerDirector:
+    """What asks it, through the proxy of the environment: but no proxy gets the token of a server on this machine."""
+    host = urlsplit(address).hostname or ""
+    is_local = host == "localhost" or is_loopback(host)
+    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_local else []))
 
 
 def _words(error: urllib.error.HTTPError) -> str:

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "client": {"bayeux", "errors", "qos"},  # the protocol and the options, and nothing of the server
     "conformance": set(),  # it tests any Bayeux server, so it must not judge by Crewel's own code
     "extensions": {"bayeux", "broker", "delivery", "errors", "extension", "metrics", "qos", "settings"},
-    "pipeline": {"errors", "check_result", "storage"},  # the keys of the store
+    "pipeline": {"addresses", "errors", "check_result", "storage"},  # the keys of the store
 }
 """What packages import that stand beside the layers of pyproject.toml. A package that is added is forbidden to them."""
 

@@ -25,6 +25,7 @@ from tests.conftest import StartServer
 from tests.functional.wire import until
 from tests.pipeline.conftest import Streams
 from tests.pipeline.frames import frame, time
+from tests.ports import free_port
 
 PATIENCE_S = 5.0
 
@@ -248,6 +249,33 @@ def test_a_server_that_is_away_is_waited_for_but_not_for_ever(place: Place) -> N
         AdminClient("file:///etc/passwd").redrive({})
     assert "secret" not in repr(AdminClient("http://x", "secret"))
     assert "secret" not in repr(place.options(token="secret"))
+
+
+@pytest.mark.parametrize(("host", "uses_proxy"), [("127.0.0.1", False), ("localhost", False), ("crewel.invalid", True)])
+def test_the_token_for_a_server_on_loopback_goes_through_no_proxy(
+    monkeypatch: pytest.MonkeyPatch, host: str, uses_proxy: bool
+) -> None:
+    paths: list[str] = []
+
+    class Proxy(Office):
+        def do_POST(self) -> None:
+            paths.append(self.path)
+            self._say(403, {"message": "from the proxy"})
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        serving = threading.Thread(target=proxy.serve_forever)
+        serving.start()
+        try:
+            for name in ("no_proxy", "NO_PROXY", "HTTP_PROXY"):
+                monkeypatch.delenv(name, raising=False)
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.server_port}")
+            address = f"http://{host}:{free_port()}"
+            with pytest.raises(CrewelError, match="from the proxy" if uses_proxy else "has not answered"):
+                AdminClient(address, "secret", 0.0).check()
+        finally:
+            proxy.shutdown()
+            serving.join()
+    assert paths == ([f"{address}/admin/api/dead-letters/redrive"] if uses_proxy else [])
 
 
 @pytest.mark.parametrize(
