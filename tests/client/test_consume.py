@@ -34,6 +34,8 @@ LIMIT_S = 60.0
 """Ends a test that hangs."""
 AGAIN = ("crewel_resends_total", "crewel_resends_busy_total")
 HELD = "crewel_held_sessions"
+KEPT = ResumeCallbacks(lambda: None, lambda _: None)
+"""Keeps no secret."""
 NOW = BackoffRule(initial=0.01, factor=1.0, maximum=0.01)
 
 
@@ -337,6 +339,63 @@ async def test_a_killed_worker_is_back_at_once(start_server: StartServer, tmp_pa
         finally:
             second.kill()
             await second.wait()
+
+
+MEMBER = """
+import asyncio, sys
+from crewel.client import Client
+
+async def main():
+    async with Client(sys.argv[1]) as client:
+        async for message in client.consume("/orders/*", name=sys.argv[2], group="cooks"):
+            async with message:
+                print(message.data, flush=True)
+                await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_killed_member_of_a_group_had_fetched_another_one_gets(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server("bayeux.max_interval_ms=500", "bayeux.sweep_ms=100")
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "STATE_DIRECTORY": str(tmp_path)}
+    killed = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", MEMBER, server.url, "cook/1"), env=environ, stdout=subprocess.PIPE
+    )
+    assert killed.stdout is not None
+    numbers = itertools.count()
+    async with Client(server.url) as client:
+        printed = asyncio.create_task(killed.stdout.readline())
+        while not printed.done():  # until it has subscribed, and works on the first one
+            await client.publish("/orders/new", next(numbers), persistent=True)
+            await asyncio.wait([printed], timeout=0.2)
+        first = int(await printed)
+        for _ in range(3):
+            await client.publish("/orders/new", next(numbers), persistent=True)
+        async with client.consume("/orders/*", name="cook/2", group="cooks", resume_store=KEPT) as other:
+            killed.send_signal(signal.SIGKILL)
+            await killed.wait()
+            wanted = [*range(first, next(numbers))]
+            assert [(await take(other)).data for _ in wanted] == wanted
+
+
+async def test_a_member_of_a_group_keeps_what_it_works_on_for_long(start_server: StartServer) -> None:
+    """Longer than a client may be away."""
+    server = start_server("bayeux.max_interval_ms=200", "bayeux.sweep_ms=50")
+    async with (
+        Client(server.url) as client,
+        client.consume("/orders/*", name="cook/1", group="cooks", resume_store=KEPT) as busy,
+        client.consume("/orders/*", name="cook/2", group="cooks", resume_store=KEPT) as other,
+    ):
+        for number in range(2):
+            await client.publish("/orders/new", number, persistent=True)
+        async with await take(busy) as long, await take(other):
+            assert long.attempt == 1
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1.5):
+                    await anext(other)
 
 
 async def test_a_worker_survives_its_server(start_server: StartServer, tmp_path: Path) -> None:

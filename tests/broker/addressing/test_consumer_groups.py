@@ -303,6 +303,72 @@ class TestFailures:
         return message_id, first, second
 
 
+class TestAbsence:
+    """What a member had fetched when its client went away, which the others get."""
+
+    def test_another_member_gets_it_and_the_absent_one_has_failed_nothing(self, world: StoredWorld) -> None:
+        first, second = (member(world, f"joe/{number}", timeout=600_000) for number in (1, 2))
+        wanted = publish(world, *range(20))
+        has, second_has = come(first), come(second)
+        settled(second, *second_has)
+        self._pass_without(world, second)
+        messages = come(second)
+        assert ids(messages) == ids(has)
+        assert all(origin(each)["redeliver"] for each in messages)
+        assert first.session.mailbox.dispatcher.failures == 0
+        settled(second, *messages)
+        assert ends(world) == {(each, "settled"): 1 for each in wanted}
+
+    def test_the_only_member_keeps_it_until_another_one_joins(self, world: StoredWorld) -> None:
+        joe = member(world, "joe/1", timeout=600_000)
+        wanted = publish(world, 1, 2)
+        come(joe)
+        for _ in range(20):
+            world.sweep_after(AWAY_S / 2)
+        assert (waiting(world), joe.session.mailbox.depth) == (0, 2)
+        joe.take()
+        world.sweep_after(1.0)
+        assert (joe.session.mailbox.depth, letters(world)) == (2, [])
+        self._pass_without(world)
+        ann = member(world, "ann/1", timeout=600_000)
+        world.sweep_after(1.0)
+        assert ids(come(ann)) == wanted
+
+    def test_a_client_that_comes_back_late_may_report_what_another_one_has(self, world: StoredWorld) -> None:
+        first, second = (member(world, f"joe/{number}", timeout=600_000) for number in (1, 2))
+        (message_id,) = publish(world, 1)
+        (late,) = come(first)
+        self._pass_without(world, second)
+        (message,) = come(second)
+        assert settled(first, late) == []
+        publish(world, 2)
+        assert data(come(first)) == [2]
+        settled(second, message)
+        assert ends(world) == {(message_id, "settled"): 1}
+
+    def test_after_a_restart_it_waits_for_a_client_that_may_still_come(
+        self, make_stored: MakeStored, world: StoredWorld
+    ) -> None:
+        first, second = (member(world, f"joe/{number}", timeout=600_000) for number in (1, 2))
+        (message_id,) = publish(world, 1)
+        come(first)
+        world.crash()
+        again = make_stored(prefix=world.prefix)
+        back = Receiver(again).taking_over(second)
+        self._pass_without(again, back, seconds=1.0)
+        assert come(back) == []
+        self._pass_without(again, back, seconds=RETURN_S)
+        assert ids(come(back)) == [message_id]
+
+    @staticmethod
+    def _pass_without(world: StoredWorld, *there: Receiver, seconds: float = AWAY_S) -> None:
+        """Time passes, in which only these members come."""
+        world.sweep_after(seconds)
+        for each in there:
+            each.take()
+        world.sweep_after(1.0)
+
+
 class TestLife:
     def test_a_group_survives_the_server_with_what_waits(self, make_stored: MakeStored, world: StoredWorld) -> None:
         joe = member(world, "joe/1", burst={"maxEntries": 1})

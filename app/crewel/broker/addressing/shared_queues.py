@@ -233,9 +233,11 @@ class SharedQueues:
     def _counts(self, session: Session | None) -> bool:
         """Whether a message that all others have failed waits for this member: its client is there, or this server restored
         the session and the client has had no time to come. Else one member that is back first would decide for all."""
-        if session is None or not session.is_live:
-            return False
-        return not (session.mailbox.is_absent and self._mailboxes.times.is_gone(session, self._loop.time()))
+        return session is not None and session.is_live and not self._is_gone(session)
+
+    def _is_gone(self, session: Session) -> bool:
+        """Whether its client is gone; after a restart, whether it has not come in time."""
+        return session.mailbox.is_absent and self._mailboxes.times.is_gone(session, self._loop.time())
 
     def _room(self, session: Session, name: str) -> int:
         return lease_room(session, name, session.mailbox.depth) if self.is_able(session) else 0
@@ -492,8 +494,9 @@ class SharedQueues:
         access.writing.submit(step, answered, retries=True)
 
     def sweep(self) -> None:
-        """Make dead letters of what has waited for a subject for so long that no session will come, and forget queues without
-        messages."""
+        """Make dead letters of what has waited for a subject for so long that no session will come, forget queues without
+        messages, and let others have what members of groups have fetched whose clients are gone."""
+        self._requeue_of_absent()
         for name in list(self.blocked):  # room may have come about without a notice
             self.schedule_lease(name)
         idle = self._settings.ptp.subject_idle_ms / 1000
@@ -510,6 +513,16 @@ class SharedQueues:
                 self._spawn(self._abandon(queue.name, reason))
             else:
                 self._sweep_filled(queue, now)
+
+    def _requeue_of_absent(self) -> None:
+        if self._mailboxes.times.are_excused(self._loop.time()):
+            return
+        for name in self._groups.with_members():
+            members = self._groups.members(name)
+            # Without another member they keep it: a queue ends with the last member.
+            if name in self._groups.elsewhere or any(map(self.is_able, members)):
+                for session in filter(self._is_gone, members):
+                    self.requeue.requeue_all(session)
 
     def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
         """Something waits in the queue, and sessions may come for it."""
