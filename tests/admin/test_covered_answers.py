@@ -98,6 +98,7 @@ def staged(server: Server, *, has_payroll: bool) -> Stage:
     person(server, "phoenix/1", channel)
     say(speaker, channel, word)
     former = person(server, "former/1", channel)
+    past = person(server, "past/1", channel)
     guest = person(server, "guest/1", "/a/quiet", ptp=False)
     names = {}
     hidden = {}
@@ -114,6 +115,12 @@ def staged(server: Server, *, has_payroll: bool) -> Stage:
     person(server, "all/1", "/**", group="everything")
     assert former.send(former.message("/meta/unsubscribe", subscription=channel))[-1]["successful"]
     former.subscribe("/a/quiet")
+    # A session that has dealt with all messages of a channel that it has left.
+    first, *others = past.take()
+    past.accept(others)
+    rejected(admin, past, [first], f"no {word}")
+    assert past.send(past.message("/meta/unsubscribe", subscription=channel))[-1]["successful"]
+    past.subscribe("/a/quiet")
     speaker.publish(
         channel,
         word,
@@ -168,7 +175,7 @@ def of_session(verb: str = "", body: Any = None, *, ends: bool = False) -> Calla
     """The requests about a session: of the payroll, one that is hidden on both, one that is nowhere, and one of the orders."""
     others = ["clerk/1", "clerk/2", "mixed/1", "former/1", "all/1", "nobody/1", "speaker/1"]
     return lambda _, __: [
-        Ask(f"/sessions/{name}{verb}", body) for name in (*others, *([] if ends else ["cook/1", "reader/1"]))
+        Ask(f"/sessions/{name}{verb}", body) for name in (*others, *([] if ends else ["cook/1", "reader/1", "past/1"]))
     ]
 
 
@@ -231,6 +238,7 @@ COMMANDS = [
     "?version", "?numSessions", "?sessionList", "?dump", "client/clerk/?numSessions", "client/nobody/?numSessions",
     "client/guest/?subjectQueueNumMsgs", "client/mixed/?sessionList", "client/clerk/1/?cbQueueNumMsgs",
     "client/nobody/1/?cbQueueNumMsgs", "client/former/1/?peekCallbackMessages=9", "client/former/1/?killSession",
+    "client/past/1/?lastCallbackException", "client/past/1/?numCallbackExceptions", "client/past/1/?stalled",
     "client/cook/1/?cbQueueNumMsgs", "client/cook/1/?peekCallbackMessages=9", "client/phoenix/1/?holdback",
     "topic/payroll/x/?stateStr", "topic/nowhere/?stateStr", "topic/a/orders/?subscribers", "topic/a/orders/?groups",
     "topic/a/**/?subscribers", "topic/a/orders/?unSubscribeBySessionName=client/clerk/1",

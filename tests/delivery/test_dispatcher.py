@@ -26,8 +26,8 @@ HELD, GONE, AUTH = "user.update.holdback", "communication.noConnection", "user.s
 OK, WORKING, UNCLAIMED = "OK", "WORKING", "UNCLAIMED"
 
 
-def entry(message_id: str) -> Entry:
-    made = Entry({"channel": "/a", "data": message_id})
+def entry(message_id: str, channel: str = "/a") -> Entry:
+    made = Entry({"channel": channel, "data": message_id})
     made.origin = Origin(message_id, message_id)
     return made
 
@@ -176,6 +176,19 @@ class TestStatuses:
         assert made.last_failure is None
         judge(made, ("1", "user.no"), ("2", OK))
         assert made.last_failure == ("user.no", "why")
+
+    def test_the_channels_of_failures_are_remembered_while_these_count(self) -> None:
+        made = Dispatcher(replace(MESSAGE, retries=9, delay=0.0))
+        for number, channel in enumerate(("/a", "/b", "/a", "/c"), start=1):
+            made.send(entry(str(number), channel), 0.0)
+        judge(made, ("1", "communication.no"), ("2", "communication.no"))
+        assert (made.failures, made.failed_channels) == (1, ("/a", "/b"))
+        judge(made, ("3", "user.no"))
+        assert made.failed_channels == ("/b", "/a")
+        made.send(entry("1"), 0.0)
+        judge(made, ("1", OK))
+        judge(made, ("4", "user.no"))
+        assert (made.failures, made.failed_channels) == (0, ("/c",))
 
     def test_what_a_list_settles_is_settled_before_its_failures_count(self) -> None:
         made = dispatcher("1", "2", "3", rules=replace(MESSAGE, retries=1, delay=0.0))

@@ -96,7 +96,7 @@ async def _dump(call: Call) -> dict[str, Any]:
         "node": admin.node,
         "version": VERSION,
         "uptime": _uptime(call),
-        "sessions": [session_view(admin, session) async for session in named if session.is_live],
+        "sessions": [session_view(admin, session, call.scope) async for session in named if session.is_live],
         "unnamed": sum([not session.name async for session in in_turns(broker.sessions.by_id.values())]),
         "topics": {
             name: broker.addressing.channels.count(name) for name in await sorted_in_turns(broker.addressing.channels)

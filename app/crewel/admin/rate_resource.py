@@ -45,8 +45,7 @@ def _is_covered(ask: Ask, kind: str, name: str) -> bool:
     of = group_of(name)
     if kind == "group":
         return of is not None and ask.covers(of[0])
-    session = ask.admin.find(name)
-    return session is not None and ask.covers_session(session)
+    return False  # what a receiver has acknowledged is of any channel
 
 
 RATE_ROUTES: Final = (
@@ -58,7 +57,8 @@ RATE_ROUTES: Final = (
         _rates,
         "`by`; `at`: the ends of the slices of time, milliseconds since 1970; `rates`: messages a second, one number for each"
         " slice, by name (client/joe/1, a channel, or pattern and name of a group). Only the 1000 with the most are there. A"
-        " slice is null if there are too many facts to reach back to it. What had no message is left out.",
+        " slice is null if there are too many facts to reach back to it. What had no message is left out, and receivers are for"
+        " an operator of some channels.",
         query=(text_field("by", f"Of these: {', '.join(KINDS)}.", one_of(*KINDS)),),
         about=About.MANY,
     ),

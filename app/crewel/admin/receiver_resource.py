@@ -20,12 +20,14 @@ from crewel.admin.receiver_condition import (
     trouble_of,
 )
 from crewel.admin.receiver_facts import add_usual, oldest_of, session_facts, shared_facts, standing
+from crewel.admin.role_scopes import shows_failure
 from crewel.admin.route import Ask, Route
 from crewel.broker.session import Session
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import group_of, group_queue, subject_queue
+from crewel.security.grants import Scope
 
 _CAUSES: Final = tuple(each.kind for each in CAUSES)
 _STOPS: Final = ("held", "token", "retry", "away")
@@ -95,8 +97,9 @@ async def _list(ask: Ask) -> dict[str, Any]:
                 yield place, receiver
 
     page, has_more = await first(wanted(), count)
-    views = [_view(admin, receiver) async for _, receiver in in_turns(page)]
-    await add_usual(admin, views)
+    views = [_view(admin, receiver, ask.scope) async for _, receiver in in_turns(page)]
+    if ask.covers_all:  # the times of messages of any channel
+        await add_usual(admin, views)
     return {
         "receivers": views,
         "next": cursor(page[-1][0], sort) if has_more else "",
@@ -190,7 +193,7 @@ def _has_client(session: Session | None, fields: dict[str, Any]) -> bool:
     )
 
 
-def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
+def _view(admin: Administration, receiver: _Receiver, scope: Scope) -> dict[str, Any]:
     session, facts = receiver.session, _facts(admin, receiver)
     return {
         "kind": receiver.kind,
@@ -203,7 +206,7 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
         "maxEntries": facts.max_entries,
         "oldest": None if session is None else oldest_of(session),
         **standing(facts, causes_of(facts)),
-        "lastFailure": None if session is None else last_failure(session),
+        "lastFailure": None if session is None else last_failure(session, scope),
         "node": "" if session is None else admin.node,
         "transport": "" if session is None else transport_of(session) or _NOT_CONNECTED,
         "address": "" if session is None else address_of(session),
@@ -211,11 +214,12 @@ def _view(admin: Administration, receiver: _Receiver) -> dict[str, Any]:
     }
 
 
-def last_failure(session: Session) -> dict[str, str] | None:
-    """The last failure that the client reported, as REST tells it."""
-    if session.mailbox.dispatcher.last_failure is None:
+def last_failure(session: Session, scope: Scope) -> dict[str, str] | None:
+    """The last failure that the client reported, as REST tells it; None also if these roles do not show it."""
+    failure = session.mailbox.dispatcher.last_failure
+    if failure is None or not shows_failure(scope, session):
         return None
-    code, reason = session.mailbox.dispatcher.last_failure
+    code, reason = failure
     return {"code": code, "reason": reason}
 
 

@@ -1,6 +1,7 @@
 """Operators whose roles hold for some channels only: what a request is about, and whether they may ask for it.
 
-A session belongs to the patterns that cover all it is subscribed to and the channels of its queue. What is of the server as a
+A session belongs to the patterns that cover all it is subscribed to, the channels of its queue, and those of failures that its
+client has not got over. What is of the server as a
 whole needs a role on all channels. What an operator does not see is answered as what does not exist.
 """
 
@@ -38,14 +39,42 @@ def covers_channel(scope: Scope, needed: Role, name: str) -> bool:
 
 
 def covers_session(scope: Scope, needed: Role, session: Session) -> bool:
-    """Whether it holds for all that the session is subscribed to, which is something, and for the channels of its queue: also
-    for messages of a subscription that it has given up."""
+    """Whether it holds for all that the session is subscribed to, which is something, for the channels of its queue, also for
+    messages of a subscription that it has given up, and for those of the failures that have made it as it is."""
     if scope.allows(needed):
         return True
-    subscriptions = session.subscriptions
-    return bool(subscriptions) and all(
-        covers_channel(scope, needed, name) for names in (subscriptions, session.mailbox.channels()) for name in names
+    known: dict[str, bool] = {}
+
+    def covers(name: str) -> bool:
+        found = known.get(name)
+        if found is None:
+            found = known[name] = covers_channel(scope, needed, name)
+        return found
+
+    # The queue, which may be long, comes last.
+    return (
+        bool(session.subscriptions)
+        and all(map(covers, session.subscriptions))
+        and all(map(covers, _troubled_channels(session)))
+        and all(map(covers, session.mailbox.channels()))
     )
+
+
+def _troubled_channels(session: Session) -> tuple[str, ...]:
+    """The channels of the failures because of which it waits, is on hold or rejects everything; "" is one that is not known.
+    Those of a holdback whose message waits are in the queue."""
+    dispatcher, held = session.mailbox.dispatcher, session.mailbox.dispatcher.holdback
+    is_held = held is not None and bool(held.message_id) and not session.mailbox.has(held.message_id)
+    if is_held or dispatcher.failures or dispatcher.waits_until or dispatcher.rejection is not None:
+        return dispatcher.failed_channels or ("",)
+    return ()
+
+
+def shows_failure(scope: Scope, session: Session) -> bool:
+    """Whether an operator with these roles sees the last failure that the client reported: it may be about a message of a
+    subscription that the session has given up."""
+    channels = session.mailbox.dispatcher.failed_channels
+    return scope.allows(Role.VIEW) or (bool(channels) and covers_channel(scope, Role.VIEW, channels[-1]))
 
 
 def covers_sessions(scope: Scope, needed: Role, sessions: Iterable[Session]) -> bool:

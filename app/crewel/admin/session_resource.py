@@ -16,6 +16,7 @@ from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fie
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_facts import add_usual
+from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
 from crewel.admin.trace import trace
@@ -78,7 +79,7 @@ def _is_stalled(call: Call) -> bool:
 
 
 def _last_failure(call: Call) -> str:
-    return ": ".join(call.session.mailbox.dispatcher.last_failure or ())
+    return ": ".join((last_failure(call.session, call.scope) or {}).values())
 
 
 def _forget_failure(call: Call) -> str:
@@ -233,7 +234,9 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     page, has_more = await first(wanted(), count)
     return {
-        "sessions": [session_view(ask.admin, session) async for _, session in in_turns(page) if session.is_live],
+        "sessions": [
+            session_view(ask.admin, session, ask.scope) async for _, session in in_turns(page) if session.is_live
+        ],
         "next": cursor(page[-1][0], sort) if has_more else "",
         "unnamed": unnamed if ask.covers_all else 0,
     }
@@ -261,9 +264,13 @@ def _found(ask: Ask) -> Session:
 
 async def _show(ask: Ask) -> dict[str, Any]:
     session = _found(ask)
-    view = session_view(ask.admin, session) | {"may": ask.may(lambda role: ask.covers_session(session, role))}
-    await add_usual(ask.admin, [view])
-    return view | {"pace": await _pace(ask.admin, session)} if session.mailbox.is_stored else view
+    view = session_view(ask.admin, session, ask.scope)
+    view["may"] = ask.may(lambda role: ask.covers_session(session, role))
+    if ask.covers_all:  # what it has done is that of any channel
+        await add_usual(ask.admin, [view])
+    if session.mailbox.is_stored:
+        view["pace"] = await _pace(ask.admin, session) if ask.covers_all else None
+    return view
 
 
 async def _pace(admin: Administration, session: Session) -> dict[str, Any] | None:
@@ -312,7 +319,7 @@ async def _call(ask: Ask) -> Call:
 
 async def _after(call: Call) -> dict[str, Any]:
     """The session as an operation has left it, or no more than its name."""
-    return session_view(call.admin, call.session) if call.session.is_live else {"name": call.name}
+    return session_view(call.admin, call.session, call.scope) if call.session.is_live else {"name": call.name}
 
 
 SESSION_ROUTES: Final = (
@@ -343,7 +350,9 @@ SESSION_ROUTES: Final = (
         _show,
         f"{_VIEW} `oldest`: when its oldest message was published; `inFlight`: how many its client has not"
         " acknowledged; `pace`: how many messages it acknowledged (`count`) in the last `withinMs`, and when it"
-        " acknowledged the `last`. `conditions` and `causes`: as in the list of receivers. `may`: the operator's highest role.",
+        " acknowledged the `last`. For an operator of some channels `pace` is null, and so is `lastFailure` if it is about a"
+        " channel that the role does not cover. `conditions` and `causes`: as in the list of receivers. `may`: the operator's"
+        " highest role.",
         refusals=_UNKNOWN,
         about=About.SESSION,
     ),

@@ -11,10 +11,11 @@ from crewel.admin.receiver_facts import oldest_of, standing_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.broker.mailboxes.timers import outlook
 from crewel.broker.session import Session
+from crewel.security.grants import Scope
 
 
-def session_view(admin: Administration, session: Session) -> dict[str, Any]:
-    """The session as REST tells it. Times are milliseconds since 1970."""
+def session_view(admin: Administration, session: Session, scope: Scope) -> dict[str, Any]:
+    """The session as REST tells it to an operator with these roles. Times are milliseconds since 1970."""
     dispatchers = admin.dispatchers
     held = dispatchers.holdback(session)
     max_entries, max_bytes, policy = admin.bounds(session)
@@ -39,7 +40,7 @@ def session_view(admin: Administration, session: Session) -> dict[str, Any]:
         "subscriptionOptions": admin.broker.subscriptions.options.as_json(session),
         "failedSubscriptions": admin.broker.subscriptions.failures.unreported(session),
         "ptp": session.takes_ptp,
-        "lastFailure": last_failure(session),
+        "lastFailure": last_failure(session, scope),
         "reliable": session.mailbox.is_reliable,
         **session.mailbox.promises(),
         "operator": session.is_operator,

@@ -413,9 +413,9 @@ class Session:
         """It was this one before the store was read again, which does not say when its client came last, and how it failed."""
         self.added_at, self.last_seen = former.added_at, former.last_seen
         self.mailbox.recovered = former.mailbox.recovered
-        failure = former.mailbox.dispatcher.last_failure
-        if failure is not None:
-            self.mailbox.dispatcher.last_failure = failure
+        failed, dispatcher = former.mailbox.dispatcher, self.mailbox.dispatcher
+        if failed.last_failure is not None:
+            dispatcher.last_failure, dispatcher.failed_channels = failed.last_failure, failed.failed_channels
 
     # The store
 

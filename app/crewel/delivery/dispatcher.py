@@ -24,6 +24,9 @@ NO_STATUS = "communication.responseTimeout"
 UNCLAIMED = "no listener of the client takes it"
 """Why a message is sent again that no listener takes."""
 
+_MOST_REMEMBERED: Final = 100
+"""Channels of failures that a dispatcher remembers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -101,6 +104,7 @@ class Dispatcher:
 
     __slots__ = (
         "attempts",
+        "failed_channels",
         "failures",
         "flushes",
         "holdback",
@@ -126,6 +130,8 @@ class Dispatcher:
         self.failures = 0
         """Failures in a row."""
         self.last_failure: tuple[str, str] | None = None
+        self.failed_channels: tuple[str, ...] = ()
+        """The channels of the failures that still count, that of `last_failure` at the end; "" stands for more of them."""
         self.reported: list[tuple[Outcome, str, str, str]] = []
         """Failures (outcome, code, reason, code as given if another one counts) that concern more than their message, and that
         `conclude` has yet to look at."""
@@ -271,7 +277,7 @@ class Dispatcher:
 
     def _failed(self, status: Status, judgement: Judgement, receiver: str, now_ms: int) -> None:
         code, reason = status.code, status.reason
-        self.last_failure = (code, reason)
+        self._remember(code, reason, self.in_flight[status.id][0].channel)
         outcome = outcome_of(code, self.rules.on_user_error)
         if outcome is Outcome.HOLDBACK:
             self._put_back(status.id, judgement, now_ms, code, reason)
@@ -284,6 +290,20 @@ class Dispatcher:
             self._dead_letter(status.id, code, reason, judgement, status.original)
         if outcome is not Outcome.DEAD_LETTER:
             self.reported.append((outcome, code, reason, status.original))
+
+    def _remember(self, code: str, reason: str, channel: str) -> None:
+        self.last_failure = (code, reason)
+        before = self.failed_channels if self.is_in_trouble or self.reported else ()
+        if channel not in before:
+            self.failed_channels = (*before, channel) if len(before) < _MOST_REMEMBERED else ("", channel)
+        elif before[-1] != channel:
+            self.failed_channels = (*(each for each in before if each != channel), channel)
+
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether failures of the client have an effect that has not ended."""
+        is_held = self.holdback is not None or self.rejection is not None
+        return is_held or self.failures > 0 or self.waits_until > 0
 
     def _dead_letter(self, message_id: str, code: str, reason: str, judgement: Judgement, given: str = "") -> None:
         attempts, tries = self.tries.get(message_id, 0) + 1, self.failed_before(message_id)
@@ -341,13 +361,13 @@ class Dispatcher:
         """What the statuses that did not come in time mean for their messages; `now_ms` counts from 1970."""
         judgement = Judgement()
         reason = f"no status came within {self.rules.ack_wait:g} s"
-        for message_id, (_, sent) in list(self.in_flight.items()):
+        for message_id, (entry, sent) in list(self.in_flight.items()):
             if sent + self.rules.ack_wait > now:
                 break
             if message_id in self.unclaimed:
                 self._put_back(message_id, judgement, now_ms, NO_STATUS, UNCLAIMED)
                 continue
-            self.last_failure = (NO_STATUS, reason)
+            self._remember(NO_STATUS, reason, entry.channel)
             if self.rules.retries == 0:  # the client is there: one message is not worth its session
                 self._dead_letter(message_id, NO_STATUS, reason, judgement)
             else:

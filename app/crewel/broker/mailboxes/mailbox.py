@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
@@ -491,9 +491,9 @@ class Mailbox(ABC):
         """The messages that are not stored: what the client has got first, then what is queued."""
         return [entry for entry in self.in_memory() if is_transient(entry)]
 
-    def channels(self) -> set[str]:
-        """The channels of all messages and notices that wait, are sent, or are open."""
-        return {entry.channel for entry in self.in_memory()}
+    def channels(self) -> Iterator[str]:
+        """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
+        return (entry.channel for entry in self.in_memory())
 
     def _opened(self) -> list[Entry]:
         return [entry for entry, _ in self.dispatcher.in_flight.values()]

@@ -6,7 +6,7 @@ message that is delivered again keeps its place, and no queue is sorted. Transie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Final, NamedTuple, assert_never
 
@@ -79,11 +79,14 @@ class StoredMailbox(Mailbox):
         """Their bytes."""
         return self.durable.size + super().size
 
-    def channels(self) -> set[str]:
-        """The channels of all messages and notices that wait, are sent, or are open."""
+    def channels(self) -> Iterator[str]:
+        """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
         durable = self.durable
-        stored = (durable.pending, durable.inbox, durable.notices)
-        return super().channels().union(durable.failed, *({each.channel for each in some.values()} for some in stored))
+        yield from durable.failed
+        for stored in (durable.notices, durable.inbox, durable.pending):
+            for each in stored.values():
+                yield each.channel
+        yield from super().channels()
 
     @property
     def has_more(self) -> bool:

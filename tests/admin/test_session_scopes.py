@@ -1,0 +1,99 @@
+"""Which sessions belong to an operator of some channels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crewel.admin.role_scopes import covers_session, shows_failure
+from crewel.delivery.dispatcher import Dispatcher, Rules
+from crewel.delivery.entry import Entry
+from crewel.delivery.outcomes import read_statuses
+from crewel.delivery.states import Holdback
+from crewel.qos.connect import Settle
+from crewel.qos.update import Origin
+from crewel.security.grants import Role, scope_of
+
+SCOPE = scope_of(["view:/a/**"])
+RULES = Rules(tells=True, settle=Settle.MESSAGE, retries=9, delay=0.0)
+
+
+class Queue:
+    """A mailbox with these messages, which counts those that are looked at."""
+
+    def __init__(self, *channels: str) -> None:
+        self.dispatcher = Dispatcher(RULES)
+        self.waiting = channels
+        self.read = 0
+
+    def channels(self) -> Iterator[str]:
+        for each in self.waiting:
+            self.read += 1
+            yield each
+
+    def has(self, message_id: str) -> bool:
+        return message_id == "waits"
+
+
+def session(queue: Queue, *subscriptions: str) -> Any:
+    return SimpleNamespace(subscriptions=dict.fromkeys(subscriptions), mailbox=queue)
+
+
+def covers(queue: Queue, *subscriptions: str) -> bool:
+    return covers_session(SCOPE, Role.VIEW, session(queue, *(subscriptions or ("/a/x",))))
+
+
+def test_a_look_ends_with_the_first_channel_that_is_not_covered() -> None:
+    hidden = Queue("/a/x", "/a/x")
+    assert not covers(hidden, "/a/x", "/b")
+    assert not covers_session(SCOPE, Role.VIEW, session(hidden))
+    assert hidden.read == 0
+    mixed = Queue("/a/x", "/b", "/a/x")
+    assert not covers(mixed)
+    assert mixed.read == 2
+    assert covers(Queue("/a/x", "/a/y"))
+
+
+def failed(*failures: tuple[str, str]) -> Queue:
+    """The queue of a client that has reported these: a channel, and a code or OK."""
+    queue = Queue()
+    for number, (channel, code) in enumerate(failures):
+        entry = Entry({"channel": channel})
+        entry.origin = Origin(str(number), str(number))
+        queue.dispatcher.send(entry, 0.0)
+        status = {"id": str(number), **({"state": code} if code == "OK" else {"errorCode": code})}
+        queue.dispatcher.judge(read_statuses([status])[0], "client/joe/1", 1.0, 1000)
+        queue.dispatcher.conclude(1.0)
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("failures", "is_covered", "is_shown"),
+    [
+        ([("/b", "user.no")], True, False),
+        ([("/b", "user.no"), ("/a/x", "user.no")], True, True),
+        ([("/b", "communication.no")], False, False),
+        ([("/b", "communication.no"), ("/a/x", "communication.no")], False, True),
+        ([("/a/x", "communication.no")], True, True),
+        ([("/b", "communication.no"), ("/a/x", "OK")], True, False),
+        ([("/b", "user.update.holdback")], False, False),
+    ],
+)
+def test_a_failure_is_of_its_channel_and_so_is_what_it_has_done(
+    failures: list[tuple[str, str]], is_covered: bool, is_shown: bool
+) -> None:
+    queue = failed(*failures)
+    assert (covers(queue), shows_failure(SCOPE, session(queue))) == (is_covered, is_shown)
+
+
+def test_a_holdback_of_unknown_cause_is_not_covered_unless_its_message_waits() -> None:
+    queue = Queue()
+    queue.dispatcher.holdback = Holdback("client/joe/1", 1, "user.update.holdback", "gone", "why")
+    assert not covers(queue)
+    queue.dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="waits")
+    assert covers(queue)
+    queue.dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="")
+    assert covers(queue)
