@@ -95,6 +95,34 @@ def test_the_channels_that_work_on_dead_letters_kept_to_are_entered(start_server
     assert entry["details"]["within"] == ["/orders/**"]
 
 
+def test_what_is_refused_about_ids_and_names_of_a_body_is_entered(start_server: StartServer, tmp_path: Path) -> None:
+    server = start_server(*SETS, "security.policy=jwt", f"security.jwt_keys={secret_file(tmp_path)}")
+    cook = Receiver(server).be("cook/1", token=signed(sub="cook", subscribe=["/**"]))
+    cook.subscribe("/menu/today")
+    Receiver(server).be("speaker/1", token=TOKEN).publish("/menu/today", 1, ext={"publish": {"persistent": True}})
+    cook.reject(cook.take())
+    admin = Desk(server)
+    ids = [each["id"] for each in until(admin.letters)]
+    ann = Desk(server, signed(sub="ann", operator=["destroy:/orders/**", "view:/menu/*"]))
+    bob = Desk(server, signed(sub="bob", operator=["destroy:/orders/**"]))
+    refused = [
+        (ann, "/dead-letters/discard", {"ids": ids}, 403),
+        (ann, f"/dead-letters/{ids[0]}/edit", {"data": 1}, 403),
+        (ann, "/jobs", {"what": "drain", "sessions": ["client/cook/1"]}, 403),
+        (bob, "/jobs", {"what": "drain", "sessions": ["client/cook/1"]}, 404),
+    ]
+    for desk, path, body, status in refused:
+        assert desk.ask("POST", path, body).status == status
+    listed = entries(admin, "contains=refused", 4)
+    told = [(each["who"], each["what"], each["outcome"], each["count"]) for each in listed]
+    assert told[::-1] == [
+        ("ann", "POST /dead-letters/discard", "refused", 1),
+        ("ann", "edit dead letter", "refused", 1),
+        ("ann", "begin job", "refused", 1),
+        ("bob", "begin job", "refused", 1),
+    ]
+
+
 def test_the_audit_is_exported_as_lines_the_oldest_first(desk: Desk, receiver: Receiver, subject: str) -> None:
     assert receiver.id
     for verb in ("hold", "activate"):

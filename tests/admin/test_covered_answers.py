@@ -300,6 +300,7 @@ CASES: dict[str, Callable[[Names, Names], list[Ask]]] = {
     ],
     "GET /dead-letters": filtered("/dead-letters", "newestFirst=true&count=1", "returns=0", "like=x"),
     "GET /dead-letters/count": plain(*(f"/dead-letters/count?{each}" for each in FILTERS if "count" not in each)),
+    "GET /dead-letters/accounts": plain("/dead-letters/accounts"),
     "GET /dead-letters/groups": plain(
         *(f"/dead-letters/groups?by={by}" for by in ("code", "channel", "receiver", "likeness", "reason", "returns")),
         *(f"/dead-letters/groups?{each}" for each in FILTERS if "count" not in each),
@@ -389,6 +390,7 @@ def test_an_operator_of_some_channels_gets_the_same(stages: tuple[Stage, Stage],
 
 CLOSED = {
     "/sign-in", "/feed", "/overview", "/timeline", "/nodes", "/alerts", "/settings", "/audit", "/audit/export",
+    "/dead-letters/accounts",
     "/sessions/{subject}/{number}/trace", *(f"/subjects/{{subject}}/{verb}" for verb in ("kill", "block", "unblock")),
     *(f"/sessions/{{subject}}/{{number}}/{verb}" for verb in ("skip", "drain", "clear", "kill", "ping")),
     "/topics/{channel}", "/history/{channel}", "/subjects/{subject}/messages", "/dead-letters/{id}/edit",

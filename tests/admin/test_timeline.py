@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from crewel.admin import timeline
@@ -51,3 +53,19 @@ def test_rings_and_receivers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     lines.add("released", "client/a/1", {})
     lines.add("held", "client/c/1", {})
     assert [lines.of(f"client/{name}/1") is not None for name in "abc"] == [True, False, True]
+
+
+def test_events_in_a_row_share_the_subscriptions_of_their_receiver() -> None:
+    channels = [f"/orders/{number}" for number in range(100)]
+    lines = Timelines(channels_of=lambda name, message_id: (frozenset(channels), "/orders/1"))
+    tracemalloc.start()
+    try:
+        for number in range(MOST_EVENTS):
+            lines.add("failed", NAME, {"code": str(number)})
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 60_000  # a set of 100 has 8 kB
+    told, _ = lines.of(NAME, lambda channel: channel.startswith("/orders")) or ([], 0)
+    assert len(told) == MOST_EVENTS
+    assert lines.of(NAME, lambda channel: channel != "/orders/1") == ([], 0)

@@ -120,6 +120,18 @@ async def test_dead_letters_within_some_channels_are_all_that_counts(
     assert rest.next == ""
 
 
+async def test_the_names_of_shared_queues_are_read_in_portions(store: Store) -> None:
+    owner = await started(store)
+    await owner.append(
+        [Submission("/a", BODY, groups=(f"group:/a {number}",), key=f"x {number}") for number in range(5)]
+    )
+    await store.reader.config_resetstat()
+    found = await message_bodies.search_queues(store, "soup", 9, sight=of_a())
+    assert (len(found.messages), found.is_partial) == (5, False)
+    stats: Any = await store.reader.info("commandstats")
+    assert stats["cmdstat_zrevrange"]["calls"] == 3
+
+
 async def test_reading_for_a_reader_of_some_channels_ends_after_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

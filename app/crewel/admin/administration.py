@@ -98,12 +98,12 @@ class Administration:
         session = self.find(name)
         return None if session is None else oldest_of(session)
 
-    def _channels_of(self, name: str, message_id: str) -> frozenset[str]:
+    def _channels_of(self, name: str, message_id: str) -> tuple[frozenset[str], str]:
         session = self.find(name)
         if session is None or len(session.subscriptions) > _MOST_NOTED:
-            return frozenset()
+            return frozenset(), ""
         waiting = session.mailbox.open_at(LogId(int(message_id))) if message_id.isdecimal() else None
-        return frozenset(session.subscriptions) | ({waiting.channel} if waiting is not None else set())
+        return frozenset(session.subscriptions), "" if waiting is None else waiting.channel
 
     def _turned_away(self, name: str, policy: str, count: int) -> None:
         self.turned_away.add(name, policy, count)

@@ -15,7 +15,7 @@ from crewel.admin.jobs import Work, choice_of, filters_of
 from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import About
 from crewel.admin.role_scopes import covers_sessions, refused
-from crewel.admin.route import Ask, NotThere, Route
+from crewel.admin.route import Ask, NotSeen, NotThere, Route
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument
@@ -127,7 +127,7 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         raise IllegalArgument("sessions", "must name an existing session")
     found = list(filter(None, map(admin.find, names)))
     if not ask.covers_all and not (names and len(found) == len(names) and all(map(ask.covers_session, found))):
-        raise NotThere("one of these sessions is not there, or the operator's roles do not cover it")
+        raise NotSeen("one of these sessions is not there, or the operator's roles do not cover it")
     if not ask.scope.allows(Work.DRAIN.role) and (len(found) < len(names) or not _covers(ask, found)):
         raise refused(Work.DRAIN.role, About.MANY)
     total = sum(map(admin.dispatchers.waiting, found))

@@ -38,7 +38,7 @@ from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.resource_path import VARIABLE, named
 from crewel.admin.role_scopes import NotCovered, require
-from crewel.admin.route import API, Ask, NotThere, Route, answered, document, json_response, missing, read
+from crewel.admin.route import API, Ask, NotSeen, NotThere, Route, answered, document, json_response, missing, read
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
 from crewel.admin.subject_resource import SUBJECT_ROUTES
@@ -233,12 +233,19 @@ class Rest:
                 return await answered(route, ask)
             return await self._other_nodes.answer(route, ask, sent)
         except Refused as error:
+            if route.about is About.MANY and route.handler is not _command:
+                self._note_refusal(route, ask, error)
             if ask.covers_all or _status(error, error.code) != HTTPStatus.NOT_FOUND:
                 raise
             if route.handler is _command:
                 _, text = without_node(ask.fields.get("command"))
                 raise missing_order(read_order(text, ask.admin.node)) from None
             raise missing(route, ask) or error from None
+
+    def _note_refusal(self, route: Route, ask: Ask, error: Refused) -> None:
+        """Enter into the audit that a handler has refused what it has chosen itself."""
+        if isinstance(error, NotSeen) or (error.code == NOT_AUTHORIZED and not isinstance(error, RefusedElsewhere)):
+            self._admin.audit.refused(ask.who, ask.role, route.audited_as, error.code, **ask.path)
 
     async def _unknown(self, request: web.Request) -> web.StreamResponse:
         self._client(request)

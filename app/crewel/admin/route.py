@@ -65,6 +65,10 @@ class NotThere(Refused):
         super().__init__("404::user.illegalArgument", "user.illegalArgument", message)
 
 
+class NotSeen(NotThere):
+    """Something that a body names is not there, or the operator does not see it. The audit has it, for it may be the latter."""
+
+
 @dataclass(slots=True)
 class Ask:
     """One request: the operator, and what is asked."""

@@ -31,8 +31,10 @@ class Event:
     """When it happened last."""
     count: int
     fields: dict[str, Any]
-    channels: frozenset[str]
-    """What the receiver was subscribed to then, and the channel of the message that it is about; empty if unknown."""
+    subscriptions: frozenset[str]
+    """What the receiver was subscribed to then, one set for all events in a row; empty if unknown."""
+    about: str
+    """The channel of the message that it is about; empty if there is none."""
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class Timelines:
     def __init__(
         self,
         clock: Callable[[], float] = time,
-        channels_of: Callable[[str, str], frozenset[str]] = lambda name, message_id: frozenset(),
+        channels_of: Callable[[str, str], tuple[frozenset[str], str]] = lambda name, message_id: (frozenset(), ""),
     ) -> None:
         """`channels_of` says what the receiver of this name is subscribed to, and the channel of its message with this id."""
         self._clock, self._channels_of = clock, channels_of
@@ -65,13 +67,20 @@ class Timelines:
         else:
             self._rings.move_to_end(name)
         now, events = int(self._clock() * 1000), ring.events
-        channels = self._channels_of(name, str(fields.get("id", "")))
+        subscriptions, about = self._channels_of(name, str(fields.get("id", "")))
         last = events[-1] if events else None
-        if last is not None and last.what == what and last.channels == channels and _same(last.fields, fields):
+        is_as_before = last is not None and last.subscriptions == subscriptions
+        if (
+            last is not None
+            and is_as_before
+            and (last.what, last.about) == (what, about)
+            and _same(last.fields, fields)
+        ):
             last.at, last.count, last.fields = now, last.count + count, fields
             return
         ring.dropped += len(events) == MOST_EVENTS
-        events.append(Event(what, now, now, count, fields, channels))
+        kept = last.subscriptions if last is not None and is_as_before else subscriptions
+        events.append(Event(what, now, now, count, fields, kept, about))
 
     def of(self, name: str, covers: Callable[[str], bool] | None = None) -> tuple[list[dict[str, Any]], int] | None:
         """What has happened to the receiver, the newest first, and how many earlier events have been dropped. With `covers`,
@@ -80,7 +89,7 @@ class Timelines:
         ring = self._rings.get(name)
         if ring is None:
             return None
-        events = [each for each in ring.events if covers is None or (each.channels and all(map(covers, each.channels)))]
+        events = [each for each in ring.events if covers is None or _is_covered(each, covers)]
         return [_shown(event) for event in reversed(events)], ring.dropped
 
 
@@ -89,7 +98,14 @@ def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return {**before, "id": ""} == {**after, "id": ""}
 
 
+def _is_covered(event: Event, covers: Callable[[str], bool]) -> bool:
+    """Whether all channels of the event are known and covered."""
+    return (
+        bool(event.subscriptions) and all(map(covers, event.subscriptions)) and (not event.about or covers(event.about))
+    )
+
+
 def _shown(event: Event) -> dict[str, Any]:
     told = asdict(event)
-    del told["channels"]
+    del told["subscriptions"], told["about"]
     return {**told.pop("fields"), **told}

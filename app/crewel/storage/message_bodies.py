@@ -3,8 +3,9 @@ shared queues."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from heapq import nlargest
+from itertools import count as count_from
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.records import Logged, LogId
@@ -60,9 +61,8 @@ async def search_queues(
     needle, turns = text.encode().lower(), Turns()
     found: dict[LogId, Logged] = {}
     read = size = 0
-    names: Any = await store.reader.zrevrange(store.keys.queues, 0, _MOST_QUEUES - 1 if sight.is_whole else -1)
-    for name in names:
-        bodies = store.keys.queue_bodies(name.decode())
+    async for name in _queues_of(store, sight):
+        bodies = store.keys.queue_bodies(name)
         cursor: int | None = None
         while cursor != 0:
             answer: Any = await store.reader.hscan(bodies, cursor or 0, count=_PORTION)
@@ -78,6 +78,17 @@ async def search_queues(
             if sight.is_spent(read, _MOST_READ) or size >= _MOST_BYTES:
                 return InQueues(_newest(found, count), is_partial=True)
     return InQueues(_newest(found, count), is_partial=len(found) > count)
+
+
+async def _queues_of(store: Store, sight: Sight) -> AsyncIterator[str]:
+    """The shared queues that got something last, the latest first: a bounded number for a reader who sees all. Those that move
+    between two portions, because they get something, may come twice."""
+    for start in range(0, _MOST_QUEUES, _PORTION) if sight.is_whole else count_from(0, _PORTION):
+        names: Any = await store.reader.zrevrange(store.keys.queues, start, start + _PORTION - 1)
+        for name in names:
+            yield name.decode()
+        if len(names) < _PORTION:
+            return
 
 
 def _newest(found: dict[LogId, Logged], count: int) -> list[Logged]:
