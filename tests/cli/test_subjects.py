@@ -12,7 +12,7 @@ def test_subjects_are_listed_and_shown(post: Post, joe: Receiver) -> None:
     post.receiver("joe/2", "/a/b")
     (found,) = post.lines("subjects", "list")
     assert (found["name"], found["sessions"]) == ("client/joe", ["client/joe/1", "client/joe/2"])
-    assert post.lines("subjects", "show", "client/joe") == [found]
+    assert post.lines("subjects", "show", "client/joe") == [found | {"may": "destroy"}]
     heading, row = post.run("subjects", "list", "--no-json").out.splitlines()
     assert heading.split() == ["subject", "sessions", "queued", "blocked"]
     assert row.split() == ["client/joe", "client/joe/1,", "client/joe/2", "0"]

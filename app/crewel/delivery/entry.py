@@ -315,6 +315,17 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=_descending)
 
 
+def as_they_came(entries: Iterable[Entry]) -> list[Entry]:
+    """Messages that are not stored, by priority and as they came. One without an origin, such as the answer to a remote call,
+    cannot be put back: it stays behind the one before it."""
+    places: list[tuple[int, int, int, Entry]] = []
+    came = 0
+    for entry in entries:
+        came = came if entry.origin is None else int(entry.origin.received)
+        places.append((-entry.priority, came, len(places), entry))
+    return [entry for *_, entry in sorted(places)]
+
+
 def least(queue: list[Entry], front: int) -> int | None:
     """The position of the entry that is dropped first, beyond the `front` ones: the oldest of the lowest priority that is no
     notice. None if there is none."""

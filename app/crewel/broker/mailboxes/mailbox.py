@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
-from crewel.delivery.entry import NO_ENTRIES, in_order, least
+from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, least
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 from crewel.delivery.records import EndReason, LogId, PendingMessage, Transient
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
@@ -564,7 +564,7 @@ class Mailbox(ABC):
     def recall(self, entries: Iterable[Entry] = ()) -> None:
         """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
         self.batches.unbatch()
-        self.replace(_as_they_came(dict.fromkeys((*entries, *self.queue))))
+        self.replace(as_they_came(dict.fromkeys((*entries, *self.queue))))
 
     def renew(self) -> None:
         """Another client continues the session: all that was sent goes out again."""
@@ -797,14 +797,3 @@ class Mailbox(ABC):
 def is_transient(entry: Entry) -> bool:
     """Whether this is a message, and not stored."""
     return not (entry.position or entry.is_oneway or entry.channel.startswith("/meta/"))
-
-
-def _as_they_came(entries: Iterable[Entry]) -> list[Entry]:
-    """Messages that are not stored, by priority and as they came. One without an origin, such as the answer to a remote call,
-    cannot be put back: it stays behind the one before it."""
-    places: list[tuple[int, int, int, Entry]] = []
-    came = 0
-    for entry in entries:
-        came = came if entry.origin is None else int(entry.origin.received)
-        places.append((-entry.priority, came, len(places), entry))
-    return [entry for *_, entry in sorted(places)]
