@@ -144,6 +144,7 @@ class Session:
         "connect_before",
         "connect_id",
         "connect_only",
+        "connecting",
         "credit",
         "expires_at",
         "grace_ms",
@@ -197,6 +198,8 @@ class Session:
     """The id of its last connect, if that came over HTTP and was not answered a second time."""
     connect_before: str | None
     """The id of the one before, if that was not answered a second time either: a copy of it may still be on its way."""
+    connecting: Peer | None
+    """What brought its last connect, until that is answered or held; later requests do not change it."""
     connect_only: bool
     """Whether only connect replies carry its messages."""
     name: str
@@ -240,7 +243,7 @@ class Session:
         self.parts: tuple[SessionPart, ...] = ()
         self.plain = None
         self.peer = peer
-        self.connect_id = self.connect_before = None
+        self.connect_id = self.connect_before = self.connecting = None
         self.connect_only = False
         self.name = self.reply_id = ""
         self.turn = 0
@@ -331,7 +334,7 @@ class Session:
         self.verdict = None
         self.connect_only = self.mailbox.is_reliable or connect_only
         self.hold_delay = 0.0
-        self.connect_id = self.connect_before = None  # its next client numbers its own connects
+        self.connect_id = self.connect_before = self.connecting = None  # its next client numbers its own connects
         self.answered = None
         self.move(Event.TAKEN_OVER)
         self.peer = peer

@@ -58,18 +58,21 @@ class LostRequest(Request):
     is_gone = False
 
 
-@pytest.mark.parametrize("is_lost", [True, False])
+@pytest.mark.parametrize(("is_lost", "publishes"), [(True, False), (True, True), (False, False)])
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_connect_that_comes_again_after_its_connection_was_lost_is_no_copy(
-    stored: StoredWorld, is_read: bool, is_lost: bool
+    stored: StoredWorld, is_read: bool, is_lost: bool, publishes: bool
 ) -> None:
-    """It waited for the stored messages, and comes before or after they are read. Of two that both wait, one gets them."""
+    """It waited for the stored messages, and comes before or after they are read; a publish of the same client on another
+    connection changes nothing. Of two that both wait, one gets them."""
     joe = Receiver(stored).started("/a", name="joe/1")
     let_go(stored)
     store(stored, "/a", "hi")
     first, second = LostRequest(joe.browser), LostRequest(joe.browser)
     message = joe.message("/meta/connect", connectionType="long-polling", ext={"ack": joe.ack})
     World.receive(stored, first, message)
+    if publishes:
+        World.receive(stored, Request(joe.browser), joe.message("/b", data=1))
     if is_lost:
         first.is_gone = True
         stored.broker.mailboxes.outbound.vanished(first)

@@ -201,6 +201,7 @@ class Connects(ABC):
             return reply
         if session.held is not None:
             self.supersede(session)
+        session.connecting = peer
         if not peer.pushes:
             session.socket = None  # it has moved: its messages go with this transport from here on
         has_advice = "advice" in message.fields and message.has_advice
@@ -243,6 +244,7 @@ class Connects(ABC):
                 if session.held is not None:  # of two connects that both waited for the store, the later one counts
                     self.supersede(session)
                 self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
+                session.connecting = None
                 return True
         if self._longest_pause_ms:
             self.ask_to_pause(session, self._longest_pause_ms)
@@ -293,7 +295,7 @@ class Connects(ABC):
             return True
         if self._loop.time() - session.last_seen > REPEATED_S:
             return False
-        if session.answered is None and session.peer is not None and session.peer.is_gone:
+        if session.connecting is not None and session.connecting.is_gone:
             return False  # the first one waits for something, and will have no answer
         session.connect_id = None  # once: a client that numbers nothing must not be answered again and again
         answered, session.answered = session.answered, None

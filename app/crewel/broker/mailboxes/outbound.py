@@ -316,7 +316,10 @@ class Outbound(Connects):
                 is_kept = session.mailbox.batches is not NO_BATCHES
             else:
                 is_kept = self._settings.allow_message_delivery_during_handshake
-            if exchange.has_waited and session.peer is exchange.peer and exchange.peer.is_gone:
+            is_last = session.connecting is exchange.peer
+            if is_last:
+                session.connecting = None
+            if is_last and exchange.has_waited and exchange.peer.is_gone:
                 session.connect_id = None  # it has no answer: once more, it is no copy
             elif is_kept:
                 session.answered = parts
