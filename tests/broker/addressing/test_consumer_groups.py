@@ -8,10 +8,11 @@ import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.records import Submission
+from crewel.errors import StoreUnavailable
 from crewel.storage import log
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, settled
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
-from tests.broker.world import Client, Recording, Request, reply_to
+from tests.broker.world import Client, Recording, Request, World, reply_to
 
 WORK = "/jobs/a"
 AWAY_S = 50.0
@@ -669,6 +670,38 @@ class TestManyGroups:
         assert join_all(ann, ["/d"])["successful"]
         joe.say("/meta/disconnect")
         assert [each.groups for each in accounts if each is not None] == [2, 2]
+
+    def test_groups_are_bounded_while_the_store_has_not_answered(
+        self, make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = make_stored("limits.max_groups_per_session=3", "limits.max_groups_per_account=4")
+        joe, ann = login(world, "joe/1"), login(world, "joe/2")
+
+        def ask(receiver: Receiver, *patterns: str, **asked: Any) -> Request:
+            request, ext = Request(receiver.browser), {"subscribe": {"group": "workers", **asked}}
+            World.receive(world, request, receiver.message("/meta/subscribe", subscription=[*patterns], ext=ext))
+            return request
+
+        def joined(*requests: Request) -> list[bool]:
+            world.settle()
+            return [request.answer[0]["successful"] for request in requests]
+
+        account = world.broker.admission.limits.subjects.of("joe")
+        requests = [ask(joe, f"/{number}/a", f"/{number}/b", f"/{number}/c") for number in range(3)]
+        again = ask(joe, "/0/a")
+        of_another_session = [ask(ann, "/0/a"), ask(ann, "/0/b")]
+        assert joined(*requests, again, *of_another_session) == [True, False, False, True, True, False]
+        assert account.groups == 4
+        other, as_well = ask(joe, "/0/a", group="others", multiSubscribe=False), ask(joe, "/0/a", group="others")
+        assert joined(other, as_well) == [True, False], "the group that is left counts until the store has answered"
+        assert ("/0/a", "others") in world.broker.addressing.groups.of(joe.session)
+        with monkeypatch.context() as patch:
+            patch.setattr(world.access.writing, "submit", lambda _, done, **__: done(StoreUnavailable("it is away")))
+            assert joined(ask(joe, "/0/a", group="third", multiSubscribe=False)) == [False]
+        assert (world.broker.addressing.groups.count(joe.session), account.groups) == (3, 4)
+        ask(joe, "/0/a", group="third", multiSubscribe=False)
+        joe.say("/meta/disconnect")
+        assert account.groups == 1
 
     def test_groups_count_as_subscriptions(self, make_stored: MakeStored) -> None:
         world = make_stored("limits.max_subscriptions_per_address=3")

@@ -6,7 +6,8 @@ queue by the step that publishes it; the shared queues lease it to a member. The
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -67,6 +68,10 @@ class ConsumerGroups:
         self.by_pattern: dict[str, tuple[str, ...]] = {}
         """The queues of the groups on each pattern. Each plain publish asks whether there are any, so it costs no call."""
         self._of: dict[Session, dict[str, None]] = {}
+        self.counted: dict[Session, dict[str, int]] = {}
+        """The queues of the groups that count for a session: of those that it is in, and of those that it is about to join. The
+        number is one for the first, and one for each request that the second come from. Each handshake asks whether there are
+        any, so it costs no call."""
         self.elsewhere: dict[str, int] = {}
         """The queues of groups that have members at other nodes, as far as is known, and how often one of these has said it."""
         for queue in self.kept:
@@ -95,7 +100,7 @@ class ConsumerGroups:
             return
         members[session] = None
         self._of.setdefault(session, {})[queue] = None
-        _count(session, 1)
+        self._count(session, queue)
         self._listener.joins(session, queue)
 
     def leave(self, session: Session, pattern: str, group: str) -> None:
@@ -105,20 +110,50 @@ class ConsumerGroups:
             self._leave(session, queue)
             self._listener.left(queue)
 
+    @contextmanager
+    def joining(self, session: Session, queues: Collection[str]) -> Iterator[None]:
+        """Count these groups as if the session were in them, while the store is asked to let it join."""
+        for queue in queues:
+            self._count(session, queue)
+        try:
+            yield
+        finally:
+            for queue in queues:
+                self._count_no_more(session, queue)
+
+    def _count(self, session: Session, queue: str) -> None:
+        counted = self.counted.setdefault(session, {})
+        if queue not in counted:
+            _add_to_accounts(session, 1)
+        counted[queue] = counted.get(queue, 0) + 1
+
+    def _count_no_more(self, session: Session, queue: str) -> None:
+        counted = self.counted.get(session)
+        if counted is None:
+            return  # the session has ended
+        counted[queue] -= 1
+        if not counted[queue]:
+            del counted[queue]
+            _add_to_accounts(session, -1)
+        if not counted:
+            del self.counted[session]
+
     def _removed(self, session: Session, _timed_out: bool) -> None:
         for queue in self.queues_of(session):
             self._leave(session, queue)
             self._listener.left(queue)
+        self.counted.pop(session, None)
 
     def set_aside(self, session: Session) -> None:
         """The session is taken out without having ended: the store will bring it back."""
         for queue in self.queues_of(session):
             self._leave(session, queue)
+        self.counted.pop(session, None)
 
     def _leave(self, session: Session, queue: str) -> None:
         queues, members = self._of[session], self._members[queue]
         del queues[queue], members[session]
-        _count(session, -1)
+        self._count_no_more(session, queue)
         if not queues:
             del self._of[session]
         if members:
@@ -172,12 +207,12 @@ class ConsumerGroups:
         return [found for queue in self.queues_of(session) if (found := group_of(queue)) is not None]
 
     def count(self, session: Session) -> int:
-        """How many groups the session is in."""
-        return len(self._of.get(session, ()))
+        """How many groups the session is in, or about to join."""
+        return len(self.counted.get(session, ()))
 
     def new(self, session: Session, queues: Iterable[str]) -> int:
-        """How many of these groups, each by its queue, the session is not in."""
-        return len({*queues}.difference(self._of.get(session, ())))
+        """How many of these groups, each by its queue, do not count for the session yet."""
+        return len({*queues}.difference(self.counted.get(session, ())))
 
     def queues_of(self, session: Session) -> list[str]:
         """The queues of these groups."""
@@ -192,7 +227,7 @@ class ConsumerGroups:
         )
 
 
-def _count(session: Session, difference: int) -> None:
+def _add_to_accounts(session: Session, difference: int) -> None:
     for account in (session.account, session.subject_account):
         if account is not None:
             account.groups += difference

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import random
 from typing import Final
@@ -124,10 +125,11 @@ class Limiter:
         """The session has begun, or another client has taken it over: its accounts count it."""
         subject = _subject(session)
         session.charge_subject(self.subjects.of(subject) if subject else None)
+        groups = self._groups.count(session) if session in self._groups.counted else 0  # a new session costs no call
         for account in (session.account, session.subject_account):
             if account is not None:
                 account.sessions += 1
-                account.groups += self._groups.count(session)
+                account.groups += groups
         if session.account is not None:
             session.account.subscriptions += len(session.subscriptions)
         session.mailbox.charge(receiver_payers(session))
@@ -184,19 +186,25 @@ class Limiter:
         if most and account is not None and account.subscriptions + count > most:
             raise self._full("max_subscriptions_per_address", "this address has too many subscriptions", session)
 
-    def room_for_groups(self, session: Session, queues: Iterable[str]) -> None:
-        """A session is about to join the groups that have these queues. Raises Limited."""
+    def joining(
+        self, session: Session, queues: Collection[str], leaving: Collection[str]
+    ) -> AbstractContextManager[None]:
+        """A session is about to join the groups that have these queues, and to leave those others in the same step. The context
+        lasts until the store has answered: in it all of them count, those that are left too. Raises Limited."""
         settings, groups = self._settings, self._groups
-        count = groups.new(session, queues)
-        most = settings.max_groups_per_session
-        if most and count and groups.count(session) + count > most:
-            raise self._full("max_groups_per_session", "the session is in too many consumer groups", session)
-        most = settings.max_groups_per_account
-        if most and count and not session.is_operator:
-            for account in (session.account, session.subject_account):
-                if account is not None and account.groups + count > most:
-                    text = "the sessions of this address or subject are in too many consumer groups"
-                    raise self._full("max_groups_per_account", text, session)
+        more = groups.new(session, queues) - len(leaving)
+        count = groups.count(session) + more
+        if queues and count > len(groups.queues_of(session)):  # else it will be in no more of them than it is now
+            most = settings.max_groups_per_session
+            if most and count > most:
+                raise self._full("max_groups_per_session", "the session is in too many consumer groups", session)
+            most = settings.max_groups_per_account
+            if most and not session.is_operator:
+                for account in (session.account, session.subject_account):
+                    if account is not None and account.groups + more > most:
+                        text = "the sessions of this address or subject are in too many consumer groups"
+                        raise self._full("max_groups_per_account", text, session)
+        return groups.joining(session, queues)
 
     def new_channel(self, session: Session) -> None:
         """A session is the first to publish to a channel. Raises Limited."""

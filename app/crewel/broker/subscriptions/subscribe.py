@@ -150,9 +150,12 @@ class SubscribeHandler:
         starts = [] if qos.choice.group else (yield from self._starts(session, message, qos, granted, result))
         is_again = any(name in session.subscriptions for name in names)
         wanted = yield from self._wanted(session, names, qos)
-        self._limits.room_for_groups(session, _queues(wanted))
+        former = self._options.filtered.get(session, {})
+        joining = _queues(wanted)
+        leaving = _queues({name: former.get(name, ()) for name in wanted}) - joining
         try:
-            yield from self._begin(session, wanted, starts, result)
+            with self._limits.joining(session, joining, leaving):
+                yield from self._begin(session, wanted, starts, result)
         except StoreError as failure:
             raise Refused(coded(failure.code), failure.code, str(failure)) from failure
         self._failures.withdraw_erased(session, names)
@@ -237,7 +240,6 @@ class SubscribeHandler:
             if not session.is_live:
                 return
             self._limits.room_for(session, min(len(names), _AT_ONCE))
-            self._limits.room_for_groups(session, _queues({name: wanted[name] for name in names[:_AT_ONCE]}))
         wanted = {name: wanted[name] for name in names}
         yield from self._subscribers.of(session).subscribe_after(wanted, starts, result)
 
@@ -294,9 +296,9 @@ def _portions(items: list[T]) -> Iterator[list[T]]:
         yield items[at : at + _AT_ONCE]
 
 
-def _queues(wanted: Mapping[str, Choices]) -> list[str]:
+def _queues(wanted: Mapping[str, Choices]) -> set[str]:
     """The queues of the groups that are asked for."""
-    return [group_queue(name, each.group) for name, choices in wanted.items() for each in choices if each.group]
+    return {group_queue(name, each.group) for name, choices in wanted.items() for each in choices if each.group}
 
 
 def _checked(channels: list[Channel]) -> list[Channel]:
