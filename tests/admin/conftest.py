@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.admin.desk import SETS, Desk, Receiver, publish
+from tests.broker.stored_world import StoredWorld
 from tests.functional.wire import close_connections, until
 from tests.server_process import Server
 
@@ -71,3 +72,11 @@ def dead(server: Server, desk: Desk, receiver: Receiver, channel: str, subject: 
     query = f"receiver={subject}"
     letters = until(lambda: found if len(found := desk.letters(query)) == 5 else None)
     return [letter["id"] for letter in letters]
+
+
+@pytest.fixture
+def stored() -> Iterator[StoredWorld]:
+    """A broker with a store and without sockets, for tests that need no server."""
+    world = StoredWorld()
+    yield world
+    world.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -32,13 +32,6 @@ def asked(admin: Administration) -> Ask:
     """A request for a page with all of them."""
     request: Any = None  # it is not looked at
     return Ask(admin, "an operator", request, {}, {"count": MANY}, Client(None, "http", ""), Scope(Role.VIEW), None)
-
-
-@pytest.fixture
-def stored() -> Iterator[StoredWorld]:
-    world = StoredWorld()
-    yield world
-    world.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,13 +16,6 @@ from crewel.transports.origins import Client
 from tests.broker.stored_world import Receiver, StoredWorld, store
 
 pytestmark = pytest.mark.store
-
-
-@pytest.fixture
-def stored() -> Iterator[StoredWorld]:
-    world = StoredWorld()
-    yield world
-    world.close()
 
 
 def shown(world: StoredWorld, message: str) -> dict[str, Any]:

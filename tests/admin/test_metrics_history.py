@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import isnan
 
 import pytest
@@ -37,13 +36,6 @@ def test_percentile_lies_in_its_bucket(counted: list[int], share: float, expecte
 
 def test_percentile_of_nothing_is_unknown() -> None:
     assert isnan(percentile(buckets(), 0.5))
-
-
-@pytest.fixture
-def stored() -> Iterator[StoredWorld]:
-    world = StoredWorld()
-    yield world
-    world.close()
 
 
 @pytest.mark.store

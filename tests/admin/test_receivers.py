@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 from urllib.parse import quote
 
@@ -64,23 +63,6 @@ def test_sessions_subjects_and_groups_are_listed_together(
             after = f"&after={quote(page['next'])}"
         assert sorted(names) == sorted(found)
         assert names[0] == f"client/{subject}/1"
-
-
-def test_the_overview_counts_what_the_list_shows(
-    desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
-) -> None:
-    publish(server, channel, 2)
-    desk.post(f"/sessions/{subject}/1/hold")
-    Receiver(server).be(f"{subject}/2")  # nothing waits for it
-
-    def agree() -> bool:
-        rows = desk.get("/receivers?count=1000&kind=session")["receivers"]
-        conditions = Counter(word for row in rows for word in row["conditions"])
-        counted = desk.get("/overview")["sessions"]
-        assert conditions["connected"] > conditions["on hold"] > 0
-        return counted["conditions"] == conditions and counted["waiting"] == sum(row["waiting"] for row in rows)
-
-    until(agree)  # counts are kept for some seconds
 
 
 def test_a_receiver_has_its_pace_and_the_age_of_its_queue(
