@@ -73,6 +73,17 @@ def test_a_delayed_response_has_its_cookies_and_counts_its_events(salesforce: Sa
     salesforce.assert_nothing_missed()
 
 
+def test_a_page_of_another_site_gets_the_cookie_as_all_do() -> None:
+    org = Salesforce()
+    org.settings.http.allowed_origins = ["http://app.example.net"]
+    with org:
+        wire = Wire(org)
+        wire.headers["Origin"] = "http://app.example.net"
+        wire.handshake()
+        assert "BAYEUX_BROWSER" in wire.cookies
+        assert b'"successful":true' in wire.connect()
+
+
 def test_a_soap_login_with_the_wrong_password(salesforce: Salesforce) -> None:
     envelope = b"<env:Envelope><n1:login><n1:username>a</n1:username><n1:password>wrong</n1:password></n1:login>"
     wire = Wire(salesforce)

@@ -26,7 +26,7 @@ from crewel.mock.org import LIFETIME_S, Org
 from crewel.mock.rest import mount_rest
 from crewel.mock.scenarios import SCENARIOS, Scenario
 from crewel.mock.script import Script, require_fault
-from crewel.server import attach, tls_of
+from crewel.server import ENDPOINT, attach, tls_of
 from crewel.settings import Settings
 from crewel.testing.clock import VirtualLoop, seconds_of
 from crewel.testing.facades import in_thread
@@ -69,6 +69,7 @@ class _Instance(Instance):
         app = web.Application(middlewares=[mark_requests, bayeux_front(self.org)])
         self.extension = SalesforceExtension(self.org)
         attach(app, settings, services, extensions=[self.extension])
+        app[ENDPOINT].binds_pages = False  # Salesforce demands the cookie of every client
         self._mount(app)
         mount_rest(app, self.extension)
         return app

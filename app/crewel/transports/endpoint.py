@@ -73,6 +73,8 @@ class Endpoint:
         self.hosts = Hosts(broker.settings)
         self.origins = Origins(broker.settings)
         self.cookie = BrowserCookie(broker.settings)
+        self.binds_pages = True
+        """Whether sessions of pages of other sites are bound to the origin; else they need the cookie as all others do."""
         self.frames = websocket.Frames()
         self.receive: Receive = receive or broker.inbound.receive
         """Takes what a peer sends."""
@@ -162,7 +164,7 @@ class Endpoint:
     def bound_page(self, headers: Mapping[str, str], client: Client) -> str | None:
         """What stands for the browser of a request without the cookie if its page is of another site: the browser would not
         send the cookie with the next request either. None for any other request."""
-        if self.cookie.crosses_sites(is_secure=client.is_secure):
+        if not self.binds_pages or self.cookie.crosses_sites(is_secure=client.is_secure):
             return None
         origin = self.origins.of_another_site(headers, client)
         return None if origin is None else bound_to(origin)
