@@ -96,6 +96,20 @@ def test_a_connect_held_for_another_node_is_answered_when_a_message_comes(both: 
     assert figures(both[1])["crewel_forwarded_open"] == 0
 
 
+def test_what_helps_a_page_that_keeps_no_cookie_is_logged_where_its_session_is(both: list[Server]) -> None:
+    page = {"Origin": f"http://127.0.0.1:{both[1].port}", "Sec-Fetch-Site": "same-origin"}
+    client = Client(both[0])
+    client.handshake()
+    client.cookie = None
+    move(client, both[1])
+    client.headers = list(page.items())
+    (reply,) = client.connect()
+    assert reply["advice"]["interval"] > 0
+    (line,) = until(lambda: [each for each in both[0].stderr.splitlines() if "the cookie that the reply" in each])
+    assert page["Origin"] in line
+    assert "trust_client_session" not in line
+
+
 def test_a_newer_connect_replaces_one_that_another_node_holds(both: list[Server]) -> None:
     client = Client(both[0]).start()
     first = client.ask_connect() if both else None

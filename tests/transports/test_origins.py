@@ -203,7 +203,7 @@ def test_cors_headers_echo_the_origin_and_never_a_star() -> None:
         ("http://[::1]:3000", "[::2]:8080", True),
         ("http://intranet", "wiki", True),
         ("capacitor://localhost", "localhost:8080", True),
-        ("null", "localhost:8080", True),
+        ("null", "localhost:8080", False),
         ("file://", "localhost:8080", True),
         ("http://é.example", "localhost:8080", False),
         ("http://" + "x" * 300, "localhost:8080", False),
@@ -227,4 +227,11 @@ def test_a_browser_knows_better_what_a_site_is(site: str, is_another: bool) -> N
 def test_the_public_url_is_of_the_same_site_whatever_host_a_proxy_asks_for() -> None:
     public = origins(public_url="https://chat.example.org")
     inner = Client("127.0.0.1", "http", "127.0.0.1:8080")
-    assert public.of_another_site({"origin": "https://chat.example.org"}, inner) is None
+    for name, is_another in (("chat.example.org", False), ("app.example.org", False), ("app.example.net", True)):
+        origin = f"http://{name}"
+        assert public.of_another_site({"origin": origin}, inner) == (origin if is_another else None)
+    assert public.of_another_site({"origin": "http://127.0.0.1:3000"}, inner) is None
+
+
+def test_any_page_can_be_of_the_origin_null() -> None:
+    assert origins().of_another_site({"origin": "null", "sec-fetch-site": "cross-site"}, SECURE) is None

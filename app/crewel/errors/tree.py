@@ -180,7 +180,8 @@ class BayeuxCode(Explained):
     CHANNEL_MISSING = "400::channel_missing", "The message has no `channel`, or unsubscribes from an unknown channel."
     SESSION_UNKNOWN = (
         "402::session_unknown",
-        "The `clientId` is missing, unknown or expired, or does not belong to this browser cookie or socket: send a handshake.",
+        "The `clientId` is missing, unknown or expired, or does not belong to this browser cookie, this page's origin or this"
+        " socket: send a handshake.",
     )
     HANDSHAKE_DENIED = "403::handshake_denied", "The security policy refused the handshake."
     SUBSCRIPTION_MISSING = "403::subscription_missing", "A subscribe or unsubscribe has no `subscription`."

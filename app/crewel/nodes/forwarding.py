@@ -46,7 +46,9 @@ class Relay:
         "peer",
     )
 
-    def __init__(self, link: Link, relays: dict[int, Relay], peer: Peer, elements: list[Any]) -> None:
+    def __init__(
+        self, link: Link, relays: dict[int, Relay], peer: Peer, elements: list[Any], *, needs_cookie: bool = True
+    ) -> None:
         link.streams += 1
         self._link, self._relays, self._stream = link, relays, link.streams
         self.peer = peer
@@ -60,7 +62,8 @@ class Relay:
         self._note(elements)
         relays[self._stream] = self
         peer.relay = self
-        with_headers = peer.pushes or self._connect is None
+        # By the headers of a connect that lacks the cookie the owner logs what helps its client.
+        with_headers = peer.pushes or (needs_cookie and peer.browser is None) or self._connect is None
         link.send(_REQUEST, self._stream, _described(peer, elements, with_headers=with_headers))
 
     def _note(self, elements: list[Any]) -> None:
@@ -142,7 +145,7 @@ class Relay:
 
 def _described(peer: Peer, elements: list[Any], *, with_headers: bool) -> bytes:
     """What the owner has to know, as JSON. Header values that are no UTF-8 lose what is not. A connect alone goes without its
-    headers: to parse them again and again would cost more than all else."""
+    headers, unless it is refused anyway: to parse them again and again would cost more than all else."""
     fields = {
         "transport": peer.transport,
         "browser": peer.browser,
@@ -185,8 +188,10 @@ class Ways(NamedTuple):
 class Forwarder:
     """The requests that this node forwards, and what the other nodes subscribe to."""
 
-    def __init__(self, listener: ForwarderListener, bus: Bus, calls: Calls) -> None:
+    def __init__(self, listener: ForwarderListener, bus: Bus, calls: Calls, *, needs_cookie: bool = True) -> None:
+        """`needs_cookie`: whether a connect without the browser cookie is refused."""
         self._listener = listener
+        self._needs_cookie = needs_cookie
         self._calls = calls
         self._relays: dict[Link, dict[int, Relay]] = {}
         self._is_draining = False
@@ -211,7 +216,7 @@ class Forwarder:
                 self._let_go(relay)
                 return
             relay.gone()
-        relay = Relay(link, self._relays[link], peer, elements)
+        relay = Relay(link, self._relays[link], peer, elements, needs_cookie=self._needs_cookie)
         if peer.pushes and peer.is_gone:
             relay.gone()  # what a lost socket had sent is carried out, and nothing is sent to it
         elif self._is_draining:

@@ -92,7 +92,7 @@ class RemotePeer(Peer):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers that the other node was sent; none of a connect alone."""
+        """The headers that the other node has sent; none of a connect alone that has a cookie."""
         return CIMultiDict(map(tuple, self._fields["headers"]))
 
     @property

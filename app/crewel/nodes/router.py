@@ -73,7 +73,8 @@ class Router:
         self._siblings = siblings
         self._waiting = WaitingRequests()
         self.links = ways.links
-        self.forwarder = Forwarder(self, ways.bus, ways.calls)
+        needs_cookie = not runtime.settings.bayeux.trust_client_session
+        self.forwarder = Forwarder(self, ways.bus, ways.calls, needs_cookie=needs_cookie)
         self.dialler = Dialler(runtime.loop, self.forwarder, self.links)
         registry.on_change.append(self.on_nodes_changed)
 

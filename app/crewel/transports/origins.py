@@ -128,6 +128,7 @@ class Origins:
         self._allowed = {_normal(origin) for origin in http.allowed_origins if origin != "*"}
         self._has_patterns = any("*" in origin for origin in self._allowed)
         self._own = _normal(http.public_url) if http.public_url is not None else None
+        self._own_site = _site(_name(urlsplit(http.public_url).netloc)) if http.public_url is not None else None
         self.has_proxies = bool(http.trusted_proxies)
         """Whether the address of a connection decides whether its `X-Forwarded-*` headers count."""
         self._refusals = RefusalLog("origins")
@@ -189,15 +190,18 @@ class Origins:
 
     def of_another_site(self, headers: Mapping[str, str], client: Client) -> str | None:
         """The origin of the request's page, if the page is of another site than the server. None if it is of the same site, and
-        of a request that no page made."""
+        of a request that no page made. Any page can be of the origin `null`, in a sandboxed frame, so it says nothing."""
         origin = headers.get("origin")
-        if origin is None or len(origin) > _LONGEST_ORIGIN or not origin.isascii():
+        if origin is None or origin == "null" or len(origin) > _LONGEST_ORIGIN or not origin.isascii():
             return None
         declared = headers.get("sec-fetch-site")
         if declared is not None:
             return origin if declared == "cross-site" else None
         # Browsers leave that header out where the server has no TLS and is not on their machine.
-        return None if self.is_own(origin, client) or _is_same_site(origin, client.host) else origin
+        scheme, _, page = origin.lower().partition("://")
+        if scheme not in _DEFAULT_PORTS:
+            return origin
+        return None if _site(_name(page)) in (_site(_name(client.host)), self._own_site) else origin
 
     def cors(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers that let a browser hand the answer to the page; the origin is echoed, for credentials are allowed.
@@ -232,14 +236,9 @@ def _listed(headers: Mapping[str, str], name: str) -> list[str]:
     return [item for line in lines for each in line.split(",") if (item := each.strip())]
 
 
-def _is_same_site(origin: str, host: str) -> bool:
-    """Whether a page of this origin may be of the same site as the host, as far as names tell: a site is a domain with all
-    below it. Names with the last two labels in common may be of one site or, below a domain like `co.uk`, of two."""
-    scheme, _, page = origin.lower().partition("://")
-    return scheme in _DEFAULT_PORTS and _site(_name(page)) == _site(_name(host))
-
-
 def _site(name: str) -> str:
+    """The site of a host, as far as its name shows: a site is a domain with all below it. Names with the last two labels in
+    common may be of one site or, below a domain like `co.uk`, of two."""
     if addresses.parse(name.strip("[]")) is not None:
         return name
     return ".".join(name.rstrip(".").split(".")[-2:])

@@ -42,6 +42,20 @@ class TestCookie:
         assert held.is_held
         assert client.is_known
 
+    def test_nor_does_a_stranger_without_one_end_a_session_before_its_first_connect(self, world: World) -> None:
+        client, lossy, has_left_something = Client(world), Client(world), Client(world)
+        for each in (client, lossy, has_left_something):
+            each.handshake()
+            if each is has_left_something:
+                each.subscribe("/a")
+            (reply,) = world.post(each.message("/meta/connect")).answer
+            assert reply["advice"]["interval"] > 0
+        assert client.say("/meta/connect")["successful"]
+        world.sweep_after(4.9)
+        assert lossy.is_known
+        world.sweep_after(0.2)
+        assert [each.is_known for each in (client, lossy, has_left_something)] == [True, False, True]
+
     def test_a_socket_neither_sets_nor_needs_it(self, world: World) -> None:
         socket = Socket()
         made_by_http = Client(world).joined()

@@ -46,7 +46,7 @@ class Browsers:
                 peer.recognise(browser)
             return True
         if peer.pushes and peer.browser is None:
-            return browser is None or not _is_of_another_page(peer, browser)
+            return browser is None or self._settings.trust_client_session or not _is_of_another_page(peer, browser)
         if session.browser is None:
             if peer.browser is None:
                 _mint(peer)

@@ -74,7 +74,8 @@ class Peer(ABC):
 
     def __init__(self, browser: str | None) -> None:
         self.browser = browser
-        """The value of the browser cookie, None if the request has none."""
+        """The value of the browser cookie, or the text that stands for a page of another site (`browsers.bound_to`); None if
+        the request has neither."""
         self.mints_cookie = False
         """Whether the answer must set the cookie to `browser`."""
         self.session: Session | None = None

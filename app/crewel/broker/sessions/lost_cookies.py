@@ -1,6 +1,6 @@
 """Clients that do not keep the browser cookie: each connect is refused, and followed by another handshake.
 
-Their sessions are of no use to them. So those end at once, the clients come less and less often, and the log says what helps.
+Their sessions are of no use to them. So those end soon, the clients come less and less often, and the log says what helps.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Final
 from crewel.addresses import holder_of
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Event, Session, State
-from crewel.broker.sessions.session_table import SessionTable
+from crewel.broker.session import Session, State
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +23,8 @@ _REMEMBERED_S: Final = 2 * _LONGEST_MS / 1000
 """How long after its last attempt a client counts as a new one."""
 _MOST: Final = 1000
 """Addresses that are remembered; strangers can have any number."""
+_LEFT_S: Final = 5.0
+"""How long such a session waits for a connect with its cookie: anything that knows its `clientId` can send one without."""
 _HANDSHAKEN: Final = State.HANDSHAKEN
 
 _PAGE: Final = (
@@ -33,6 +34,10 @@ _PAGE: Final = (
 _PAGE_OF_ANOTHER_SITE: Final = (
     "a page of the origin %s, which is of another site. Its browser blocks the cookies of other sites: leave"
     " bayeux.cookie_same_site unset, or set bayeux.cookie_partitioned=true"
+)
+_PAGE_WITHOUT_ORIGIN: Final = (
+    "a page of the origin 'null', such as one in a sandboxed frame. No session is bound to that origin: add allow-same-origin"
+    " to the sandbox of the frame, or set bayeux.cookie_same_site=none and bayeux.cookie_partitioned=true, and serve https"
 )
 _SCRIPT: Final = (
     "a script of a page of another site. Let bayeux.transports have long-polling, and http.allowed_origins the origin of the"
@@ -46,7 +51,6 @@ class LostCookies:
     """Those of one server."""
 
     _runtime: Runtime
-    _table: SessionTable
     _attempts: OrderedDict[str, tuple[int, float]] = field(default_factory=OrderedDict, init=False)
     """By address: how many there were in a row, and when the last one came, as loop time (s)."""
     _logged: set[str] = field(default_factory=set, init=False)
@@ -60,7 +64,7 @@ class LostCookies:
         self._log(peer)
         # What an earlier client has left to the session waits until its own time ends.
         if session.asked.name is None and not session.subscriptions and not session.mailbox.depth:
-            self._table.remove(session, Event.SILENCE)
+            session.expires_at = min(session.expires_at, self._runtime.loop.time() + _LEFT_S)
         return self._pause(holder_of(peer.remote))
 
     def _pause(self, holder: str) -> int:
@@ -77,7 +81,9 @@ class LostCookies:
     def _log(self, peer: Peer) -> None:
         """Log what helps, once for each kind of client."""
         origin, site = peer.headers.get("origin"), peer.headers.get("sec-fetch-site")
-        if origin is not None:
+        if origin == "null":
+            found = _PAGE_WITHOUT_ORIGIN
+        elif origin is not None:
             found = _PAGE_OF_ANOTHER_SITE if site == "cross-site" else _PAGE
         else:
             found = _SCRIPT if site == "cross-site" else _PROGRAM

@@ -45,7 +45,7 @@ class Sessions:
         self.sign_outs = SignOuts(runtime, self.table, by_id)
         self.logins = Logins(runtime, mailboxes, admission, durability, self.claims, self.sign_outs)
         self.refusals = LoginRefusals()
-        self.lost_cookies = LostCookies(runtime, self.table)
+        self.lost_cookies = LostCookies(runtime)
         self.handshakes = HandshakeHandler(
             runtime, mailboxes, admission, self.logins, subscriptions.permissions, self.refusals
         )
