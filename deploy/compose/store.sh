@@ -19,6 +19,8 @@ if [ ! -f "$file" ]; then
     # Without a replica the primary takes no write: else one that is cut off would take what is lost afterwards.
     echo 'min-replicas-to-write 1'
     echo 'min-replicas-max-lag 2'
+    # After a fail-over the new primary takes no write before a replica has its copy: that begins at once.
+    echo 'repl-diskless-sync-delay 0'
     echo 'repl-ping-replica-period 1'
     if [ -n "$primary" ]; then echo "replicaof $primary ${PRIMARY_PORT:-6379}"; fi
   } > "$file"

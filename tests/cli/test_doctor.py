@@ -204,6 +204,13 @@ def test_a_store_that_can_fail_over_is_shown_with_all_that_could_be_lost(tmp_pat
         assert found["fail-over"]["state"] == "warning"
         assert "2 replicas, 1 of them awaited" in found["fail-over"]["found"]
         assert "7 messages in all" in found["losses"]["found"]
+        assert found["copy delay"]["state"] == "ok"
+        with stores.primary.client() as client:
+            client.config_set("repl-diskless-sync-delay", 5)
+        found = examined(doctor(tmp_path, *sets, "storage.replicas=2"))
+        assert found["copy delay"]["state"] == "warning"
+        assert found["copy delay"]["found"].startswith("5 s: ")
+        assert "repl-diskless-sync-delay 0" in found["copy delay"]["advice"]
         for sentinel in stores.sentinels[1:]:
             sentinel.kill()
         for server in stores.servers.values():

@@ -97,6 +97,7 @@ async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Che
         _fitness(info, connection.storage),
         await _fsync(connection),
         *await _fail_over(connection, info),
+        *await _copy_delay(connection, info),
         *await _losses(connection),
         _memory(info),
         *await _host_memory(connection, info),
@@ -158,6 +159,24 @@ async def _fail_over(connection: AdminConnection, info: StoreInfo) -> list[Check
     if location.kind is StoreKind.CLUSTER:
         found.append(await _slot(connection))
     return found
+
+
+async def _copy_delay(connection: AdminConnection, info: StoreInfo) -> list[CheckResult]:
+    """How long a promoted store waits before it copies itself to its replicas: until one has its copy, it takes no write."""
+    if not info.requires_replicas:
+        return []
+    try:
+        flat = await connection.ask("CONFIG", "GET", "repl-diskless-sync*")
+        rows = dict(zip(flat[::2], flat[1::2], strict=True))
+        delay = int(rows[b"repl-diskless-sync-delay"]) if rows[b"repl-diskless-sync"] == b"yes" else 0
+    except (StoreError, KeyError, ValueError):
+        advice = "see repl-diskless-sync-delay in its configuration"
+        return [CheckResult("copy delay", State.UNKNOWN, "the store does not report it", advice)]
+    if not delay:
+        return [CheckResult("copy delay", State.OK, "none: a promoted replica is copied to the others at once")]
+    found = f"{delay} s: after a fail-over, the new primary accepts no writes for so much longer"
+    advice = "set `repl-diskless-sync-delay 0` in the configuration of all its servers"
+    return [CheckResult("copy delay", State.WARNING, found, advice)]
 
 
 async def _sentinels(location: StoreLocation) -> CheckResult:
