@@ -3,8 +3,11 @@ package io.crewel.client;
 import java.lang.reflect.Array;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /** What is known of the JSON of a value before it is written: JSON libraries write NaN and halves of surrogate pairs as they are. */
 final class Json {
@@ -17,21 +20,33 @@ final class Json {
 
     /** What JSON cannot represent in the value, such as {@code data.price[2] is NaN, which JSON cannot represent}; or null. */
     static String fault(String name, Object value) {
-        List<Part> level = List.of(new Part(name, value));
-        for (int depth = 0; !level.isEmpty(); depth++) {
-            if (depth > DEEPEST) {
-                return name + " is nested more than " + DEEPEST + " deep, or contains itself";
-            }
-            List<Part> below = new ArrayList<>();
-            for (Part part : level) {
-                String wrong = wrong(part.value());
-                if (wrong != null) {
-                    return part.path() + " is " + wrong + ", which JSON cannot represent";
-                }
-                addParts(part, below);
-            }
-            level = below;
+        return fault(name, new Part(name, value), Collections.newSetFromMap(new IdentityHashMap<>()));
+    }
+
+    /** The same for a part; {@code path} has the values in which it is. */
+    private static String fault(String name, Part part, Set<Object> path) {
+        String wrong = wrong(part.value());
+        if (wrong != null) {
+            return part.path() + " is " + wrong + ", which JSON cannot represent";
         }
+        List<Part> parts = new ArrayList<>();
+        addParts(part, parts);
+        if (parts.isEmpty()) {
+            return null;
+        }
+        if (path.size() == DEEPEST) {
+            return name + " is nested more than " + DEEPEST + " deep";
+        }
+        if (!path.add(part.value())) {
+            return part.path() + " contains itself, which JSON cannot represent";
+        }
+        for (Part each : parts) {
+            String fault = fault(name, each, path);
+            if (fault != null) {
+                return fault;
+            }
+        }
+        path.remove(part.value());
         return null;
     }
 

@@ -73,8 +73,9 @@ public class PublishException extends RuntimeException {
     }
 
     /**
-     * Why the server takes no message with this data, whenever it is sent; null if that does not follow from the reply. A socket
-     * that is closed fails all messages that are on their way, so that their own size counts.
+     * Why the server takes no message with this data, whenever it is sent, if the message was alone in its request; null if
+     * that does not follow from the reply. A socket that is closed fails all messages that are on their way, so that their own
+     * size counts.
      */
     static Failure neverTaken(Message reply, Object data) {
         Map<String, Object> failure = Ext.fields(reply.get("failure"));

@@ -66,12 +66,12 @@ public final class Publisher {
             done.completeExceptionally(new PublishException(channel, ILLEGAL, fault, true));
             return done;
         }
-        attempt(channel, data, fields, System.nanoTime() + patience.toNanos(), done);
+        attempt(channel, data, fields, System.nanoTime() + patience.toNanos(), new Refusals(client), done);
         return done;
     }
 
     private void attempt(
-        String channel, Object data, Map<String, Object> fields, long deadline, CompletableFuture<String> done
+        String channel, Object data, Map<String, Object> fields, long deadline, Refusals refusals, CompletableFuture<String> done
     ) {
         Message.Mutable message = new HashMapMessage();
         message.setData(data);
@@ -81,16 +81,17 @@ public final class Publisher {
                 done.complete(Ext.text(Ext.part(reply, "publish").get("id")));
                 return;
             }
-            Failure refusal = PublishException.neverTaken(reply, data);
+            Failure refusal = refusals.add(reply, data);
             if (refusal != null) {
                 done.completeExceptionally(new PublishException(channel, refusal.errorCode(), refusal.message(), true));
                 return;
             }
             boolean isLost = isLost(reply);
             boolean isInTime = System.nanoTime() < deadline && !client.isDisconnected();
-            if (isLost && isInTime && fields.containsKey("key") && !done.isDone()) {
+            boolean isRepeatable = fields.containsKey("key") || Refusals.isOne(reply);
+            if (isLost && isInTime && isRepeatable && !done.isDone()) {
                 CompletableFuture.delayedExecutor(PAUSE_MS, TimeUnit.MILLISECONDS)
-                    .execute(() -> attempt(channel, data, fields, deadline, done));
+                    .execute(() -> attempt(channel, data, fields, deadline, refusals, done));
             } else if (isLost && !client.isHandshook()) {
                 String reason = "there is no session: " + handshake.refusal();
                 done.completeExceptionally(new PublishException(channel, "", reason, false));

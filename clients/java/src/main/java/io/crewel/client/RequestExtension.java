@@ -369,26 +369,36 @@ public final class RequestExtension implements ClientSession.Extension {
             answered.completeExceptionally(failure);
         }
         CompletableFuture<Void> sent = new CompletableFuture<>();
-        answered.whenComplete((data, failure) -> send(request.message(), failure == null ? data : null, failure, TRIES, sent));
+        answered.whenComplete((data, failure) -> send(request.message(), failure == null ? data : null, failure, sent));
         return sent;
     }
 
     /** Publishes an answer, and repeats it if it is unknown whether it arrived: a second one does no harm. */
-    private void send(Message request, Object data, Throwable failure, int tries, CompletableFuture<Void> sent) {
+    private void send(Message request, Object data, Throwable failure, CompletableFuture<Void> sent) {
         String fault = Json.fault("data", data);
-        if (fault != null) {
-            send(request, null, new RequestException(fault), tries, sent);
-            return;
+        if (fault == null) {
+            send(request, data, failure, TRIES, new Refusals(client), sent);
+        } else {
+            send(request, null, new RequestException(fault), sent);
         }
+    }
+
+    private void send(
+        Message request, Object data, Throwable failure, int tries, Refusals refusals, CompletableFuture<Void> sent
+    ) {
         Message.Mutable response = failure == null ? createResponse(request, data) : failed(request, failure);
         client.getChannel(response.getChannel()).publish(response, reply -> {
             if (reply.isSuccessful()) {
                 sent.complete(null);
-            } else if (failure == null && isNeverTaken(reply, data)) { // the requester gets that instead
-                send(request, null, new RequestException(PublishException.reason(reply)), TRIES, sent);
-            } else if (Publisher.isLost(reply) && tries > 1) {
+                return;
+            }
+            boolean isNeverTaken = isIllegal(reply) || refusals.add(reply, data) != null;
+            int left = Refusals.isOne(reply) && refusals.areFew() ? tries : tries - 1;
+            if (isNeverTaken && failure == null) { // the requester gets that instead
+                send(request, null, new RequestException(PublishException.reason(reply)), sent);
+            } else if (!isNeverTaken && Publisher.isLost(reply) && left > 0) {
                 CompletableFuture.delayedExecutor(RETRY_MS, TimeUnit.MILLISECONDS)
-                    .execute(() -> send(request, data, failure, tries - 1, sent));
+                    .execute(() -> send(request, data, failure, left, refusals, sent));
             } else {
                 String reason = response.getChannel() + ": " + PublishException.reason(reply);
                 LOG.warn("an answer could not be sent: {}", reason);
@@ -397,9 +407,8 @@ public final class RequestExtension implements ClientSession.Extension {
         });
     }
 
-    private static boolean isNeverTaken(Message reply, Object data) {
-        boolean isIllegal = reply.get(Message.ERROR_FIELD) instanceof String error && error.endsWith(":" + Publisher.ILLEGAL);
-        return isIllegal || PublishException.neverTaken(reply, data) != null;
+    private static boolean isIllegal(Message reply) {
+        return reply.get(Message.ERROR_FIELD) instanceof String error && error.endsWith(":" + Publisher.ILLEGAL);
     }
 
     private static Message.Mutable failed(Message request, Throwable failure) {

@@ -144,10 +144,7 @@ class LiveTest {
 
     @Test
     void whatTheServerNeverTakesIsRefusedAtOnceAndByName() throws Exception {
-        Object deep = 1;
-        for (int level = 0; level < 70; level++) {
-            deep = List.of(deep);
-        }
+        Object deep = nested(70);
         Map<Object, String> reasons = Map.of(
             "x".repeat(100_000), "user.maxSizeExceed the message is larger than bayeux.max_message_bytes of the server",
             deep, "user.illegalArgument the server cannot read the message (400), which probably is nested deeper than "
@@ -162,6 +159,70 @@ class LiveTest {
             assertTrue(refused.isRefused());
         }
         assertNotNull(publish(publisher, "next"));
+    }
+
+    private static Object nested(int levels) {
+        Object data = 1;
+        for (int level = 0; level < levels; level++) {
+            data = List.of(data);
+        }
+        return data;
+    }
+
+    @Test
+    void whatIsSentTogetherIsNotRefusedForTheSizeOfAllOrForAnotherMessage() throws Exception {
+        Person shop = person();
+        Publisher publisher = new Publisher(shop.client);
+        shop.client.handshake();
+        List<CompletableFuture<String>> published = new ArrayList<>();
+        for (int number = 0; number < 100; number++) {
+            published.add(publisher.publish(channel, "x".repeat(1000), PublishOptions.persistent()));
+        }
+        for (CompletableFuture<String> each : published) {
+            assertNotNull(each.get(LIMIT_S, TimeUnit.SECONDS));
+        }
+        List<CompletableFuture<String>> batch = new ArrayList<>();
+        shop.client.batch(() -> {
+            batch.add(publisher.publish(channel, "fine", new PublishOptions()));
+            batch.add(publisher.publish(channel, nested(70), new PublishOptions()));
+        });
+        batch.get(0).get(LIMIT_S, TimeUnit.SECONDS);
+        assertTrue(refusal(batch.get(1)).isRefused());
+    }
+
+    @Test
+    void anAnswerIsNotRefusedForAnotherOneOfItsBatch() throws Exception {
+        Person server = person();
+        RequestExtension responder = RequestExtension.addTo(server.client);
+        BlockingQueue<CompletableFuture<Object>> asked = new LinkedBlockingQueue<>();
+        server.open(reply -> responder.reply(channel, request -> {
+            CompletableFuture<Object> answer = new CompletableFuture<>();
+            asked.add(answer);
+            return answer;
+        }));
+        Person person = person();
+        RequestExtension requests = RequestExtension.addTo(person.client);
+        person.open(reply -> { });
+        CompletableFuture<Message> fine = requests.request(channel, 1, Duration.ofSeconds(LIMIT_S));
+        CompletableFuture<Object> first = asked.poll(LIMIT_S, TimeUnit.SECONDS);
+        CompletableFuture<Message> deep = requests.request(channel, 2, Duration.ofSeconds(LIMIT_S));
+        CompletableFuture<Object> second = asked.poll(LIMIT_S, TimeUnit.SECONDS);
+        server.client.batch(() -> {
+            first.complete("fine");
+            second.complete(nested(70));
+        });
+        assertEquals("fine", fine.get(LIMIT_S, TimeUnit.SECONDS).getData());
+        ExecutionException failure = assertThrows(ExecutionException.class, () -> deep.get(LIMIT_S, TimeUnit.SECONDS));
+        assertInstanceOf(ErrorAnswerException.class, failure.getCause());
+    }
+
+    @Test
+    void dataThatContainsItselfTwiceIsRefusedAtOnce() throws Exception {
+        List<Object> data = new ArrayList<>();
+        data.add(data);
+        data.add(data);
+        PublishException refused = refusal(publisher().publish(channel, data, PublishOptions.persistent()));
+        assertTrue(refused.getMessage().contains("data[0] contains itself"), refused.getMessage());
     }
 
     @Test
