@@ -280,6 +280,12 @@ class TestResponder:
         assert ext is not None
         assert (data, ext["error"]["errorCode"]) == (None, code)
 
+    async def test_a_failure_that_the_server_does_not_take_either_is_sent_once(self, caplog: Any) -> None:
+        published = Published(*[PayloadRefusedError("too large")] * 5)
+        await respond(lambda message: 1, published, request())
+        assert [response.data for response in published.sent] == [1, None]
+        assert "could not be sent" in caplog.text
+
     async def test_an_answer_that_may_be_lost_is_sent_again(self) -> None:
         unknown = PublishRefused({"channel": REPLY, "error": "402::session_unknown"})
         published = Published(TransportError("cut"), unknown)

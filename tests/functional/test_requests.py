@@ -366,6 +366,8 @@ def test_a_refused_request_says_which_of_its_messages_is_to_blame(server: Server
     ):
         response = post(server, body.encode())
         assert (response.status, response.body.decode()) == (400, text)
+        assert response.header("Crewel-Refused") in ("too_deep", "malformed", "too_many")
+        assert response.header("Access-Control-Expose-Headers") == "Crewel-Refused"
 
 
 # Compressed bodies

@@ -277,11 +277,13 @@ class Responder:
 
     async def _send(self, message: Message, response: Response) -> None:
         try:
-            await self._publish_with_retries(response)
+            try:
+                await self._publish_with_retries(response)
+            except Exception as error:
+                if not _is_to_blame(response, error):
+                    raise
+                await self._publish_with_retries(_failed(response.channel, message, error))
         except Exception as error:
-            if _is_to_blame(response, error):
-                await self._send(message, _failed(response.channel, message, error))
-                return
             log.exception("the answer to a request on %s could not be sent", message.channel)
             message.reject(*failure_of(error))
         else:

@@ -27,6 +27,7 @@ from crewel.client.errors import (
 )
 from crewel.client.message import CONNECT
 from crewel.client.payload import written
+from crewel.errors import REFUSED_HEADER
 
 log = logging.getLogger("crewel.client")
 
@@ -217,7 +218,7 @@ class LongPolling:
         async with self._wiring.http.post(self._wiring.url, data=body, headers=_HEADERS) as response:
             if response.status == 413:
                 raise _too_large(f"{self._wiring.url} refused {len(body)} bytes", self._wiring.limit())
-            if response.status == 400 and response.content_type == "text/plain":  # those of proxies are pages
+            if response.status == 400 and REFUSED_HEADER in response.headers:  # else it is not about the payload
                 reason = (await response.content.read(_LONGEST_REASON)).decode(errors="replace")
                 raise PayloadRefusedError(f"{self._wiring.url} refused the request: {reason}")
             if response.status != 200:
@@ -314,6 +315,8 @@ class WebSocket:
             while (frame := await socket.receive()).type not in _ENDS:
                 if frame.type is aiohttp.WSMsgType.TEXT:
                     self._wiring.receive(_decode(frame.data), False)
+                elif frame.type is aiohttp.WSMsgType.ERROR:  # then aiohttp closes the socket
+                    raise _unreadable(frame.data, self._wiring.max_bytes)
             error = _end_of(socket, frame)
         except TransportError as malformed:
             error = malformed
@@ -327,10 +330,19 @@ class WebSocket:
             await socket.close()
 
 
+def _unreadable(fault: object, max_bytes: int) -> TransportError:
+    """The error for a frame of the server that this client does not take."""
+    if isinstance(fault, aiohttp.WebSocketError) and fault.code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+        return TransportError(f"the server sent more than {max_bytes} bytes in one message (max_bytes)")
+    return TransportError(f"the server sent a frame that cannot be read: {fault}")
+
+
 def _end_of(socket: aiohttp.ClientWebSocketResponse, last: aiohttp.WSMessage) -> TransportError:
     fault = socket.exception()
     if fault is not None:
         return TransportError(f"the socket broke: {fault}")
-    if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
-        return SocketClosedError(socket.close_code, "a message was larger than the server takes")
-    return SocketClosedError(socket.close_code, str(last.extra or ""))
+    if last.type is not aiohttp.WSMsgType.CLOSE:
+        return TransportError("the socket ended without a close frame")
+    if last.data == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+        return SocketClosedError(last.data, "a message was larger than the server takes")
+    return SocketClosedError(last.data, str(last.extra or ""))

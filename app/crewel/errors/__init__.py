@@ -10,6 +10,7 @@ from crewel.errors.codes import coded as coded
 from crewel.errors.codes import status_of as status_of
 from crewel.errors.tree import DENIED_BY_NOT_GRANTING as DENIED_BY_NOT_GRANTING
 from crewel.errors.tree import DENIED_BY_POLICY as DENIED_BY_POLICY
+from crewel.errors.tree import REFUSED_HEADER as REFUSED_HEADER
 from crewel.errors.tree import BayeuxCode as BayeuxCode
 from crewel.errors.tree import Behind as Behind
 from crewel.errors.tree import CrewelError as CrewelError

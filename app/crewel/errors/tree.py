@@ -226,6 +226,10 @@ def denied(reason: str, what: Denied) -> str:
     return f"403:{reason.replace(':', ' ')}:{what}"
 
 
+REFUSED_HEADER: Final = "Crewel-Refused"
+"""The header of a response that refuses a payload, with the name of the fault. A proxy's 400 does not have it."""
+
+
 class Fault(Enum):
     """What makes a whole payload worthless: HTTP status, WebSocket close code (0: the frame is ignored, because old clients
     send `[]` to keep a socket alive), and the words for both, short enough for a close frame."""

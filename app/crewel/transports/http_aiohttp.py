@@ -21,7 +21,7 @@ from aiohttp import web
 
 from crewel.bayeux.codec import join
 from crewel.broker.mailboxes.exchange import Peer, Take
-from crewel.errors import Limited, PayloadError
+from crewel.errors import REFUSED_HEADER, Limited, PayloadError
 from crewel.transports.bodies import elements_of, elements_of_values, media_type, read_body
 from crewel.transports.connection import Connection
 
@@ -202,6 +202,7 @@ def too_many(error: Limited) -> web.Response:
 
 def refused(error: PayloadError) -> web.Response:
     """The answer to a request that is refused as a whole: a status, and the reason in words."""
-    response = web.Response(status=error.fault.http_status, text=str(error))
+    headers = {REFUSED_HEADER: error.fault.name.lower(), "Access-Control-Expose-Headers": REFUSED_HEADER}
+    response = web.Response(status=error.fault.http_status, text=str(error), headers=headers)
     response.force_close()  # what is left of the body is not worth reading
     return response
