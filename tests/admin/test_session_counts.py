@@ -31,7 +31,7 @@ def many_kinds(world: StoredWorld, admin: Administration) -> None:
     held.reconnect()
     world.wait(world.broker.mailboxes.dispatchers.hold(held.session, "ann"))
     Receiver(world).started("/queued", name="queued/1")
-    sent = Receiver(world).started("/sent", name="sent/1")
+    sent = Receiver(world).started("/sent", name="sent/1", update=False)
     refusing = Receiver(world).started("/refused", name="refusing/1", dispatcher=RETRIES)
     Receiver(world).started(name="full/1")
     admin.turned_away.add("client/full/1", "deadMessage", 1)
