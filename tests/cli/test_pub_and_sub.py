@@ -285,3 +285,11 @@ def test_replies_that_no_one_reads_stop_a_publish_with_an_error(post: Post) -> N
     _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 1
     assert err.startswith("crewel: standard output is closed: stopped after ")
+
+
+def test_numbers_are_published_and_printed_as_they_are_typed(post: Post, sub: Sub) -> None:
+    numbers = "[18446744073709551616,12345678901234567.89,0.10000000000000001,1e-400]"
+    running = sub("/typed/a", "--json")
+    pub(post, "/typed/a", numbers)
+    assert running.process.stdout is not None
+    assert f'"data":{numbers}' in running.process.stdout.readline()

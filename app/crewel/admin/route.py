@@ -25,6 +25,7 @@ from crewel.admin.operation import OPERATIONS, About, Level, Operation
 from crewel.admin.places import open_place, seal_place
 from crewel.admin.resource_path import IN_QUERY, VARIABLE
 from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, covers_subject, refused
+from crewel.bayeux.numbers import parse
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused, StoreError
 from crewel.qos.fields import Check, read_fields
@@ -251,7 +252,7 @@ def _object(body: bytes) -> dict[str, Any]:
     if not body.strip():
         return {}
     try:
-        value = orjson.loads(body)
+        value = parse(body)
     except orjson.JSONDecodeError:
         raise IllegalArgument("body", "must be a JSON object in UTF-8") from None
     if not isinstance(value, dict):

@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.numbers import ExactNumber, fragment
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.entry import Entry
 from crewel.security.masks import masked, masked_message
@@ -23,6 +24,10 @@ _SECRETS: Final = frozenset(("clientid", "resume", "token", "secret", "cookie", 
 """Fields that are left out at any depth: they are enough to take over the session."""
 _SILENCE_S: Final = 5.0
 """After so long without a record an empty line is sent, so that all between see that the answer lives."""
+
+
+def _shown(value: Any) -> Any:
+    return fragment(value) if type(value) is ExactNumber else str(value)
 
 
 class TracePart(SessionPart):
@@ -60,7 +65,7 @@ class TracePart(SessionPart):
         if self.lost:
             record["lost"] = self.lost
         try:
-            self.records.put_nowait(orjson.dumps(record, default=str) + b"\n")
+            self.records.put_nowait(orjson.dumps(record, default=_shown) + b"\n")
         except asyncio.QueueFull:
             self.lost += 1
         else:

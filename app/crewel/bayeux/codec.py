@@ -7,11 +7,13 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from crewel.bayeux.flaws import depth_of, malformed, taken_apart, too_deep, where
+from crewel.bayeux.numbers import fragment, may_have_exact, parse, read_exactly
 from crewel.errors import Fault, PayloadError
 
 _MAX_DEPTH: Final = 254
@@ -21,7 +23,7 @@ HANDSHAKE_NAMES: Final = ("/meta/handshake", "/meta/handshake/")
 """A trailing slash names the same channel."""
 
 
-encode: Final[Callable[[Any], bytes]] = orjson.dumps
+encode: Final[Callable[[Any], bytes]] = partial(orjson.dumps, default=fragment)
 """Returns the JSON of one message. Raises TypeError for what JSON cannot say."""
 
 
@@ -42,6 +44,13 @@ def decode(body: bytes | str, max_messages: int, max_depth: int) -> list[Any]:
     # A batch of one, which nearly all are, needs no check.
     if len(value) > 1:
         check_batch(value, max_messages=max_messages)
+        has_data = True
+    else:
+        first = value[0]
+        has_data = type(first) is dict and "data" in first  # connects, which are most of what comes, have none
+    if has_data and may_have_exact(body):
+        elements: list[Any] = read_exactly(body, value)
+        value = elements
     # What is nested so deep has that many brackets on either side; most bodies are shorter than they would be.
     if len(body) >= 2 * max_depth and _openings(body) >= max_depth and depth_of(value) > max_depth:
         raise too_deep(value, max_depth)
@@ -58,7 +67,7 @@ def check_batch(elements: list[Any], *, max_messages: int) -> None:
 
 def reread(wire: bytes) -> dict[str, Any]:
     """The message that `encode` made this JSON of."""
-    fields: dict[str, Any] = orjson.loads(wire)
+    fields: dict[str, Any] = parse(wire)
     return fields
 
 
@@ -90,7 +99,7 @@ def encoded(value: Any, name: str) -> bytes:
     """The JSON of a value. Raises TypeError for what JSON cannot say, naming it and its place below `name`: orjson says
     `null` for numbers that are none."""
     try:
-        wire = orjson.dumps(value)
+        wire = encode(value)
     except TypeError as error:
         raise TypeError(not_encodable(value, name) or f"{name}: {error}") from None
     # Hardly any message has a null in it, so that hardly any is walked through.

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from crewel.bayeux.numbers import parse
 from crewel.errors import Fault, Flaw, IllegalArgument, PayloadError
 
 _MAY_BE_FLAWED: Final = ("data", "ext")
@@ -81,7 +82,7 @@ def where(error: orjson.JSONDecodeError, body: bytes | str) -> str:
 
 def _parsed(element: Any, text: str, max_depth: int) -> _Checked:
     try:
-        return _with_depth(orjson.loads(text), max_depth)
+        return _with_depth(parse(text), max_depth)
     except orjson.JSONDecodeError as error:
         return element, where(error, text), _is_json
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 import typer
 
 from crewel.admin.resource_path import resource
+from crewel.bayeux.codec import encode
+from crewel.bayeux.numbers import parse
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
 
@@ -58,7 +60,7 @@ class Admin:
         the answer names something else."""
         path, query = _about(path, query or {}, about)
         async with self._answer(method, path, params=query, json=body) as response:
-            answer = await response.json()
+            answer = await response.json(loads=parse)
         if about is not None and about.field and answer.get(about.field) != about.name:
             text = f"the answer is about {answer.get(about.field)!r} and not about {about.name!r}"
             raise CrewelError(f"{text}: something on the way to the server has changed the path of the request")
@@ -111,6 +113,10 @@ class Admin:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             server, why = self._base.removesuffix(API), str(error) or type(error).__name__
             raise CrewelError(f"{server} does not answer like a Crewel server: {why}") from None
+
+
+def _text(value: Any) -> str:
+    return encode(value).decode()
 
 
 def _about(path: str, query: Query, about: Named | None) -> tuple[str, Query]:
@@ -176,5 +182,5 @@ async def _operate(base: str, token: str | None, work: Callable[[Admin], Corouti
 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=_LIMIT_S)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout, json_serialize=_text) as session:
         await work(Admin(base, session))

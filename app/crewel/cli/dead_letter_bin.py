@@ -99,8 +99,10 @@ async def edit(
     """Change the data of the message of a dead letter and send it to its receiver. The bin keeps the original."""
     import orjson
 
+    from crewel.bayeux.numbers import parse
+
     try:
-        value = orjson.loads(data)
+        value = parse(data)
     except orjson.JSONDecodeError as error:
         raise typer.BadParameter(f"--data takes JSON: {error}") from None
     body = {"data": value, "toChannel": to_channel} | given(reason=reason)

@@ -17,8 +17,10 @@ def write_file(letter: dict[str, Any], directory: Path) -> bool:
     as `POST /api/publish` takes it. Raises CrewelError."""
     import orjson
 
+    from crewel.bayeux.numbers import fragment
+
     file = directory / _directory(letter["receiver"]) / f"{_received(letter['rcvTimestamp'])}_{letter['id']}.json"
-    content = orjson.dumps(letter | {"publish": _publish(letter)}, option=orjson.OPT_INDENT_2) + b"\n"
+    content = orjson.dumps(letter | {"publish": _publish(letter)}, fragment, option=orjson.OPT_INDENT_2) + b"\n"
     with output.file_errors(file):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return _write_new(file, content)

@@ -19,9 +19,9 @@ def wants_json(asked: bool | None) -> bool:
 
 def print_json(value: Any) -> None:
     """Print one value in one line."""
-    import orjson
+    from crewel.bayeux.codec import encode
 
-    print(orjson.dumps(value).decode(), flush=True)
+    print(encode(value).decode(), flush=True)
 
 
 def print_answer(answer: Mapping[str, Any], text: str, as_json: bool | None) -> None:

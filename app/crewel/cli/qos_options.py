@@ -65,8 +65,10 @@ def value(text: str) -> Any:
     `{"a": NaN}` or `1e999`: it was not meant as a text."""
     import orjson
 
+    from crewel.bayeux.numbers import parse
+
     try:
-        return orjson.loads(text)
+        return parse(text)
     except orjson.JSONDecodeError:
         _check_numbers(text)
         return text

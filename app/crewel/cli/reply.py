@@ -99,14 +99,14 @@ def _command(command: str, timeout: float) -> "OnRequest":
 
 async def _run(command: str, data: Any, variables: dict[str, str]) -> tuple[int, str, str]:
     """Run it to its end: its status, what it printed, and what it said of errors. Cancelled, it is killed."""
-    import orjson
+    from crewel.bayeux.codec import encode
 
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_shell(
         command, stdin=pipe, stdout=pipe, stderr=pipe, env=os.environ | variables, start_new_session=True
     )
     try:
-        out, err = await process.communicate(orjson.dumps(data) + b"\n")
+        out, err = await process.communicate(encode(data) + b"\n")
     except BaseException:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -24,9 +24,8 @@ from random import random
 from threading import Thread
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
-import orjson
-
 from crewel.bayeux.message import Fields
+from crewel.bayeux.numbers import parse
 from crewel.client.arguments import check_count, check_function, check_path
 from crewel.client.errors import (
     ClientError,
@@ -291,7 +290,7 @@ class Outbox:
     async def _send(self, rows: list[_Row], request: SendPayload) -> _Sent:
         """Send these in one payload, and note what is answered for good. Raises ClientError if none ever will be."""
         try:
-            replies = await request([orjson.loads(row.message) for row in rows])
+            replies = await request([parse(row.message) for row in rows])
         except (PayloadRefusedError, MessageDroppedError, NotEncodableError) as error:
             if len(rows) > 1:
                 return _Sent.REFUSED_TOGETHER
@@ -348,7 +347,7 @@ class Outbox:
 
 
 def _refused(key: str, message: bytes, code: str, text: str) -> RefusedPublish:
-    fields = orjson.loads(message)
+    fields = parse(message)
     return RefusedPublish(key, fields["channel"], fields["data"], code, text)
 
 

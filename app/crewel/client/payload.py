@@ -8,9 +8,7 @@ from decimal import Decimal
 from inspect import isroutine
 from typing import Any, Final
 
-import orjson
-
-from crewel.bayeux.codec import encoded
+from crewel.bayeux.codec import encode, encoded
 from crewel.client.arguments import wrong_type
 from crewel.client.errors import NotEncodableError
 from crewel.client.message import Message
@@ -58,7 +56,7 @@ class Payload:
             return self._adapter.validate_python(received)
         except self._invalid:
             # A strict model takes a text for a time from JSON only.
-            return self._adapter.validate_json(orjson.dumps(message.fields["data"]))
+            return self._adapter.validate_json(encode(message.fields["data"]))
 
 
 def _faults(errors: list[Any]) -> str:

@@ -14,6 +14,7 @@ import aiohttp
 import orjson
 
 from crewel.bayeux.message import Fields
+from crewel.bayeux.numbers import parse
 from crewel.client.errors import (
     WRONG_PATHS,
     MessageTooLargeError,
@@ -160,7 +161,7 @@ def _decode(body: bytes | str) -> list[Fields]:
         TransportError: it is not JSON.
     """
     try:
-        value = orjson.loads(body)
+        value = parse(body)
     except orjson.JSONDecodeError as error:
         raise TransportError(f"the answer is not JSON: {error}") from error
     elements = value if isinstance(value, list) else [value]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
-import orjson
-
+from crewel.bayeux.codec import encode
+from crewel.bayeux.numbers import parse
 from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
 from crewel.nodes.bus import Bus
@@ -80,7 +80,7 @@ class Relay:
     def forward(self, elements: list[Any]) -> None:
         """Forward a further frame of the socket."""
         self._note(elements)
-        self._link.send(Kind.FRAME, self._stream, orjson.dumps(elements))
+        self._link.send(Kind.FRAME, self._stream, encode(elements))
 
     def gone(self) -> None:
         """The client has gone, or its socket has nothing more to do with that node."""
@@ -118,7 +118,7 @@ class Relay:
             elif peer.pushes and self._sent > self._settled:
                 peer.cut_off()  # further frames met no one: nothing would answer them
             else:
-                elements: list[Any] = orjson.loads(payload)
+                elements: list[Any] = parse(payload)
                 return elements
         return None
 
@@ -155,10 +155,10 @@ def _described(peer: Peer, elements: list[Any], *, with_headers: bool) -> bytes:
         "headers": list(peer.headers.items()) if with_headers else (),
     }
     try:
-        return orjson.dumps(fields)
+        return encode(fields)
     except TypeError:
         fields["headers"] = [(name, value.encode(errors="replace").decode()) for name, value in peer.headers.items()]
-        return orjson.dumps(fields)
+        return encode(fields)
 
 
 class ForwarderListener(Protocol):

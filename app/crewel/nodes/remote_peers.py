@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
-import orjson
 from multidict import CIMultiDict
 
+from crewel.bayeux.codec import encode
+from crewel.bayeux.numbers import parse
 from crewel.broker.inbound import Answering, when_answered
 from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
@@ -69,7 +70,7 @@ class RemotePeer(Peer):
     def refuse(self, elements: list[Any]) -> None:
         """Its session is not here: give back what it sent."""
         self.leave()
-        self.link.send(Kind.REFUSED, self.stream, orjson.dumps(elements))
+        self.link.send(Kind.REFUSED, self.stream, encode(elements))
 
     def slow_down(self, seconds: float) -> None:
         """Take nothing more from the client for so long."""
@@ -214,7 +215,7 @@ class RemotePeers:
             Kind.LEAVING: lambda link, _: listener.on_leaving(link.token),
         }
         self._by_kind_of_stream: Mapping[int, Callable[[RemotePeer, bytes], None]] = {
-            Kind.FRAME: lambda peer, payload: self._take_further(peer, orjson.loads(payload)),
+            Kind.FRAME: lambda peer, payload: self._take_further(peer, parse(payload)),
             Kind.GONE: lambda peer, _: self._gone(peer),
             Kind.HALF_CLOSED: self._half_closed,
             Kind.PAUSE: lambda peer, _: self._writable(peer, is_writable=False),
@@ -246,7 +247,7 @@ class RemotePeers:
             take_of_stream(peer, frame.payload)
 
     def _requested(self, link: Link, frame: Frame) -> None:
-        peers, fields = self._peers[link], orjson.loads(frame.payload)
+        peers, fields = self._peers[link], parse(frame.payload)
         peer = peers[frame.stream] = _KINDS[fields["transport"]](link, frame.stream, fields, peers)
         if peer.pushes:
             self._serve(peer, fields.pop("elements"))

@@ -118,9 +118,9 @@ def number(low: float, high: float) -> Check:
     """A number within these bounds, with a fraction perhaps."""
 
     def check(value: object) -> float:
-        if type(value) not in (int, float) or not low <= value <= high:  # type: ignore[operator]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise ValueError(f"a number from {low:g} to {high:g}")
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
 
     return check
 

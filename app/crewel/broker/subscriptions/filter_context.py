@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import orjson
+
 from crewel.bayeux.channel import Channel
-from crewel.bayeux.codec import reread
 from crewel.broker.admission.payers import charged
 from crewel.broker.session import Session
 from crewel.delivery.entry import Entry
@@ -166,9 +167,9 @@ class FilterContext:
     def _read(self) -> dict[str, Any]:
         if self._document is None:
             self._document = {
-                "data": reread(self.entry.wire).get("data"),
+                "data": orjson.loads(self.entry.wire).get("data"),
                 "channel": self.channel.name,
-                "clientProperties": reread(self.qos).get("clientProperties", {}) if self.qos else {},
+                "clientProperties": orjson.loads(self.qos).get("clientProperties", {}) if self.qos else {},
                 "sender": self.sender,
             }
         return self._document

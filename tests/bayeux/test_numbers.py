@@ -1,0 +1,61 @@
+"""Numbers keep their value from reading to writing, however many digits they have."""
+
+from __future__ import annotations
+
+import copy
+import random
+from decimal import Decimal
+
+import orjson
+import pytest
+
+from crewel.bayeux.codec import decode, encode, join, reread
+from crewel.bayeux.numbers import ExactNumber, may_have_exact, parse
+
+NUMBERS = [
+    "9007199254740993",
+    "9223372036854775808",
+    "18446744073709551616",
+    "-9223372036854775809",
+    "12345678901234567.89",
+    "0.10000000000000001",
+    "1e-400",
+    "1E-0400",
+    "9007199254740993e1",
+    "1.00000000000000001e-7",
+    "-0.0",
+    "1.0",
+    "123456789012345678901234567890",
+]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("before", range(8))
+def test_a_number_is_written_as_it_was_read(number: str, before: int) -> None:
+    for text in (f'{{"channel":"/a","data":{{"n":{number}}}}}', f'{{"channel":"/a","data":[{" " * before}{number}]}}'):
+        wire = text.replace(" ", "").encode()
+        assert encode(parse(text)) == encode(reread(text.encode())) == wire
+        assert join(map(encode, decode(text, 10, 10))) == b"[" + wire + b"]"
+        assert join(map(encode, decode(f"[{text},{{}}]".encode(), 10, 10))) == b"[" + wire + b",{}]"
+
+
+def test_any_number_keeps_its_value() -> None:
+    numbers = random.Random(62)
+    for _ in range(20_000):
+        whole, part = (str(numbers.getrandbits(numbers.choice([8, 53, 64, 90]))) for _ in range(2))
+        power = numbers.choice(["", "", f"e{numbers.randint(-330, 200)}", f"E-{numbers.randint(0, 30)}"])
+        text = numbers.choice(["", "-"]) + whole + numbers.choice(["", f".{part}", f".000{part}"]) + power
+        assert Decimal(encode(parse(text.encode())).decode()) == Decimal(text)
+
+
+def test_an_exact_number_counts_as_the_nearest_double() -> None:
+    number = parse(b"18446744073709551616")
+    assert isinstance(number, ExactNumber)
+    assert number == 2.0**64
+    assert copy.deepcopy([number])[0].text == number.text == "18446744073709551616"
+    with pytest.raises(orjson.JSONDecodeError):
+        parse(b"1e400")
+
+
+def test_ordinary_numbers_are_not_parsed_twice() -> None:
+    assert not may_have_exact(b'{"channel":"/a/b","data":{"price":1.5,"at":1764316779000,"n":-12,"on":"2026-11-28"}}')
