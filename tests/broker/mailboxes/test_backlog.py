@@ -33,6 +33,19 @@ def test_the_oldest_give_way_when_a_session_has_too_many_bytes(make_world: MakeW
     assert waiting(client) == [0], "a message that is alone fits"
 
 
+def test_one_that_has_no_room_beside_urgent_messages_takes_no_others_place(make_world: MakeWorld) -> None:
+    world = make_world("bayeux.max_queue_bytes=10000")
+    client = Client(world).joined("/a")
+    Client(world).joined().publish("/a", [100, TEXT * 8], ext={"publish": {"priority": "HIGH"}})
+    flood(world, 5, text="small")
+    flood(world, 1, text=TEXT * 3)
+    assert waiting(client) == [100, 0, 1, 2, 3, 4]
+    assert world.broker.metrics.dropped == {"dropOldest": 1}
+    flood(world, 1, text="x" * 1700)
+    assert waiting(client)[0] == 100
+    assert waiting(client)[-1] == 0, "the oldest small ones give way to one that fits"
+
+
 def test_what_was_taken_makes_room_in_bytes(make_world: MakeWorld) -> None:
     world = make_world("bayeux.max_queue_bytes=10000", "bayeux.max_response_bytes=3000")
     client = Client(world).joined("/a")

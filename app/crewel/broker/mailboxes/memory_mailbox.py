@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from math import inf
 from typing import Final, assert_never
 
 from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
-from crewel.delivery.entry import Entry
+from crewel.delivery.entry import Entry, beyond
 from crewel.delivery.pending_dead_letters import Payers
 from crewel.delivery.records import EndReason, LogId, PendingMessage
 from crewel.qos.connect import OverflowPolicy
@@ -108,6 +109,10 @@ class MemoryMailbox(Mailbox):
         limit = self.queue_limit or usual
         if self._fits(entry, limit) or (entry.is_notice and self.overflow_policy is OverflowPolicy.DISCONNECT):
             return True
+        policy = self.overflow_policy
+        if policy is not OverflowPolicy.DISCONNECT and not self._can_make_room(entry, limit):
+            self._listener.overflowed(policy, "")
+            return False
         while self._apply_policy(entry):
             if self._fits(entry, limit):
                 return True
@@ -138,6 +143,21 @@ class MemoryMailbox(Mailbox):
         if (self.rejects_all or len(queue) + self.retained >= limit) and (queue or self.retained):
             return False
         return not queue or self.has_bytes(len(entry.wire))
+
+    def _can_make_room(self, entry: Entry, limit: int) -> bool:
+        """Whether to drop messages makes room for the entry. What goes out again, what has a higher priority, and notices
+        stay."""
+        front = beyond(self.queue, self.batches.resending, entry.priority)
+        if (self.rejects_all or front + self.retained >= limit) and (front or self.retained):
+            return False
+        waiting = self.count_bytes()
+        excess = waiting + len(entry.wire) - self._listener.share(self.queue_max_bytes)
+        total = 0
+        for each in islice(self.queue, front, None):
+            if total >= excess:
+                return True
+            total += 0 if each.is_notice else len(each.wire)
+        return total >= excess or total == waiting  # a message that is alone fits, however large
 
     def give_back(self, place: LogId) -> int:
         """Nothing is in the inbox."""
