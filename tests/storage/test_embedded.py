@@ -17,6 +17,7 @@ from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage.embedded import Embedded, server_binary, unusable
 from crewel.storage.store import Store
+from tests.faults.disks import SmallDisk, can_mount
 from tests.storage.conftest import opened, settings_for, until
 from tests.store_process import PROGRAM
 
@@ -246,6 +247,21 @@ async def test_first_start_on_a_full_disk_leaves_no_format(tmp_path: Path, monke
     with pytest.raises(SettingsError, match="No space left"):
         await Embedded(Storage(data_dir=str(tmp_path)), lambda: None).ensure()
     assert not (tmp_path / "format").exists()
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs root, to mount a disk")
+async def test_a_start_on_a_full_disk_ends_with_one_clear_error(tmp_path: Path) -> None:
+    """The last line of the store's log is cut off there."""
+    disk = SmallDisk(tmp_path, 1)
+    try:
+        space = os.statvfs(disk.path)
+        with (disk.path / "ballast").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, (space.f_bavail - 4) * space.f_frsize)
+        with pytest.raises(SettingsError, match=rf"{disk.path}/data: the disk has \d+ KiB left.* 64 MiB or more"):
+            async with opened(disk.path / "data"):
+                pass
+    finally:
+        disk.close()
 
 
 async def test_a_directory_of_another_format_is_refused(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from crewel.admin.figures import Figures
 from crewel.admin.level import Level
 from crewel.admin.receiver_condition import things
 from crewel.admin.session_counts import Trouble
-from crewel.storage.checks import FREE_DISK
-from crewel.storage.disk import Disk
+from crewel.storage.disk import FREE_DISK, Disk
 
 _NEARLY: Final = 0.85
 """The part of the store's memory from which on it is nearly full."""

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.errors import StoreError
 from crewel.storage import server_events
-from crewel.storage.checks import FREE_DISK
-from crewel.storage.disk import look_at_disk
+from crewel.storage.disk import FREE_DISK, look_at_disk
 from crewel.version import VERSION
 
 if TYPE_CHECKING:

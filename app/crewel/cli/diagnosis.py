@@ -28,7 +28,8 @@ from crewel.settings.storage import Storage
 from crewel.settings.store_location import StoreKind, StoreLocation
 from crewel.settings.table import shown
 from crewel.storage.admin_connection import AdminConnection, admin_connection
-from crewel.storage.checks import FREE_DISK, StoreInfo, check_format, check_server
+from crewel.storage.checks import StoreInfo, check_format, check_server
+from crewel.storage.disk import FREE_DISK
 from crewel.storage.embedded import holds_store, where_else, without_store
 from crewel.storage.losses import losses_of
 from crewel.storage.primary import ask_sentinels, newest_primary

@@ -21,13 +21,12 @@ from redis.exceptions import (
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
+from crewel.storage.disk import FREE_DISK
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING
 from crewel.storage.primary import ServiceUnknown
 
 _OLDEST: Final = {"valkey": (7, 2), "redis": (7, 0)}
 
-FREE_DISK: Final = 64 * 1024 * 1024
-"""Bytes that the disk of a store of our own must have left."""
 _FULL_FROM: Final = 0.9  # of maxmemory
 _REWRITE_EVERY_S: Final = 60.0
 _MIB: Final = 1 << 20

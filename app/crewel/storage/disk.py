@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+FREE_DISK: Final = 64 * 1024 * 1024
+"""Bytes that the disk of a store of our own must have left."""
 _FILES = "appendonlydir"
 """Where the store has its append-only file, which has several parts."""
 

@@ -27,6 +27,7 @@ from urllib.parse import quote
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
+from crewel.storage.disk import FREE_DISK, look_at_disk
 from crewel.storage.store_files import Damaged, StoreFiles, is_damage, write_whole
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ _LONGEST_SOCKET_PATH = 100  # Linux takes 107 bytes, macOS 103
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between two attempts to start it
 _STEADY_S = 10.0  # one that has run for so long is started again without a pause
 END_LIMIT_S = 30.0  # it may have much to write to its file before it ends
+_LEAST_FREE = 1 << 20  # bytes of the disk: a store that ended with less has ended because of that
 _LAST_WRITES_S = 1.0  # a store whose owner was killed needs about as long to end
 _PR_SET_PDEATHSIG = 1
 _CONTAINER_LIMITS: Final = (
@@ -141,6 +143,7 @@ class Embedded:
         self._started_at = 0.0
         self._pause = 0.0
         self._is_ending = False
+        self._why_full = ""  # why the store had no space when it ended the last time, until `ensure` has raised it
         self.last_words = ""
         """What the store said before it ended, the last time it ended unasked; nothing once it has answered again."""
 
@@ -169,6 +172,9 @@ class Embedded:
         if self.last_words and is_damage(self.last_words):
             words, self.last_words = self.last_words, ""
             raise Damaged(self._directory, f"the store cannot read its files: {words}")
+        if self._why_full:
+            why, self._why_full = self._why_full, ""
+            raise SettingsError(why)
         if loop.time() < self._started_at + self._pause:
             raise StoreUnavailable(f"the store ended: {self.last_words}")
         lock = await asyncio.to_thread(self._prepare)
@@ -207,6 +213,16 @@ class Embedded:
         except OSError:
             lines = []
         return next((line for line in reversed(lines) if line.strip()), "its log says nothing")
+
+    def _find_why_full(self) -> str:
+        """Why a store that has ended had no space; empty if it had. Its log may be cut off then."""
+        disk = look_at_disk(self._directory)
+        if disk is None or disk.free >= _LEAST_FREE:
+            return ""
+        return (
+            f"storage.data_dir {self._directory}: the disk has {disk.free >> 10} KiB left, too little for the store: free some"
+            f" of it, {FREE_DISK >> 20} MiB or more, or set storage.data_dir to another directory"
+        )
 
     def _prepare(self) -> int | None:
         """Make the directory, and return the lock on it: an open file. None: a store runs there."""
@@ -329,6 +345,7 @@ class Embedded:
             self._pause = 0.0
         try:
             self.last_words = await asyncio.to_thread(self._read_last_words)
+            self._why_full = await asyncio.to_thread(self._find_why_full)
         finally:
             if not is_damage(self.last_words):  # which the next attempt to start it reports
                 log.error("the store ended with status %d: %s", status, self.last_words or "its log cannot be read")
