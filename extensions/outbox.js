@@ -19,11 +19,15 @@ const UNKNOWN_SESSION = /^40[12]:/;
 const CHANNEL = /^\/(?!meta\/)./;
 const PATTERN = /\/\*\*?$/;
 const WRONG = /^Illegal argument/; // what the official client throws for a message that it never sends
-const TOO_MANY = 1008; // closes the socket, for the messages of a batch or for another limit
+const DIVIDED = [1008, 1009]; // close the socket, for the number or the size of what is sent together, or for another limit
+const REFUSED = "Crewel-Refused"; // the header of a response by which the server refuses a request; a proxy's 400 lacks it
+const LIMIT = /bayeux\.max_message_bytes is (\d+)/;
+const REFUSALS = 3; // in a row of one message alone: one may be meant for what the page sends beside it
 const TOO_LARGE = /^maxSendBayeuxMessageSize/;
 const ARGUMENT = "user.illegalArgument";
 const HALF = /\\ud[89a-f]/; // JSON.stringify escapes what is not a whole pair, and nothing else in this way
 const LOST = ["InvalidStateError", "AbortError", "UnknownError"]; // the browser has closed the database
+const OPENINGS = 3; // of the database for one transaction: while the browser clears it, one that was just opened may be closed too
 const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
 
 /** The outbox is full. */
@@ -47,6 +51,7 @@ export class Outbox {
     #isSending = false;
     #timer = null;
     #waiting = 0;
+    #refusals = 0; // in a row, of the first message alone
     #together = TOGETHER; // 1 after a batch that was too large, until all are sent
 
     /**
@@ -225,12 +230,15 @@ export class Outbox {
         let left = 0;
         for (const [index, reply] of (await Promise.all(replies)).entries()) {
             const row = rows[index];
-            const reason = reply.successful ? "" : refusedAs(reply, row);
+            const {reason, isCertain} = reply.successful ? {reason: ""} : refusedAs(reply, row);
+            const isAlone = rows.length === 1;
+            this.#refusals = reason && isAlone ? this.#refusals + 1 : 0;
             if (reply.successful) {
                 await this.#transaction("readwrite", (store) => request(store.delete(row.position)));
-            } else if (reason && rows.length === 1) {
+            } else if (isAlone && (isCertain || this.#refusals >= REFUSALS)) {
+                this.#refusals = 0;
                 await this.#refuse(row, {error: reason, ext: {publish: {errorCode: ARGUMENT, message: reason}}});
-            } else if (reason || reply.failure?.websocketCode === TOO_MANY) {
+            } else if (reason || DIVIDED.includes(reply.failure?.websocketCode)) {
                 this.#together = 1; // which shows the message that is not taken, if it is only one
                 left += 1;
             } else if (isTemporary(reply)) {
@@ -248,7 +256,8 @@ export class Outbox {
         const fields = {ext: {...row.ext, publish}};
         return new Promise((resolve) => {
             try {
-                this.#cometd.publish(row.channel, row.data, fields, resolve);
+                // The client uses one `failure` for all that fails with a socket.
+                this.#cometd.publish(row.channel, row.data, fields, (reply) => resolve({...reply, sent: reply.failure?.message}));
             } catch ({message}) {
                 const ext = {publish: {errorCode: ARGUMENT, message}};
                 resolve(WRONG.test(message) ? {successful: false, error: message, ext} : {successful: false});
@@ -274,17 +283,19 @@ export class Outbox {
 
     /** Returns the result of `work` when its transaction is on disk. Opens the database again if the browser has closed it. */
     async #transaction(mode, work) {
-        const opening = this.#open();
-        const database = await opening;
-        try {
-            return await transacted(database, mode, work);
-        } catch (error) {
-            if (!LOST.includes(error?.name)) {
-                throw error;
+        for (let left = OPENINGS; ; left -= 1) {
+            const opening = this.#open();
+            let database = null;
+            try {
+                database = await opening;
+                return await transacted(database, mode, work);
+            } catch (error) {
+                if (left === 1 || !LOST.includes(error?.name)) {
+                    throw error;
+                }
+                database?.close();
+                this.#forget(opening);
             }
-            database.close();
-            this.#forget(opening);
-            return transacted(await this.#open(), mode, work);
         }
     }
 
@@ -337,22 +348,32 @@ function refusedPublish({key, channel, data, refusal}) {
     return {key, channel, data, ...refusal};
 }
 
-/** Why the client or the server never takes what was sent with this message; empty if it may be taken later. */
-function refusedAs({failure}, {data, ext}) {
-    const reason = failure?.exception?.message ?? "";
-    if (TOO_LARGE.test(reason)) {
-        return `${reason}: cometd.configure can set a larger one`;
+/**
+ * Why the client or the server never takes what was sent with this message, and whether that is certain; `reason` is empty if it
+ * may be taken later. A closed socket fails all that is on its way, and a request may have other messages of the page.
+ */
+function refusedAs({failure, sent}, {data, ext}) {
+    const said = failure?.exception?.message ?? "";
+    if (TOO_LARGE.test(said)) {
+        return {reason: `${said}: cometd.configure can set a larger one`, isCertain: true};
     }
     const status = failure?.httpCode ?? failure?.websocketCode;
-    if (status === 413 || status === 1009) {
-        return "the message is larger than bayeux.max_message_bytes of the server";
+    const limit = LIMIT.exec(failure?.reason)?.[1];
+    const isLarger = limit && new Blob([JSON.stringify([sent])]).size > Number(limit);
+    if (status === 413 || (status === 1009 && (isLarger || !limit))) {
+        return {reason: "the message is larger than bayeux.max_message_bytes of the server", isCertain: Boolean(isLarger)};
     }
-    if (status === 400 || status === 1007) {
+    if ((status === 400 && isOfTheServer(failure)) || status === 1007) {
         // The client passes on no more of the answer than this.
         const fault = hasHalf([data, ext]) ? "has half of a surrogate pair" : "is nested deeper than bayeux.max_depth";
-        return `the server cannot read the message (${status}), which probably ${fault}`;
+        return {reason: `the server cannot read the message (${status}), which probably ${fault}`, isCertain: false};
     }
-    return "";
+    return {reason: ""};
+}
+
+/** Whether the server refuses the request, as far as can be seen: the transport of a failed request may be an XMLHttpRequest. */
+function isOfTheServer({transport}) {
+    return typeof transport?.getResponseHeader !== "function" || transport.getResponseHeader(REFUSED) !== null;
 }
 
 /** Whether a text in this value is not valid Unicode: no server can read its JSON. */

@@ -342,7 +342,8 @@ export class RequestExtension {
         return new Promise((resolve, reject) => {
             this.#cometd.publish(replyTo, data, {ext}, (reply) => {
                 const isLost = reply.failure !== undefined || /^40[12]:/.test(reply.error ?? "");
-                const isWorthIt = isLost && tries > 1 && !isNeverTaken(reply);
+                // A request that is refused may have had other messages of the page.
+                const isWorthIt = isLost && tries > 1;
                 if (reply.successful) {
                     resolve();
                 } else if (isWorthIt) {

@@ -15,6 +15,11 @@ const LASTING = 100_000;
 /** What the server answers a session that it does not know; nothing was done, and a new session will follow. */
 const UNKNOWN = "402:";
 
+/** The statuses of requests that the server refuses: it processed nothing of them. */
+const REFUSED = [400, 413];
+/** Refusals in a row after which a line is to blame; the first one may be meant for another line of its batch. */
+const REFUSALS = 4;
+
 export class Outbox {
     #cometd;
     #refused;
@@ -22,7 +27,7 @@ export class Outbox {
     #now;
     #number = 0;
     #isOpen = false;
-    /** What waits to be published, in the order in which it was said: {number, channel, data, key, since}. */
+    /** What waits to be published, in the order in which it was said: {number, channel, data, key, since, refusals}. */
     #waiting = [];
     /** What was published and is not answered. */
     #flying = new Set();
@@ -46,7 +51,7 @@ export class Outbox {
 
     /** Takes a line; `key` makes it persistent. */
     say(channel, data, key = null) {
-        const line = {number: this.#number++, channel, data, key, since: null};
+        const line = {number: this.#number++, channel, data, key, since: null, refusals: 0};
         if (this.#isOpen) {
             this.#publish(line);
         } else if (this.#waiting.length < KEPT) {
@@ -88,7 +93,11 @@ export class Outbox {
         }
         const lines = this.#waiting;
         this.#waiting = [];
-        this.#cometd.batch(() => lines.forEach((line) => this.#publish(line)));
+        if (lines.some(({refusals}) => refusals > 0)) {
+            lines.forEach((line) => this.#publish(line)); // each alone
+        } else {
+            this.#cometd.batch(() => lines.forEach((line) => this.#publish(line)));
+        }
         this.#changed();
     }
 
@@ -103,8 +112,10 @@ export class Outbox {
         if (!this.#flying.delete(line) || reply.successful) {
             return;
         }
-        const wasNotSeen = reply.error?.startsWith(UNKNOWN);
-        const isRepeatable = line.key !== null && !reply.error && this.#now() - line.since < LASTING;
+        line.refusals = REFUSED.includes(reply.failure?.httpCode) ? line.refusals + 1 : 0;
+        const isToBlame = line.refusals === REFUSALS;
+        const wasNotSeen = reply.error?.startsWith(UNKNOWN) || (line.refusals > 0 && !isToBlame);
+        const isRepeatable = !isToBlame && line.key !== null && !reply.error && this.#now() - line.since < LASTING;
         if (wasNotSeen || isRepeatable) {
             this.#wait(line);
             setTimeout(() => this.#flush(), PAUSE);
@@ -119,6 +130,9 @@ function inOrder(lines) {
 }
 
 function reasonOf(reply) {
+    if (REFUSED.includes(reply.failure?.httpCode)) {
+        return `The server does not take it (${reply.failure.httpCode})`;
+    }
     if (!reply.error) {
         return "No reply came, so it is unknown whether the server accepted it";
     }

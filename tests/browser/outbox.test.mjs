@@ -142,3 +142,23 @@ test("too much is refused, and what is over is forgotten", () => {
     world.outbox.open();
     assert.deepEqual(world.texts(), []);
 });
+
+test("a line that the server never takes is refused, and those that were sent with it are not", () => {
+    mock.timers.enable({apis: ["setTimeout"]});
+    const world = outbox();
+    world.outbox.say(ROOM, {chat: "deep"}, "k1");
+    world.outbox.say(ROOM, {chat: "fine"}, "k2");
+    world.outbox.open();
+    const refusal = {successful: false, failure: {httpCode: 400}};
+    world.answer(0, refusal);
+    world.answer(1, refusal); // for the batch
+    mock.timers.tick(1000);
+    world.answer(3, {successful: true});
+    for (const at of [2, 4, 5]) {
+        world.answer(at, refusal);
+        mock.timers.tick(1000);
+    }
+    assert.deepEqual(world.texts(), ["deep", "fine", "deep", "fine", "deep", "deep"]);
+    assert.deepEqual(world.refused, [[{chat: "deep"}, "k1", "The server does not take it (400)"]]);
+    mock.timers.reset();
+});

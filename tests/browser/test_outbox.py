@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, Route
 
 from tests.conftest import StartServer
 from tests.server_process import Server
@@ -32,6 +32,7 @@ async () => {
             look();
         }));
         cometd.handshake();
+        return cometd;
     };
     globalThis.nested = (levels) => levels ? [nested(levels - 1)] : 1;
     globalThis.request = (asked) => new Promise((resolve, reject) => {
@@ -74,13 +75,61 @@ def test_what_the_server_never_takes_is_put_aside_and_the_rest_is_sent(
     server = start_server(*sets)
     opened(context, server).evaluate(LEFT_BEHIND)
     page = opened(context, server)  # as after a reload
-    page.evaluate("(only) => connected(only)", transport)
+    page.evaluate("(only) => { connected(only); }", transport)
     assert page.evaluate("heard(4)") == ["first", 1, 2, 3]
     assert page.evaluate("refused") == ["deep", "half"]
     kept = {each["key"]: each for each in page.evaluate("outbox.refused()")}
     assert [each["errorCode"] for each in kept.values()] == ["user.illegalArgument"] * 2
     assert "deeper than bayeux.max_depth" in kept["deep"]["message"]
     assert "half of a surrogate pair" in kept["half"]["message"]
+
+
+# Another message of the page closes the socket each time that the outbox sends.
+BESIDE = """
+async (channel) => {
+    const cometd = await connected("websocket");
+    let left = 4;
+    cometd.configure({maxSendBayeuxMessageSize: 1000000});
+    globalThis.cuts = 0;
+    cometd.registerExtension("beside", {outgoing(message) {
+        if (message.channel === "/outbox/page" && left > 0) {
+            left -= 1;
+            cometd.publish("/other", "x".repeat(100000), () => { cuts += 1; });
+        }
+        return message;
+    }});
+    await outbox.publish("/outbox/page", "innocent");
+}
+"""
+
+
+def test_a_socket_that_another_message_of_the_page_closes_refuses_nothing(
+    start_server: StartServer, context: BrowserContext
+) -> None:
+    page = opened(context, start_server())
+    page.evaluate(BESIDE)
+    assert page.evaluate("heard(1)") == ["innocent"]
+    assert page.evaluate("cuts") >= 1
+    assert page.evaluate("refused") == []
+
+
+def test_a_400_of_a_proxy_refuses_nothing(start_server: StartServer, context: BrowserContext) -> None:
+    page = opened(context, start_server())
+    answered: list[str] = []
+
+    def answer(route: Route) -> None:
+        if "innocent" in (route.request.post_data or "") and len(answered) < 4:
+            answered.append(route.request.url)
+            route.fulfill(status=400, content_type="text/plain", body="bad request")
+        else:
+            route.continue_()
+
+    page.route("**/cometd**", answer)
+    page.evaluate("void connected('long-polling')")
+    page.evaluate("outbox.publish('/outbox/page', 'innocent')")
+    assert page.evaluate("heard(1)") == ["innocent"]
+    assert len(answered) == 4
+    assert page.evaluate("refused") == []
 
 
 def test_a_database_that_the_browser_closes_is_opened_again(start_server: StartServer, context: BrowserContext) -> None:
@@ -90,7 +139,7 @@ def test_a_database_that_the_browser_closes_is_opened_again(start_server: StartS
     cleared = {"origin": server.base, "storageTypes": "indexeddb"}
     context.new_cdp_session(page).send("Storage.clearDataForOrigin", cleared)
     page.evaluate("Promise.all([1, 2, 3].map((each) => outbox.publish('/outbox/page', each)))")
-    page.evaluate("connected()")
+    page.evaluate("void connected()")
     assert page.evaluate("heard(3)") == [1, 2, 3]
     assert page.evaluate("outbox.refused()") == []
 
