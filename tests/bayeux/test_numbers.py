@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from crewel.bayeux.codec import decode, encode, join, reread
-from crewel.bayeux.numbers import ExactNumber, may_have_exact, parse
+from crewel.bayeux.numbers import ExactNumber, may_have_exact, parse, read_exactly
 
 NUMBERS = [
     "9007199254740993",
@@ -53,8 +53,14 @@ def test_an_exact_number_counts_as_the_nearest_double() -> None:
     assert isinstance(number, ExactNumber)
     assert number == 2.0**64
     assert copy.deepcopy([number])[0].text == number.text == "18446744073709551616"
+    assert repr(number) == number.text
     with pytest.raises(orjson.JSONDecodeError):
         parse(b"1e400")
+
+
+def test_data_nested_beyond_the_parser_of_python_is_read_without_exact_numbers() -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    assert read_exactly(deep, "as orjson read it") == "as orjson read it"
 
 
 def test_ordinary_numbers_are_not_parsed_twice() -> None:

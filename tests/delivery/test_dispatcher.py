@@ -171,6 +171,13 @@ class TestStatuses:
         judge(made, ("2", "user.no"))
         assert list(made.in_flight) == ["1", "3"]
 
+    def test_open_messages_beside_others_are_counted(self) -> None:
+        made = Dispatcher(MESSAGE)
+        open_ones = [entry(each) for each in ("1", "2", "3")]
+        for each in open_ones:
+            made.send(each, 0.0)
+        assert made.open_beside([open_ones[1], entry("9")]) == 2
+
     def test_the_last_failure_is_remembered(self) -> None:
         made = dispatcher("1", "2")
         assert made.last_failure is None

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from crewel.delivery.entry import (
     Entry,
+    as_they_came,
     beyond,
     comes_before,
     in_order,
@@ -19,6 +20,7 @@ from crewel.delivery.entry import (
     rank_of,
 )
 from crewel.delivery.records import LogId, PendingMessage
+from crewel.qos.update import Origin
 
 PRIORITIES = st.integers(0, 9)
 PLACES = st.integers(0, 2**53).map(LogId)
@@ -55,6 +57,15 @@ class TestInserting:
             insert(queue, entry, 0)
         assert queue == in_order(entries_as_they_came := sorted(queue, key=lambda each: int(each.fields["data"])))
         assert [each.priority for each in entries_as_they_came] == priorities
+
+    def test_messages_that_are_put_back_lie_as_they_came(self) -> None:
+        def came(number: int, at: str | None, priority: int = 5) -> Entry:
+            origin = None if at is None else Origin(str(number), at)
+            return Entry({"channel": "/a", "data": number}, priority=priority, origin=origin)
+
+        answer = came(2, None)
+        queue = as_they_came([came(3, "30"), came(1, "9"), answer, came(0, "8"), came(4, "40", priority=9)])
+        assert told(queue) == [(9, 4), (5, 0), (5, 1), (5, 2), (5, 3)]
 
     def test_nothing_goes_ahead_of_what_is_sent_again(self) -> None:
         queue = entries(1, 5, 2)

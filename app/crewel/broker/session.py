@@ -316,6 +316,10 @@ class Session:
         self.connect_only = self.connect_only or connect_only
         self.added_at = now
 
+    def end_by(self, at: float) -> None:
+        """Let it end at this loop time (s), or before, unless its client connects."""
+        self.expires_at = min(self.expires_at, at)
+
     def revive(self, now: float) -> None:
         """It came back from the store."""
         self.move(Event.GRANTED)

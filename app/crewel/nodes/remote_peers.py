@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
+import orjson
 from multidict import CIMultiDict
 
 from crewel.bayeux.codec import encode
@@ -32,6 +33,8 @@ _MOST_WAITING: Final = 32
 _REST_MS: Final = 200
 _ANSWER: Final = Kind.ANSWER
 """Asked for with each request: a member of an enumeration is a slow look-up."""
+_DATA: Final = b'"data"'
+"""The field of messages that can have a number of a user."""
 
 
 class RemotePeer(Peer):
@@ -247,7 +250,8 @@ class RemotePeers:
             take_of_stream(peer, frame.payload)
 
     def _requested(self, link: Link, frame: Frame) -> None:
-        peers, fields = self._peers[link], parse(frame.payload)
+        payload = frame.payload
+        peers, fields = self._peers[link], parse(payload) if _DATA in payload else orjson.loads(payload)
         peer = peers[frame.stream] = _KINDS[fields["transport"]](link, frame.stream, fields, peers)
         if peer.pushes:
             self._serve(peer, fields.pop("elements"))

@@ -42,7 +42,7 @@ class TestCookie:
         assert held.is_held
         assert client.is_known
 
-    def test_nor_does_a_stranger_without_one_end_a_session_before_its_first_connect(self, world: World) -> None:
+    def test_a_stranger_without_one_does_not_end_a_session_before_its_first_connect(self, world: World) -> None:
         client, lossy, has_left_something = Client(world), Client(world), Client(world)
         for each in (client, lossy, has_left_something):
             each.handshake()

@@ -64,7 +64,7 @@ class LostCookies:
         self._log(peer)
         # What an earlier client has left to the session waits until its own time ends.
         if session.asked.name is None and not session.subscriptions and not session.mailbox.depth:
-            session.expires_at = min(session.expires_at, self._runtime.loop.time() + _LEFT_S)
+            session.end_by(self._runtime.loop.time() + _LEFT_S)
         return self._pause(holder_of(peer.remote))
 
     def _pause(self, holder: str) -> int:
