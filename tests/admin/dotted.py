@@ -15,6 +15,8 @@ from tests.store_process import shared_store
 
 DOTTED = "/a/../b"
 VICTIM = "/b"
+KEPT = "/a/../kept"
+"""A session is subscribed to it as long as the server runs."""
 _STAND_IN = b"zz"  # as long as the dots: some values say how long others are
 HISTORY = {"publish": {"history": {"maxEntries": 3}, "destroyDelay": -1}}
 
@@ -27,6 +29,7 @@ def serving_dotted_names(directory: Path) -> Iterator[Server]:
     for name in ("zz/1", "amy/1"):
         receiver = Receiver(server).be(name, persistent=True)
         receiver.subscribe("/queued")
+    receiver.subscribe(KEPT.replace("..", "zz"))
     speaker = Receiver(server).be()
     for channel in ("/a/zz/b", VICTIM, "/admin", "/topics"):
         speaker.publish(channel, channel.replace("zz", ".."), ext=HISTORY)

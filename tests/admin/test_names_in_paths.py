@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.admin.desk import TOKEN, Desk, Receiver
-from tests.admin.dotted import DOTTED, serving_dotted_names, standing
+from tests.admin.dotted import DOTTED, KEPT, serving_dotted_names, standing
 from tests.cli.command import Ended, assert_refused, crewel
 from tests.functional.bayeux import Message
 from tests.functional.people import refusal
@@ -168,7 +168,7 @@ def test_no_client_publishes_or_subscribes_to_a_channel_with_a_dot_segment(old: 
 
 def test_a_subscription_of_before_can_end(old: Server) -> None:
     client = Receiver(old).be()
-    (reply,) = client.send(client.message("/meta/unsubscribe", subscription=DOTTED))
+    (reply,) = client.send(client.message("/meta/unsubscribe", subscription=KEPT))
     assert reply["successful"] is True
 
 
