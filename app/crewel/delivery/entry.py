@@ -12,7 +12,7 @@ from sys import intern
 from typing import Any, Final
 
 from crewel.bayeux.channel import SYSTEM
-from crewel.bayeux.codec import encode, reread
+from crewel.bayeux.codec import encode, encode_plain, reread
 from crewel.bayeux.message import Fields
 from crewel.delivery.fan_out_buffer import FanOutRecord
 from crewel.delivery.records import Logged, LogId, PendingMessage
@@ -55,7 +55,10 @@ class Entry:
         self.channel: str = fields["channel"]
         """The channel that it is delivered on."""
         self.lazy = lazy
-        self.wire = encode(fields)
+        try:
+            self.wire = encode_plain(fields)
+        except TypeError:
+            self.wire = encode(fields)
         """Its JSON."""
         self.position = LogId(0)
         """Its place in the log; 0 if it is not stored."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from crewel.bayeux.channel import Channel
-from crewel.bayeux.codec import encode
+from crewel.bayeux.codec import encode, encode_plain
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.handler_steps import Promise
@@ -287,6 +287,10 @@ def encode_reply(reply: Reply, metrics: Metrics) -> bytes:
         if not channel.startswith("/meta/"):
             metrics.refused_publishes[code] += 1
             metrics.refused_channels[code] = channel[:_MAX_LOGGED]
+    try:
+        return encode_plain(reply)
+    except TypeError:
+        pass
     try:
         return encode(reply)
     except TypeError:
