@@ -57,9 +57,9 @@ class Entry:
         self.lazy = lazy
         try:
             self.wire = encode_plain(fields)
+            """Its JSON."""
         except TypeError:
             self.wire = encode(fields)
-        """Its JSON."""
         self.position = LogId(0)
         """Its place in the log; 0 if it is not stored."""
         self.weight: object | None = None
