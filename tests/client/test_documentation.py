@@ -7,11 +7,14 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
+
+import pytest
 
 from crewel.client import Client
 from tests.client.support import LIMIT_S
@@ -22,15 +25,16 @@ from tests.terminals import Reader, blocks
 
 DEAD = 'crewel_ended_total{reason="dead"}'
 ADDRESS = "http://127.0.0.1:8080/cometd"
+INTEROP = ROOT / "tests" / "interop"
 
 
-def block(page: str, language: str) -> str:
-    """The first code block of a page in this language."""
-    return next(each.text for each in blocks(ROOT / "docs" / page) if each.language == language)
+def block(page: str, language: str, number: int = 0) -> str:
+    """A code block of a page in this language, the first one unless a number says otherwise."""
+    return [each.text for each in blocks(ROOT / "docs" / page) if each.language == language][number]
 
 
 def test_the_python_example_runs(server: Server, tmp_path: Path) -> None:
-    script = block("reference/client.md", "python")
+    script = block("how-to/python.md", "python")
     assert ADDRESS in script
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
@@ -88,7 +92,7 @@ async def test_the_example_of_acknowledging_runs_in_a_browser(start_server: Star
 
 
 def test_the_example_of_taking_over_runs(server: Server, tmp_path: Path) -> None:
-    script = block("how-to/sessions.md", "python")
+    script = block("how-to/sessions.md", "python", 1)
     assert ADDRESS in script
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
@@ -97,7 +101,9 @@ def test_the_example_of_taking_over_runs(server: Server, tmp_path: Path) -> None
 
 
 def test_the_handshake_is_answered_as_the_page_says(server: Server, tmp_path: Path) -> None:
-    shown = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "how-to" / "sessions.md").read_text("utf-8"), re.DOTALL)
+    shown = re.findall(
+        r"```json\n(.*?)```", (ROOT / "docs" / "reference" / "sessions.md").read_text("utf-8"), re.DOTALL
+    )
     asked, told = map(json.loads, shown)
     asked["ext"]["session"]["name"] = "client/page/1"
     request = Request(server.url, json.dumps(asked).encode(), {"Content-Type": "application/json"})
@@ -154,6 +160,32 @@ async def test_each_tab_begins_the_history(start_server: StartServer) -> None:
         assert [each["data"] for each in kept["messages"]] == ["hello"] * 3
 
 
+async def test_each_tab_subscribes_to_a_pattern(server: Server) -> None:
+    """Of docs/how-to/subscribing.md: each prints what is published from then on, here on a channel that no other test has."""
+    page = "how-to/subscribing.md"
+    script = f"""import asyncio
+from crewel.client import Client
+
+async def main():
+    async with Client("{server.url}") as client:
+{textwrap.indent(block(page, "python"), "        ")}
+asyncio.run(main())"""
+    commands = (
+        [sys.executable, "-u", "-c", script],
+        ["node", "--input-type=module", "--eval", in_node(server.url, page)],
+        ["sh", "-c", f"exec {block(page, 'sh')}"],
+    )
+    async with asyncio.timeout(6 * LIMIT_S), AsyncExitStack() as stack, Client(server.url) as shop:
+        tabs = [await stack.enter_async_context(started(server.url, command)) for command in commands]
+        lines = [asyncio.create_task(tab.stdout.readline()) for tab in tabs if tab.stdout is not None]
+        while not all(line.done() for line in lines):  # until all have subscribed
+            await shop.publish("/stocks/hooli", 7)
+            await asyncio.wait(lines, timeout=0.2, return_when=asyncio.ALL_COMPLETED)
+        printed = [line.result().decode().strip() for line in lines]
+    assert printed[:2] == ["/stocks/hooli 7"] * 2
+    assert printed[2].startswith('{"channel":"/stocks/hooli","data":7,')
+
+
 async def test_each_tab_filters_a_history(server: Server) -> None:
     """Of docs/how-to/subscribing.md."""
     page = "how-to/subscribing.md"
@@ -161,19 +193,55 @@ async def test_each_tab_filters_a_history(server: Server) -> None:
         for price in (20, 5):
             await client.publish("/stocks/acme", {"price": price}, history_max=10)
         names: dict[str, Any] = {"client": client}
-        await eval(compile(block(page, "python"), page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        await eval(compile(block(page, "python", 1), page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
         assert (await anext(names["stocks"])).data == {"price": 5}
         for command, printed in (
-            (["node", "--input-type=module", "--eval", in_node(server.url, page)], "{ price: 5 }\n"),
-            (["sh", "-c", f"exec {block(page, 'sh')}"], '{"channel":"/stocks/acme","data":{"price":5},'),
+            (["node", "--input-type=module", "--eval", in_node(server.url, page, number=1)], "{ price: 5 }\n"),
+            (["sh", "-c", f"exec {block(page, 'sh', 1)}"], '{"channel":"/stocks/acme","data":{"price":5},'),
         ):
             async with started(server.url, command) as tab:
                 assert tab.stdout is not None
                 assert (await tab.stdout.readline()).decode().startswith(printed)
 
 
-def in_node(url: str, page: str, more: str = "") -> str:
-    """A script that logs in with the stock client, and then does what the first example in JavaScript says."""
+async def test_a_session_with_a_name_gets_what_came_meanwhile(server: Server, tmp_path: Path) -> None:
+    """The first example of docs/how-to/sessions.md, in Python."""
+    script = block("how-to/sessions.md", "python").replace(ADDRESS, server.url)
+    secret = tmp_path / "joe.resume"
+    async with asyncio.timeout(6 * LIMIT_S), Client(server.url) as ann:
+        async with Client(server.url, name="joe/1", resume_file=secret, leave=True) as joe:
+            await joe.subscribe("/orders")
+        await ann.publish("/orders", "while joe is away", persistent=True)
+        async with started(server.url, [sys.executable, "-u", "-W", "error", "-c", script], tmp_path) as program:
+            assert program.stdout is not None
+            assert await program.stdout.readline() == b"while joe is away\n"
+
+
+async def test_what_one_excerpt_publishes_the_other_processes(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of docs/how-to/python.md, in one client."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    page = "how-to/python.md"
+    publish, process = (compile(block(page, "python", n), page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT) for n in (2, 3))
+    printed: asyncio.Queue[Any] = asyncio.Queue()
+    async with asyncio.timeout(LIMIT_S), Client(server.url) as client:
+        names = {"client": client, "print": printed.put_nowait}
+        worker = asyncio.create_task(eval(process, names))
+        try:
+            seen: list[Any] = []
+            while {"pizza": 4} not in seen:  # until the worker has subscribed
+                await eval(publish, names)
+                with suppress(TimeoutError):
+                    while True:
+                        seen.append(await asyncio.wait_for(printed.get(), 0.2))
+            assert isinstance(seen[0], str), "the id of the message"
+        finally:
+            worker.cancel()
+
+
+def in_node(url: str, page: str, more: str = "", number: int = 0) -> str:
+    """A script that logs in with the stock client, and then does what an example in JavaScript says."""
     return f"""
         import {{adapt}} from "cometd-nodejs-client";
         adapt();
@@ -181,17 +249,15 @@ def in_node(url: str, page: str, more: str = "") -> str:
         const cometd = new CometD();
         cometd.configure({{url: "{url}"}});
         {more}
-        cometd.handshake(() => {{ {block(page, "js")} }});
+        cometd.handshake(() => {{ {block(page, "js", number)} }});
     """
 
 
 @asynccontextmanager
-async def started(url: str, command: list[str]) -> AsyncIterator[asyncio.subprocess.Process]:
+async def started(url: str, command: list[str], directory: Path = INTEROP) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run what a tab says against the server; end it, unless it has ended."""
     environ = os.environ | {"CREWEL_URL": url, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    process = await asyncio.create_subprocess_exec(
-        *command, cwd=ROOT / "tests" / "interop", env=environ, stdout=asyncio.subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec(*command, cwd=directory, env=environ, stdout=asyncio.subprocess.PIPE)
     try:
         yield process
     finally:

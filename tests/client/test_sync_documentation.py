@@ -12,7 +12,7 @@ ADDRESS = "http://127.0.0.1:8080/cometd"
 
 
 def test_the_example_without_asyncio_runs(server: Server, tmp_path: Path) -> None:
-    page = ROOT / "docs" / "reference" / "client.md"
+    page = ROOT / "docs" / "how-to" / "python.md"
     script = next(each.text for each in blocks(page) if "crewel.client.sync" in each.text)
     assert ADDRESS in script
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, server.url)]

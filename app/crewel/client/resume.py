@@ -1,6 +1,6 @@
 """Where the secret of a session is kept, so that the next process takes the session over at once.
 
-The server gives out another secret at each login (docs/how-to/sessions.md). It is kept before the session is used: a process
+The server gives out another secret at each login (docs/reference/sessions.md). It is kept before the session is used: a process
 that is killed at any moment leaves a secret that still holds.
 """
 

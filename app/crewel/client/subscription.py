@@ -29,7 +29,7 @@ Position = Mapping[str, Mapping[str, str]]
 
 
 class SubscribeOptions(TypedDict, total=False):
-    """The options of a subscription (docs/how-to/subscribing.md). If an option is missing or None, the server's default
+    """The options of a subscription (docs/reference/subscriptions.md). If an option is missing or None, the server's default
     applies."""
 
     history: int | None

@@ -203,7 +203,7 @@ class Filter:
         self._evaluation = _Evaluation()
         trouble = _trouble(self._tree, text)
         if trouble:
-            raise ValueError(f"a JMESPath expression of the kind in docs/how-to/subscribing.md: {trouble}")
+            raise ValueError(f"a JMESPath expression of the kind in docs/reference/subscriptions.md: {trouble}")
         self._condition = condition_of(self._tree)
         self.form = _form(self._tree)
         """What the parsed expression is, in few bytes."""
