@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from crewel.security.sign_in import code
+from tests.cli.command import crewel
 from tests.faults.health import store_pid
 from tests.functional.bayeux import Client
 from tests.functional.cluster import OPERATED, TOKEN
@@ -91,6 +92,28 @@ def test_a_page_that_signed_out_is_out_after_a_restart(tmp_path: Path) -> None:
     server = restarted(server, tmp_path)
     assert not gone.is_signed_in(Connection(server))
     assert stays.is_signed_in(Connection(server))
+    server.end_well()
+
+
+def test_a_restored_backup_takes_back_no_sign_out_and_no_use_of_a_code(tmp_path: Path) -> None:
+    """What happened after the backup is not known any more: all that was issued before the restore holds no more."""
+    server = Server(["--port=0", f"--set={OPERATED}", "--set=bayeux.max_interval_ms=600000"], tmp_path)
+    sets = [f"--set={each}" for each in server.store_sets]
+    page, stays, used = Page(Connection(server)), Page(Connection(server)), code(TOKEN)
+    person = feed(server, page.feed_token(), acknowledges=True)
+    file = str(tmp_path / "a.backup")
+    assert crewel("backup", file, *sets, directory=tmp_path).status == 0
+    page.signs_out()
+    Page(Connection(server), code=used)
+    server.end_well()
+    assert crewel("restore", file, "--force", *sets, directory=tmp_path).status == 0
+    server = Server([f"--port={server.port}", f"--set={OPERATED}", *sets], tmp_path)
+    assert [each.is_signed_in(Connection(server)) for each in (page, stays)] == [False, False]
+    again = asked(Connection(server), "POST", "/sign-in", {"code": used})
+    assert (again.status, "before a restore" in again.json()["message"]) == (401, True)
+    assert Page(Connection(server), code=code(TOKEN)).is_signed_in()
+    person.forget_connections()
+    until(lambda: has_ended(person))  # the backup has its session
     server.end_well()
 
 

@@ -9,7 +9,7 @@ import pytest
 from crewel.security import sign_in
 from crewel.security.grants import Grants, Role
 from crewel.security.jwt import BadToken
-from crewel.security.sign_in import PAGE_S, SignIns, code, issued_at
+from crewel.security.sign_in import PAGE_S, SignIns, code
 from crewel.security.tokens import AdminToken
 
 
@@ -54,11 +54,6 @@ async def test_code_of_another_token_or_none_is_refused(admin: AdminToken) -> No
     for text in (code("another-admin-token"), "", "x.y.z", "\ud800", SignIns(admin, Remembered()).seal(JOE)[0]):
         with pytest.raises(BadToken, match="not this server's"):
             await SignIns(admin, Remembered()).enter(text)
-
-
-def test_an_id_says_when_it_was_issued(admin: AdminToken) -> None:
-    assert issued_at(f"{int(time.time() * 1000):x}-abc") == pytest.approx(time.time(), abs=5)
-    assert issued_at("of-an-older-version") == 0
 
 
 async def test_code_expires(admin: AdminToken, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ What was used or signed out is remembered by its id.
 
 from __future__ import annotations
 
-import secrets
 from time import time
 from typing import Any, Final, Protocol
 
@@ -17,6 +16,7 @@ import jwt
 from crewel.security.grants import OPERATOR, Grants, role_of, scope_of
 from crewel.security.jwt import EXPIRED, BadToken
 from crewel.security.tokens import AdminToken, key_of
+from crewel.storage.spent_ids import new_id
 
 CODE_S: Final = 900
 """How long a code works."""
@@ -39,17 +39,8 @@ def code(admin_token: str) -> str:
 
 
 def _sealed(key: bytes, claims: dict[str, Any], seconds: float) -> str:
-    now = time()
-    own = {"exp": now + seconds, "jti": f"{int(now * 1000):x}-{secrets.token_urlsafe(12)}"}
+    own = {"exp": time() + seconds, "jti": new_id()}
     return jwt.encode(claims | own, key, _ALGORITHM)
-
-
-def issued_at(id_: str) -> float:
-    """When what has this id was issued, in seconds since 1970; 0 if the id does not say."""
-    try:
-        return int(id_.partition("-")[0], 16) / 1000
-    except ValueError:
-        return 0.0
 
 
 def _opened(key: bytes, text: str, what: str) -> dict[str, Any]:
@@ -101,7 +92,7 @@ class SignIns:
         """What this code grants, which grants nothing from now on. Raises BadToken, and StoreError."""
         claims = _opened(self._admin.key(_CODE), text, "code")
         if not await self._spent.use(claims["jti"], claims["exp"]):
-            text = "the code has been used, or is from before the start of a server without a store"
+            text = "the code has been used, or is from before a restore, or the start of a server without a store"
             raise BadToken(f"{text}: `crewel console` prints a new one", EXPIRED)
         return Grants("", role=role_of(True))
 

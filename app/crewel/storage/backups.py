@@ -27,6 +27,7 @@ from redis.exceptions import RedisError
 
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings.storage import Storage
+from crewel.storage import spent_ids
 from crewel.storage.admin_connection import AdminConnection, reached
 from crewel.storage.connection import Reader, pack
 from crewel.storage.embedded import Embedded
@@ -235,8 +236,8 @@ async def clear(target: Redis, keys: Keys) -> None:
 
 
 async def apply(file: Path, target: Redis, keys: Keys, done: Progress) -> None:
-    """Do the commands of a backup that has been checked. The format comes last: until then the mark of `begin_restore` is in
-    its place, and no server uses the rest."""
+    """Do the commands of a backup that has been checked, and note when, for what was signed out since it was made. The format
+    comes last: until then the mark of `begin_restore` is in its place, and no server uses the rest."""
     base = keys.base.encode()
     last: list[_Command] = []
     pipeline = target.pipeline()
@@ -251,6 +252,7 @@ async def apply(file: Path, target: Redis, keys: Keys, done: Progress) -> None:
         if len(pipeline) >= _TOGETHER:
             await pipeline.execute()
             done(number)
+    pipeline.execute_command(*spent_ids.restored_now(keys))
     await pipeline.execute()  # which raises what was refused, before the format says that all is there
     for line in last:
         pipeline.execute_command(*line)

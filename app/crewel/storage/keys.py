@@ -66,6 +66,7 @@ class Keys:
         "open_jobs",
         "positions",
         "queues",
+        "restored",
         "returned",
         "secret",
         "server_events",
@@ -107,6 +108,7 @@ class Keys:
         self.audit = self.base + "audit"
         self.audit_shares = Shares(self.audit)
         self.server_events = self.base + "server:events"
+        self.restored = self.base + "restored"
         self.jobs = self.base + "jobs"
         self.open_jobs = self.base + "jobs:open"
 

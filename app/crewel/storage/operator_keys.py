@@ -101,4 +101,14 @@ OPERATOR_KEYS: Final = (
         "each server, whenever the code or the cookie is shown, and for live feeds",
         "A code that has signed in a page, or a sign-in of a page that has signed out.",
     ),
+    Key(
+        "restored",
+        "string",
+        "milliseconds since 1970",
+        "no limit",
+        "`crewel restore`",
+        "as `spent:<id>`",
+        "When a backup was restored last. What was issued before counts as spent: a backup does not have what was signed out"
+        " after it.",
+    ),
 )

@@ -17,7 +17,6 @@ from crewel.broker.session import Session
 from crewel.broker.sessions.session_table import SessionTable
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.event_loop import in_turns
-from crewel.security.sign_in import issued_at
 from crewel.storage import spent_ids
 
 _WAIT_S: Final = 3.0
@@ -47,7 +46,7 @@ class SignOuts:
         if id_ in self._spent:
             return True
         if not self._access.has_store:
-            return issued_at(id_) < self._started
+            return spent_ids.issued_at(id_) < self._started
         try:
             is_spent = bool(await spent_ids.spent(self._access.store, [id_]))
         except StoreError:
