@@ -145,6 +145,48 @@ def test_a_publish_beyond_the_rate_is_refused_and_says_when_to_repeat_it(make_wo
     assert [client.publish("/a", n)["successful"] for n in range(4)] == [True, True, True, False]
 
 
+BATCH = 20
+GARBAGE = {
+    "of no object": lambda _: 7,
+    "of no channel": lambda client: client.message("bad"),
+    "of a pattern": lambda client: client.message("/a/*", data=1),
+    "of an unknown session": lambda client: {**client.message("/a", data=1), "clientId": "nobody"},
+    "to connect": lambda client: client.message("/meta/connect"),
+    "to unsubscribe": lambda client: client.message("/meta/unsubscribe", subscription="/a"),
+    "to an unknown meta channel": lambda client: client.message("/meta/nonsense"),
+}
+"""Messages that are no publishes: the makers of one."""
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_what_is_in_a_long_batch_counts_whatever_it_is(make_world: MakeWorld, kind: str) -> None:
+    world = make_world("publishes_per_s=10", "publishes_burst=70")
+    client, make = Client(world).joined(), GARBAGE[kind]
+    for batch in range(5):
+        peer = From(client.browser)
+        first = client.message("/meta/subscribe", subscription="/a")  # it says whose the batch is
+        world.receive(peer, first, *(make(client) for _ in range(BATCH - 1)))
+        world.settle()
+        assert len([each for each in peer.answer if "successful" in each]) == BATCH
+        assert (peer.slowed_s > 0) is (batch >= 3), batch
+    refused = client.publish("/a", 1)
+    assert refused["error"] == "429:limits.publishes_per_s:resource.temporary.unavailable"
+    assert shake(world, ELSEWHERE)[0]["successful"]
+    world.advance(1.1)
+    assert client.publish("/a", 1)["successful"]
+
+
+def test_messages_of_clients_without_a_session_count_for_their_address(make_world: MakeWorld) -> None:
+    world = make_world("publishes_per_s=1", "publishes_burst=12")
+    for expected in (False, True):
+        peer = From()
+        world.receive(peer, *({"channel": "/a", "id": str(n), "data": n} for n in range(10)))
+        assert {each["error"] for each in peer.answer} == {"402::session_unknown"}
+        assert (peer.slowed_s > 0) is expected
+    client = Client(world).joined()
+    assert not client.publish("/a", 1)["successful"]
+
+
 def test_sessions_of_one_address_share_its_rate(make_world: MakeWorld) -> None:
     world = make_world("publishes_per_s=10", "publishes_burst=64")
     clients = [Client(world).joined() for _ in range(4)]

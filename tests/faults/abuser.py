@@ -13,12 +13,14 @@ import json
 import os
 import struct
 import sys
+import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 Fields = dict[str, Any]
 _ids = itertools.count(1)
+_COMPRESSED = 0x40  # RFC 7692, 6
 
 
 def message(channel: str, client_id: str | None = None, **fields: Any) -> Fields:
@@ -175,7 +177,10 @@ class Socket:
         size = first[1]
         if size == 126:
             (size,) = struct.unpack("!H", await self.reader.readexactly(2))
-        return json.loads(await self.reader.readexactly(size))
+        payload = await self.reader.readexactly(size)
+        if first[0] & _COMPRESSED:
+            payload = zlib.decompressobj(-zlib.MAX_WBITS).decompress(payload + b"\x00\x00\xff\xff")
+        return json.loads(payload)
 
     async def discard(self) -> None:
         await discard(self.reader)

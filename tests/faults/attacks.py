@@ -23,6 +23,14 @@ from typing import Final
 from tests.faults.abuser import Abuser, Fields, Socket, message
 
 BATCH: Final = 840
+NO_PUBLISHES: Final[tuple[Fields, ...]] = (
+    {"channel": "bad"},
+    {"channel": "/meta/unsubscribe", "subscription": "/none"},
+    {"channel": "/meta/connect", "advice": {"timeout": 0}},
+    {"channel": "/meta/nonsense"},
+    {"channel": "/a/*", "data": 1},
+    {"channel": "/a", "clientId": "of no session"},
+)
 TOKEN: Final = "the-token-of-the-exports"
 AT_ONCE: Final = 16  # sessions that begin side by side
 _FLOOD: Final = 32_768  # bytes of small frames that are written at a time
@@ -118,24 +126,19 @@ class Attacker(Abuser):
             yield
 
     async def batches_deflated(self) -> AsyncIterator[None]:
-        """Batches of 840 messages that are refused, compressed to a few hundred bytes each, so many at a time as one turn may
-        receive."""
-        body = json.dumps([{"channel": "bad", "data": "x" * 40}] * BATCH).encode()
-        deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
-        deflated = (deflate.compress(body) + deflate.flush(zlib.Z_SYNC_FLUSH)).removesuffix(b"\x00\x00\xff\xff")
-        head = struct.pack("!BBH", _FINAL | _COMPRESSED | _TEXT, 0xFE, len(deflated))
-        assert len(deflated) >= 126  # else the head is shorter
-        sockets = [
-            await self.open("permessage-deflate; server_no_context_takeover; client_no_context_takeover")
-            for _ in range(self.sessions)
-        ]
-        for socket in sockets:
+        """Batches of 840 messages that are no publishes, compressed to a few hundred bytes each, so many at a time as one turn
+        may receive."""
+        floods = []
+        for _ in range(self.sessions):
+            socket = await self.open("permessage-deflate; server_no_context_takeover; client_no_context_takeover")
             await socket.send(message("/meta/handshake", version="1.0", supportedConnectionTypes=["websocket"]))
+            socket.client_id = (await socket.receive())[0]["clientId"]
+            frame = _deflated(socket.message("bad"), *itertools.islice(itertools.cycle(NO_PUBLISHES), BATCH - 1))
+            floods.append((socket, frame * (_FLOOD // len(frame))))
             self.tasks.append(asyncio.create_task(socket.discard()))
         yield
-        flood = (head + bytes(4) + deflated) * (_FLOOD // len(deflated))
         while True:
-            for socket in self.random.sample(sockets, min(len(sockets), 8)):
+            for socket, flood in self.random.sample(floods, min(len(floods), 8)):
                 socket.writer.write(flood)
                 await socket.writer.drain()
                 await asyncio.sleep(0)
@@ -407,6 +410,15 @@ class Attacker(Abuser):
 
 def _frame(first: int, payload: bytes = b"") -> bytes:
     return bytes((first, 0x80 | len(payload))) + bytes(4) + payload
+
+
+def _deflated(*messages: Fields) -> bytes:
+    """A frame that carries them compressed."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    payload = deflate.compress(json.dumps(messages).encode()) + deflate.flush(zlib.Z_SYNC_FLUSH)
+    payload = payload.removesuffix(b"\x00\x00\xff\xff")
+    assert len(payload) >= 126  # else the head is shorter
+    return struct.pack("!BBH", _FINAL | _COMPRESSED | _TEXT, 0xFE, len(payload)) + bytes(4) + payload
 
 
 def expensive(number: int) -> str:

@@ -83,7 +83,7 @@ class Broker:
         )
         self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)
         meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, self.subscriptions.handler)
-        self.inbound = Inbound(runtime, mailboxes, self.publishing.publish, by_id, meta)
+        self.inbound = Inbound(runtime, mailboxes, self.publishing.publish, by_id, meta, admission.limits)
         self.sweeper = Sweeper(runtime, (self.sessions, mailboxes, addressing, topics, admission))
         for extension in installed:
             extension.installed(self)

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -21,6 +22,7 @@ from crewel.bayeux.codec import HANDSHAKE_NAMES
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.admission.limiter import Limiter
 from crewel.broker.admission.payers import payers_of
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.publish_window import PublishWindow
@@ -34,7 +36,7 @@ from crewel.broker.session import Event, Session, State, Verdict, new_secret
 from crewel.broker.sessions.handshakes import HANDSHAKE
 from crewel.broker.sessions.sessions import Sessions
 from crewel.broker.subscriptions.subscribe import SubscribeHandler
-from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Refused, StoreError, denied
+from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, StoreError, denied
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ class Inbound:
     _publish: Publish
     _sessions: dict[str, Session]
     _meta: MetaHandlers
+    _limits: Limiter
 
     def __post_init__(self) -> None:
         mailboxes = self._mailboxes
@@ -229,6 +232,8 @@ class Inbound:
                 if type(element) is not dict:
                     raise Refused(BayeuxCode.CHANNEL_MISSING)
                 message = Message.read(element)
+                if until and message.channel.is_meta:
+                    self._limits.count(exchange.session, exchange.peer)
                 outcome = self._handle(exchange, message)
                 if not isinstance(outcome, dict):
                     awaited, done = start(outcome)
@@ -242,6 +247,8 @@ class Inbound:
                     outcome = done
             except Exception as error:  # noqa: BLE001 - it becomes the reply
                 outcome = refusal(element, message, error)
+                if message is None:
+                    self._count_refused(exchange)
             if pending is None:
                 answered.append((outcome, message))
             else:
@@ -319,6 +326,7 @@ class Inbound:
         if not passes:
             raise Refused(BayeuxCode.MESSAGE_DELETED)
         if session is None or not (session.is_live or session.state is _NEW):
+            self._count_refused(exchange)
             return self._meta.unknown_session(exchange, message)
         if not channel.is_meta:
             if exchange.overload is not None and self._pressure.delays(channel.name, payers_of(session)):
@@ -328,6 +336,11 @@ class Inbound:
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))
         return handler(exchange, session, message)
+
+    def _count_refused(self, exchange: Exchange) -> None:
+        """A message is refused before any part could count it."""
+        with suppress(Limited):
+            self._limits.count(exchange.session, exchange.peer)
 
 
 def _put_ahead(exchange: Exchange, message: Message | None, outcome: _Outcome, awaited: Awaitable[Any] | None) -> None:

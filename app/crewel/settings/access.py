@@ -197,7 +197,8 @@ class Limits(Group):
     handshakes_burst: Number = setting(10000, "Burst of handshakes of one address, after a pause.", live=True, ge=1)
     publishes_per_s: Number = setting(
         5000,
-        "Rate of publishes of one address and of one subject, including service channels.",
+        "Rate of publishes of one address and of one subject, including service channels. Refused messages count too, and the"
+        " meta messages of batches of more than 8.",
         unit="publishes a second",
         live=True,
         ge=0,

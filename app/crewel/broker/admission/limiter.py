@@ -163,6 +163,16 @@ class Limiter:
             bucket.spend(most)
         session.allow((most if buckets else _UNCOUNTED) - 1)
 
+    def count(self, session: Session | None, peer: Peer) -> None:
+        """A message has come that is no publish, and no part of the server would count: one that is refused, or one of the meta
+        messages of a long batch, which compression makes a few bytes long. It counts as a publish. Raises Limited."""
+        rate, now = self._rate("publishes"), self._now
+        for account in self._accounts(session) if session is not None else self._accounts_of(peer):
+            wait = account.take("publishes", rate, 1, now)
+            if wait:
+                peer.slow_down(min(wait, _BUSY_S))
+                raise self._limited("publishes_per_s", "too many messages", wait, session)
+
     def subscribe(self, session: Session, count: int) -> None:
         """A session asks for so many subscriptions. Raises Limited."""
         self.room_for(session, count)
@@ -311,6 +321,10 @@ class Limiter:
         if session.is_operator or session.is_exempt:
             return []
         return [account for account in (session.account, session.subject_account) if account is not None]
+
+    def _accounts_of(self, peer: Peer) -> list[Account]:
+        """The accounts whose rates hold for a client that has no session."""
+        return [] if peer.remote in self._exempt else [self.account_of(peer.remote)]
 
     def _restored(self, session: Session, peer: Peer) -> None:
         """The session is from before a restart: only now it is known where its client is."""

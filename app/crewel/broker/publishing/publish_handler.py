@@ -97,10 +97,10 @@ class PublishHandler:
         """MUST carry `channel`; `data` is opaque and may be missing. The reply says that the message was accepted, whether or
         not it has subscribers."""
         channel = message.channel
-        if not channel.is_publishable:
-            raise Refused(BayeuxCode.CHANNEL_INVALID)
         if not session.spend():
             self._limits.draw(session)
+        if not channel.is_publishable:
+            raise Refused(BayeuxCode.CHANNEL_INVALID)
         listeners = self._registry.listeners
         if self._guard.is_open(channel) and (not listeners or listeners.keys().isdisjoint(channel.patterns)):
             return self._publish(session, message)
