@@ -414,6 +414,33 @@ async def test_lease_passes_over_messages_that_no_free_member_may_have(store: St
     assert given(found.leased) == [(JOE, ids[1])]
 
 
+async def test_lease_goes_on_behind_very_many_that_it_has_passed_over(store: Store) -> None:
+    """A call takes a bounded time, and says where the next one begins."""
+    owner = await owner_of(store, JOE, ANN)
+    await owner.do(_join(owner, ANN))
+    failed = [log_id for _ in range(4) for log_id in await share(owner, 250)]
+    await lease(owner, (JOE, 1000), (ANN, 0))
+    await requeue(owner, JOE, *failed, failed=True)
+    fresh = await share(owner, 2)
+    first = await lease(owner, (JOE, 1), (ANN, 0))
+    assert (first.leased, first.left, first.after) == ([], 1002, f"4:{failed[-1]}")
+    members = [Member(JOE, 9), Member(ANN, 0)]
+    step = shared_queues.lease(owner.keys, owner.token, GROUP, members, FACTS_MAX, after=first.after)
+    rest = await owner.do(step)
+    assert (given(rest.leased), rest.after) == ([(JOE, fresh[0]), (JOE, fresh[1])], "")
+
+
+async def test_lease_ends_only_so_many_expired_messages_in_one_step(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    for _ in range(4):
+        await share(owner, 256, qos=b'{"forceDestroy":true}', expires=NOW)
+    (last,) = await share(owner)
+    first = await lease(owner, (JOE, 9), now=NOW)
+    assert (first.leased, first.expired, first.left) == ([], 1000, 25)
+    found = await lease(owner, (JOE, 9), now=NOW)
+    assert (given(found.leased), found.expired, found.left) == ([(JOE, last)], 24, 0)
+
+
 async def test_lease_waits_until_the_copy_of_another_group_is_settled(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     other = "group:/a/b others"

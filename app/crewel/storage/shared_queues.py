@@ -122,6 +122,9 @@ class Lease(NamedTuple):
     """How many messages still wait in it."""
     expired: int
     """How many have gone because their life had ended."""
+    after: str = ""
+    """The place behind which another call has to go on: this one has looked at very many messages that have expired, or that
+    none of the members may have. Empty: there is none."""
 
 
 class Requeued(NamedTuple):
@@ -187,12 +190,15 @@ def addressed(logged: Logged) -> dict[SessionName, PendingMessage]:
     return {SessionName(name): waiting_of(text.encode()) for name, text in orjson.loads(logged.addressed).items()}
 
 
-def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max: int, now: int = 0) -> Step[Lease]:
+def lease(
+    k: Keys, token: str, queue: str, members: Sequence[Member], facts_max: int, now: int = 0, after: str = ""
+) -> Step[Lease]:
     """Give messages of a queue to sessions of this server, the best first, up to a thousand: each to the one that has most room
     and has not failed it. What all of them have failed goes to the first, whatever its room; but a subject's message waits for
-    another session. Messages that have expired by `now` end: microseconds since 1970, by the clock that their expiry is of."""
+    another session. Messages that have expired by `now` end: microseconds since 1970, by the clock that their expiry is of.
+    `after`, of an answer: it begins there."""
     keys = (k.node(token), k.facts, k.once(f"lease {secrets.token_hex(12)}"))
-    arguments: list[bytes | str | int] = [k.base, token, facts_max, REMEMBERED_MS, queue, now]
+    arguments: list[bytes | str | int] = [k.base, token, facts_max, REMEMBERED_MS, queue, now, after]
     for each in members:
         arguments += each
     return Step("lease_queued", keys, tuple(arguments), _leased)
@@ -200,12 +206,12 @@ def lease(k: Keys, token: str, queue: str, members: Sequence[Member], facts_max:
 
 def leased_before(step: Step[Lease]) -> Step[Lease]:
     """What a `lease` whose answer was lost has done, if it was done; else nothing is leased."""
-    return step._replace(arguments=step.arguments[:6])  # less the members
+    return step._replace(arguments=step.arguments[:7])  # less the members
 
 
 def _leased(answer: Any) -> Lease:
     found = orjson.loads(answer)
-    return Lease([_one_leased(each) for each in found["leased"]], found["left"], found["expired"])
+    return Lease([_one_leased(each) for each in found["leased"]], found["left"], found["expired"], found["after"])
 
 
 def _one_leased(fields: dict[str, Any]) -> Leased:

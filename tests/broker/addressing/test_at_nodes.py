@@ -62,7 +62,7 @@ def test_a_login_asks_for_no_lease_where_nothing_waits(world: StoredWorld) -> No
     for number in range(10):
         come(login(world, f"ann/{number + 1}"))
     assert {arguments[4] for arguments in line.leases} >= {ANN}
-    assert {arguments[6:] for arguments in line.leases} == {()}  # how much waits, and no member
+    assert {arguments[7:] for arguments in line.leases} == {()}  # how much waits, and no member
 
 
 def test_what_another_node_has_put_there_comes_with_a_login(world: StoredWorld) -> None:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import pytest
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
-from crewel.delivery.records import Submission
+from crewel.delivery.records import SessionName, Submission
 from crewel.errors import StoreUnavailable
-from crewel.storage import log
+from crewel.storage import log, shared_queues
+from crewel.storage.shared_queues import Member
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, settled
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, Recording, Request, World, reply_to
@@ -146,6 +147,19 @@ class TestOneOfThem:
         world.settle()
         assert [len(each.session.mailbox.inbox) for each in members] == [100] * 12
         assert waiting(world) == 100
+
+    def test_what_waits_behind_very_many_that_no_free_member_may_have_is_leased(self, world: StoredWorld) -> None:
+        joe, ann = (member(world, name) for name in ("joe/1", "ann/1"))
+        world.wait(world.broker.mailboxes.dispatchers.hold(ann.session, "an operator"))
+        k, token, most, queue = world.access.keys, world.access.token, world.access.facts_max, f"group:{WORK} workers"
+        name, other = SessionName("client/joe/1"), SessionName("client/ann/1")
+        message = Submission(WORK, b'{"channel":"/jobs/a"}', groups=(queue,))
+        lease = shared_queues.lease(k, token, queue, [Member(name, 1000), Member(other, 0)], most)
+        _, leased = world.wait(world.store.run([log.append(k, token, [message] * 1000, most), lease]))
+        made = {each.id: 1 for each in leased.leased}
+        world.wait(world.store.run([shared_queues.requeue(k, token, name, made, most, failed=True)]))
+        wanted = publish(world, 1)
+        assert (len(made), ids(come(joe))) == (1000, wanted)
 
     def test_who_acknowledges_nothing_cannot_be_a_member(self, world: StoredWorld) -> None:
         client = Client(world).joined()

@@ -311,9 +311,10 @@ class SharedQueues:
         elif members:
             self.blocked.add(name)
 
-    def _lease(self, queue: SharedQueue, members: list[Member], *, unordered: bool = False) -> None:
+    def _lease(self, queue: SharedQueue, members: list[Member], *, unordered: bool = False, after: str = "") -> None:
         access = self._access
-        queue.is_asked, queue.lease_again = True, False
+        queue.is_asked = True
+        queue.lease_again = queue.lease_again and bool(after)  # there may be news in front of that place
         sessions = access.node.sessions
         asked = {
             member.name: durable
@@ -322,7 +323,7 @@ class SharedQueues:
         }
         rooms = [member for member in members if member.name in asked]
         now = self._runtime.clock.microseconds()
-        step = shared_queues.lease(access.keys, access.token, queue.name, rooms, access.facts_max, now)
+        step = shared_queues.lease(access.keys, access.token, queue.name, rooms, access.facts_max, now, after)
 
         def answered(answer: Lease | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
@@ -363,8 +364,11 @@ class SharedQueues:
     ) -> None:
         """All that was leased has come, and taken its room: ask for another lease, where there is reason to."""
         queue.is_asked = False
+        members = self._rooms(queue.name, self.members(queue.name)) if answer.after else []
         if is_repeat:
             self._look(queue)
+        elif any(member.room for member in members):
+            self._lease(queue, members, after=answer.after)
         elif answer.left and (answer.leased or queue.lease_again or not asked):
             self.schedule_lease(queue.name)
         elif answer.left:

@@ -2,11 +2,12 @@
 -- Leases messages of a shared queue, the best first: each to the member that has the most room, has not failed it, and has not
 -- got it already, by another group or by itself. It moves into that session's inbox. What all members have failed is leased
 -- to the first of them, whatever its room, so that it can become a dead letter; but for a subject's message, which waits for
--- another session. What has expired goes. A call leases so many that the store is soon there for others again. A repeated call
--- answers the same again.
+-- another session. What has expired goes. A call looks at so many that the store is soon there for others again. A repeated
+-- call answers the same again.
 --
--- Returns a JSON object: `left`, how many wait in the queue now; `expired`, how many have gone; and `leased`, objects with
--- `receiver`, `id`, `size` in bytes, `channel`, `attempts`, `priority`, `expires`, and the names in `failed`; ids and times are
+-- Returns a JSON object: `left`, how many wait in the queue now; `expired`, how many have gone; `after`, the place behind
+-- which another call goes on, because so many are not leased, or ''; and `leased`, objects with `receiver`, `id`, `size` in
+-- bytes, `channel`, `attempts`, `priority`, `expires`, and the names in `failed`; ids and times are
 -- texts. Or 'fenced' if the server has been superseded.
 --
 -- KEYS[1]     node:<token>, the server that asks
@@ -18,11 +19,13 @@
 -- ARGV[4]     how long the answer is remembered, milliseconds
 -- ARGV[5]     the queue
 -- ARGV[6]     now, by the server's clock, microseconds since 1970: what has expired by then goes; 0: nothing
--- ARGV[7...]  for each member: name of the session; messages that it has room for. Those that another server owns, or whose
+-- ARGV[7]     the place behind which to begin, '' for all
+-- ARGV[8...]  for each member: name of the session; messages that it has room for. Those that another server owns, or whose
 --             end has begun, are none
 local node, facts, once = KEYS[1], KEYS[2], KEYS[3]
 local base, token, facts_max, once_ms, queue, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
-local portion, most_passed_over = 100, 1000
+local after = ARGV[7]
+local portion, most_not_leased = 100, 1000
 local most_leased, least_leased, most_looks = 1000, 100, 100000  -- looks: at each member for each message
 local call = redis.call
 
@@ -43,7 +46,7 @@ if before then
 end
 
 local names, spaced, room = {}, {}, {}
-for at = 7, #ARGV, 2 do
+for at = 8, #ARGV, 2 do
   local owner, ending = unpack(call('HMGET', base .. 's:' .. ARGV[at], 'owner', 'ending'))
   if owner == token and not ending then
     names[#names + 1], spaced[#names + 1] = ARGV[at], ' ' .. ARGV[at] .. ' '
@@ -115,8 +118,7 @@ local function move(name, id, place, fields, expires)
     priority = tonumber(priority), expires = expires, failed = fields.f or ''}
 end
 
--- Looks at the message at a place: it is leased, or goes, or is passed over. Returns false if none has room, or enough are
--- leased.
+-- Looks at the message at a place: it is leased, or goes, or is passed over. Returns false if no member has room.
 local passed_over = 0
 local function look_at(place)
   local id = string.sub(place, 3)
@@ -130,33 +132,35 @@ local function look_at(place)
     local name, has_any = chosen(id, fields.f or '')
     if not name then
       passed_over = passed_over + 1
-      return has_any and passed_over < most_passed_over
+      return has_any
     end
     move(name, id, place, fields, expires)
   end
   ids[#ids + 1], places[#places + 1] = id, place
-  return #leases < most_leased
+  return true
 end
 
-local function look_at_all()
-  local from = 0
+-- Looks at what waits behind a place, or at all. Returns the place of the last one if it has to stop before the end because
+-- so many are not leased; else ''.
+local function look_behind(place)
   while true do
-    local found = call('ZRANGE', base .. 'q:' .. queue, from, from + portion - 1)
-    for _, place in ipairs(found) do
-      if not look_at(place) then
-        return
+    local from = place ~= '' and '(' .. place or '-'
+    local found = call('ZRANGEBYLEX', base .. 'q:' .. queue, from, '+', 'LIMIT', 0, portion)
+    for at = 1, #found do
+      place = found[at]
+      if not look_at(place) or #leases == most_leased then
+        return ''
+      elseif passed_over + #expired == most_not_leased then
+        return place
       end
     end
     if #found < portion then
-      return
+      return ''
     end
-    from = from + portion
   end
 end
 
-if #names > 0 then
-  look_at_all()
-end
+after = #names > 0 and look_behind(after) or ''
 for from = 1, #ids, 1000 do
   local to = math.min(from + 999, #ids)
   dequeue(queue, {unpack(ids, from, to)}, {unpack(places, from, to)})
@@ -170,14 +174,15 @@ if #expired > 0 then
     .. ']}]}')
 end
 local left = call('ZCARD', base .. 'q:' .. queue)
+local answer = '{"left":' .. left .. ',"expired":' .. #expired .. ',"after":"' .. after .. '","leased":'
 if #leases == 0 then
-  return '{"left":' .. left .. ',"expired":' .. #expired .. ',"leased":[]}'
+  return answer .. '[]}'
 end
 local objects = {}
 for name, of_it in pairs(of_session) do
   objects[#objects + 1] = '{"session":' .. cjson.encode(name) .. ',"ids":[' .. table.concat(of_it, ',') .. ']}'
 end
 append_fact('leased', '{"queue":' .. cjson.encode(queue) .. ',"leases":[' .. table.concat(objects, ',') .. ']}')
-local answer = '{"left":' .. left .. ',"expired":' .. #expired .. ',"leased":' .. cjson.encode(leases) .. '}'
+answer = answer .. cjson.encode(leases) .. '}'
 call('SET', once, answer, 'PX', once_ms)
 return answer
