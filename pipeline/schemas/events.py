@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from crewel.pipeline.schemas.bronze import BYTES, PLACE
-from crewel.pipeline.schemas.facts import CODE_GIVEN
+from crewel.pipeline.schemas.facts import CODE_GIVEN, SHAPE
 from crewel.pipeline.schemas.table import Column, Layer, Table
 from crewel.storage.streams import BUCKETS_MS
 
@@ -127,6 +127,17 @@ EVENTS: Final = (
             " took longer.",
             "messages",
         ),
+    ),
+    _event(
+        "shape",
+        "Shapes of acknowledged messages, by sample: a row for each channel whose sample has another shape than the one before"
+        " it, and one an hour.",
+        _HAPPENED,
+        _CHANNEL,
+        SHAPE,
+        Column("log_id", "bigint", "Log id of the sampled message.", "us"),
+        Column("sender", "string", "Name of the session that published it; empty for the server and for back ends."),
+        Column("count", "bigint", "Acknowledgements on the channel in this group.", "messages"),
     ),
     _event(
         "traffic",

@@ -17,6 +17,9 @@ CODE_GIVEN: Final = Column(
     "code_given", "string", "The code as the receiver gave it, if another one counts; null otherwise.", nullable=True
 )
 """Beside a dotted code that a receiver caused."""
+SHAPE: Final = Column(
+    "shape", "string", "Fields of the data and their types, without values: `{n: number, lines: [{sku: text}]}`."
+)
 _SESSION: Final = Column("session", "string", "Name of the session.")
 _QUEUE: Final = Column("queue", "string", "Name of the shared queue.")
 _PATTERN: Final = Column("pattern", "string", "The pattern of the subscription.")
@@ -214,6 +217,7 @@ LETTERS: Final = Table(
         Column("sender", "string", "Name of the session that published it."),
         Column("qos", "string", "Options of the publish as JSON; empty if there are none."),
         Column("body", "string", "The message as JSON, without its id."),
+        SHAPE,
         Column("is_persistent", "boolean", "Whether the message was stored; if not, no fact records its end."),
         Column("redrive_of", "string", "Id of the earlier dead letter that was redriven; empty if there is none."),
         CODE_GIVEN,

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from crewel.pipeline.schemas import GAP, LONGEST_PAYLOAD
 from crewel.pipeline.source.losses import Gap
 from crewel.pipeline.source.pages import Entry
+from crewel.storage.data_shape import shape_of
 
 SCHEMA: Final = pa.schema(
     [
@@ -31,6 +32,9 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """As Spark wants it for `raw`; a test holds the two together."""
+
+SHAPE: Final = "shape"
+"""What a dead letter gets beside its own fields, whose names are other ones: the shape of its data, as events have it."""
 
 LARGEST: Final = 2**63 - 1
 """What a column says of a half of an id that is larger than that."""
@@ -79,16 +83,13 @@ def _records(entries: Sequence[Entry]) -> tuple[list[bytes | None], list[bytes |
 
 
 def _letters(entries: Sequence[Entry]) -> tuple[list[bytes | None], list[bytes | None]]:
-    """Return the fields of dead letters, each letter a JSON object of texts."""
-    payloads: list[bytes | None] = [
-        orjson.dumps(
-            {
-                name.decode(errors="replace"): value.decode(errors="replace")
-                for name, value in zip(fields[::2], fields[1::2], strict=False)
-            }
-        )
-        for _, fields in entries
-    ]
+    """Return the fields of dead letters, each letter a JSON object of texts, with the shape of its data beside them."""
+    payloads: list[bytes | None] = []
+    for _, fields in entries:
+        values = dict(zip(fields[::2], fields[1::2], strict=False))
+        texts = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in values.items()}
+        body = values.get(b"body")
+        payloads.append(orjson.dumps({**texts, SHAPE: shape_of(body)} if body else texts))
     return [None] * len(payloads), payloads
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import PLACE, TABLES
+from crewel.pipeline.source.arrow import SHAPE
 
 _LETTERS: Final = TABLES["letters"]
 
@@ -42,6 +43,7 @@ def letters(raw: DataFrame) -> DataFrame:
             text("sender").alias("sender"),
             text("qos").alias("qos"),
             text("body").alias("body"),
+            text(SHAPE).alias("shape"),
             (text("p") == "1").alias("is_persistent"),
             text("r").alias("redrive_of"),
             f.col("d").getItem("g").alias("code_given"),

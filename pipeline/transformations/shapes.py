@@ -225,7 +225,8 @@ GROUP_DDL: Final = (
     "v bigint, node string, token string, n bigint, `from` bigint, until bigint, lost bigint, events array<struct<"
     "type: string, at: bigint, session: string, channel: string, id: string, code: string, given: string, outcome: string,"
     " reliable: boolean, transport: string, reason: string, who: string, policy: string, count: bigint, sum: bigint,"
-    " buckets: array<bigint>, published: bigint, delivered: bigint, opened: bigint, closed: bigint, silent: bigint>>"
+    " buckets: array<bigint>, published: bigint, delivered: bigint, opened: bigint, closed: bigint, silent: bigint,"
+    " shape: string, sender: string>>"
 )
 """The fields of a group of events, and of all events in it."""
 
@@ -250,6 +251,7 @@ EVENTS: Final = (
     _event("overflow", _TIMES, "session", "policy", "count"),
     _event("redelivered", _TIMES, "session", "count"),
     _event("settled", _TIMES, "channel", "count", "buckets", sum_ms="e.sum"),
+    _event("shape", _HAPPENED, "channel", "shape", "sender", "count", log_id="try_cast(e.id AS bigint)"),
     _event("traffic", _TIMES, "channel", "published", "delivered"),
     _event("visitors", _TIMES, "opened", "closed"),
 )

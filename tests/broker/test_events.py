@@ -1,13 +1,16 @@
 """What the broker gathers for the events: how much, at which level, and how it is summed up."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
 import pytest
 
+from crewel.broker.mailboxes import shape_samples
 from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
+from crewel.broker.mailboxes.shape_samples import LARGEST
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
 from crewel.delivery.entry import Entry
@@ -35,6 +38,13 @@ def entry(channel: str, position: int) -> Entry:
     return made
 
 
+def data(channel: str, position: int, value: Any) -> Entry:
+    """A stored message with this data."""
+    made = Entry.logged(channel, LogId(position), orjson.dumps({"channel": channel, "data": value}))
+    made.origin = Origin(str(position), f"{position}000", "client/shop/1")
+    return made
+
+
 def gathering(world: World, level: str) -> Events:
     """Events that have begun, less the task that writes them."""
     events = Events(world.broker.runtime)
@@ -47,6 +57,12 @@ def group(events: Events) -> dict[str, Any]:
     made = events._group("t")
     assert made is not None
     return made
+
+
+def looked(events: Events) -> dict[str, Any]:
+    """The next group, after a look at the shapes of what was acknowledged."""
+    asyncio.run(events._note_shapes())
+    return group(events)
 
 
 def tell_everything(events: Events) -> None:
@@ -76,12 +92,12 @@ class TestLevels:
             ("failures", ["failed", "held", "released", "overflow"]),
             (
                 "reliable",
-                ["opened", "failed", "held", "released", "closed", "overflow", "redelivered", "settled"],
+                ["opened", "failed", "held", "released", "closed", "shape", "overflow", "redelivered", "settled"],
             ),
             (
                 "all",
                 [
-                    *["opened", "opened", "failed", "held", "released", "closed", "closed"],
+                    *["opened", "opened", "failed", "held", "released", "closed", "closed", "shape"],
                     *["overflow", "redelivered", "settled", "traffic", "visitors"],
                 ],
             ),
@@ -90,12 +106,12 @@ class TestLevels:
     def test_each_level_writes_what_the_schema_says(self, world: World, level: str, types: list[str]) -> None:
         events = gathering(world, level)
         tell_everything(events)
-        assert [each["type"] for each in group(events)["events"]] == types
+        assert [each["type"] for each in looked(events)["events"]] == types
 
     def test_a_group_and_its_events_hold_what_the_schema_says_and_nothing_else(self, world: World) -> None:
         events = gathering(world, "all")
         tell_everything(events)
-        made = group(events)
+        made = looked(events)
         assert set(made) == set(GROUP)
         known = {each.name: set(each.fields) for each in EVENTS}
         seen = {each["type"]: set(each) - {"type"} for each in made["events"]}
@@ -234,6 +250,74 @@ class TestSums:
         events._opened(nameless)
         events._closed(nameless, False)
         assert group(events)["events"] == [{"type": "visitors", "opened": 2, "closed": 1}]
+
+
+class TestShapes:
+    """What the data of acknowledged messages looks like, by sample."""
+
+    def told(self, world: World, events: Events, *taken: Entry, after_s: float = 1.0) -> list[dict[str, Any]]:
+        """The events of shapes that a group has, if these are acknowledged before it."""
+        world.advance(after_s)
+        events.settled(session(), taken)
+        return [each for each in looked(events)["events"] if each["type"] == "shape"]
+
+    def test_the_first_of_a_channel_is_told_and_then_what_differs(self, world: World) -> None:
+        events = gathering(world, "reliable")
+        first = self.told(world, events, data("/a", 7, {"n": 1}), data("/a", 8, {"n": "x"}), data("/b", 9, 5))
+        assert [(each["channel"], each["shape"], each["id"], each["count"]) for each in first] == [
+            ("/a", "{n: number}", "7", 2),
+            ("/b", "number", "9", 1),
+        ]
+        assert first[0]["sender"] == "client/shop/1"
+        assert self.told(world, events, data("/a", 10, {"n": 2})) == []
+        (changed,) = self.told(world, events, data("/a", 11, {"m": 2}))
+        assert (changed["channel"], changed["shape"], changed["id"]) == ("/a", "{m: number}", "11")
+
+    def test_a_channel_is_looked_at_once_a_second_and_told_again_after_an_hour(self, world: World) -> None:
+        events = gathering(world, "reliable")
+        assert self.told(world, events, data("/a", 7, {"n": 1}))
+        assert self.told(world, events, data("/a", 8, {"m": 1}), after_s=0.5) == []
+        (late,) = self.told(world, events, data("/a", 9, {"k": 1}), after_s=0.6)
+        assert late["id"] == "8", "the sample has waited for its second"
+        assert self.told(world, events, data("/a", 10, {"m": 1})) == []
+        assert self.told(world, events, data("/a", 11, {"m": 1}), after_s=3600.0) != []
+
+    def test_what_was_lost_on_its_way_to_the_store_is_told_again(self, world: World) -> None:
+        events = gathering(world, "reliable")
+        assert self.told(world, events, data("/a", 7, {"n": 1}))
+
+        async def refuse(step: Any, *, unordered: bool) -> None:
+            raise StoreUnavailable("away")
+
+        access = world.broker.runtime.access
+        access.token, access.has_store, access.writing = "t", True, SimpleNamespace(ask=refuse)  # type: ignore[assignment]
+        events.held(session(), HOLDBACK)
+        world.loop.run_until_complete(events.flush())
+        assert self.told(world, events, data("/a", 8, {"n": 1}))
+
+    def test_nothing_is_kept_of_what_is_large_redriven_or_not_there(self, world: World) -> None:
+        events = gathering(world, "reliable")
+        redriven = data("/b", 8, {"n": 1})
+        assert redriven.origin is not None
+        redriven.origin = redriven.origin._replace(redrive_of="3-0")
+        away = data("/c", 9, 1).drop_body()
+        assert self.told(world, events, data("/a", 7, "x" * LARGEST), redriven, away) == []
+
+    def test_memory_stays_bounded_with_very_many_channels(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(shape_samples, "MOST", 3)
+        monkeypatch.setattr(shape_samples, "MOST_KNOWN", 4)
+        events = gathering(world, "reliable")
+        for first in (0, 5):
+            names = [f"/{first + each}" for each in range(5)]
+            assert len(self.told(world, events, *(data(name, 7, 1) for name in names))) == 3
+        assert self.told(world, events, data("/7", 8, 1)) == []
+        assert self.told(world, events, data("/0", 8, 1)) != [], "the one that was not seen for longest is forgotten"
+
+    def test_without_the_events_of_reliable_sessions_there_are_none(self, world: World) -> None:
+        events = gathering(world, "failures")
+        events.settled(session(), [data("/a", 7, 1)])
+        asyncio.run(events._note_shapes())
+        assert events._group("t") is None
 
 
 def test_without_a_store_a_server_has_no_events(world: World) -> None:

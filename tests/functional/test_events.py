@@ -68,10 +68,13 @@ def live_through(server: Server) -> None:
     ("level", "expected"),
     [
         ("failures", ["failed", "failed", "held"]),
-        ("reliable", ["closed", "failed", "failed", "held", "opened", "redelivered", "settled"]),
+        ("reliable", ["closed", "failed", "failed", "held", "opened", "redelivered", "settled", "shape"]),
         (
             "all",
-            [*["closed", "failed", "failed", "held", "opened"], *["redelivered", "settled", "traffic", "visitors"]],
+            [
+                *["closed", "failed", "failed", "held", "opened"],
+                *["redelivered", "settled", "shape", "traffic", "visitors"],
+            ],
         ),
     ],
 )
@@ -93,6 +96,11 @@ def test_a_receivers_day_is_told(start_server: StartServer, level: str, expected
         assert (by_type["closed"]["session"], by_type["closed"]["reason"]) == ("client/joe/1", "disconnected")
         assert (by_type["settled"]["channel"], by_type["settled"]["count"]) == ("/a", 1)
         assert 0 <= by_type["settled"]["sum"] < 60_000
+        assert (by_type["shape"]["channel"], by_type["shape"]["shape"], by_type["shape"]["count"]) == (
+            "/a",
+            "number",
+            1,
+        )
     if level == "all":
         assert (by_type["traffic"]["published"], by_type["traffic"]["delivered"]) == (1, 2)
         assert sum(each["opened"] for each in told if each["type"] == "visitors") == 2

@@ -243,14 +243,16 @@ def test_each_event_makes_a_row(spark: SparkSession) -> None:
         {"type": "settled", "channel": "/a", "count": 2, "sum": 5, "buckets": [1, 1]},
         {"type": "visitors", "opened": 1, "closed": 2},
         {"type": "released", "at": 6, "session": JOE},
+        {"type": "shape", "at": 7, "channel": "/a", "shape": "{n: number}", "id": "17", "sender": "", "count": 2},
     ]
     made = silver.events(raw(spark, ("events", None, {**group, "events": events})))
-    assert told(made["event_groups"], "n", "lost", "events") == [(17, 2, 4)]
+    assert told(made["event_groups"], "n", "lost", "events") == [(17, 2, 5)]
     failed = told(made["event_failed"], "index", "session", "message_id", "outcome", "code_given")
     assert failed == [(0, JOE, "1", "letter", "resource.x")]
     assert told(made["event_settled"], "index", "channel", "count", "sum_ms", "buckets") == [(1, "/a", 2, 5, [1, 1])]
     assert told(made["event_visitors"], "opened", "closed") == [(1, 2)]
     assert told(made["event_released"], "index", "session") == [(3, JOE)]
+    assert told(made["event_shape"], "channel", "shape", "log_id", "count") == [("/a", "{n: number}", 17, 2)]
 
 
 ODD: list[tuple[str, str | None, Any, str]] = [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from crewel.storage.data_shape import shape_of
 from crewel.storage.dead_letter_groups import alike
-from crewel.storage.dead_letter_matching import likeness_of, shape_of
+from crewel.storage.dead_letter_matching import likeness_of
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.dead_letters import count
 from crewel.storage.store import Store

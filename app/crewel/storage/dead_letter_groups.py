@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from crewel.event_loop import Turns
 from crewel.storage import dead_letters
-from crewel.storage.dead_letter_matching import likeness_of, shape_of, shape_of_reason
+from crewel.storage.data_shape import shape_of
+from crewel.storage.dead_letter_matching import likeness_of, shape_of_reason
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.sight import READING_S
 from crewel.storage.store import Store

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from crewel.bayeux.codec import reread
-from crewel.storage.dead_letter_matching import fits, has_field, likeness_of, shape_of, shape_of_reason
+from crewel.storage.data_shape import shape_of
+from crewel.storage.dead_letter_matching import fits, has_field, likeness_of, shape_of_reason
 
 _DEAD_ID: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
 

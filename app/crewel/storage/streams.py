@@ -162,6 +162,20 @@ EVENTS: Final = (
         },
     ),
     EventType(
+        "shape",
+        Level.RELIABLE,
+        "for each channel with acknowledged stored messages, when a sample has another shape than the sample before it, and"
+        " once an hour. A sample is taken once in a second at most, and is a message of at most 16 KiB",
+        {
+            "at": _AT,
+            "channel": _CHANNEL,
+            "shape": "Fields of the data and their types: `{n: number, lines: [{sku: text}]}`. It holds no values.",
+            "id": "Id of the sampled message.",
+            "sender": "Name of the session that published it; empty for the server and for back ends.",
+            "count": "Number of acknowledgements on the channel in this group: what the sample stands for.",
+        },
+    ),
+    EventType(
         "traffic",
         Level.ALL,
         "once per group for each channel with transient publishes",

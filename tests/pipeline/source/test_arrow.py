@@ -78,6 +78,11 @@ def test_a_dead_letter_is_an_object_of_its_fields() -> None:
     assert row["key"] == "dead"
 
 
+def test_a_dead_letter_tells_the_shape_of_its_data() -> None:
+    (row,) = rows("dead", (b"5-0", [b"id", b"17", b"body", b'{"channel":"/a","data":{"n":1}}']))
+    assert orjson.loads(row["payload"])["shape"] == "{n: number}"
+
+
 def test_numbers_that_no_column_holds_become_the_largest() -> None:
     (row,) = rows("facts", (b"5-18446744073709551615", [b"t", b"held", b"d", b"{}"]))
     assert row["seq"] == 2**63 - 1

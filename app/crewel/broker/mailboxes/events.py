@@ -19,6 +19,7 @@ from operator import add
 from time import time
 from typing import Any, Final
 
+from crewel.broker.mailboxes.shape_samples import ShapeSamples
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher, Judgement
@@ -52,6 +53,7 @@ class Events:
     _ticks: list[tuple[float, list[Entry]]] = field(default_factory=list, init=False)
     latencies: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_MS) + 1), init=False)
     """How many acknowledgements took how long since the start, by bucket."""
+    _shapes: ShapeSamples = field(default_factory=ShapeSamples, init=False)
     _list: list[Fields] = field(default_factory=list, init=False)
     _overflows: Counter[tuple[str, str]] = field(default_factory=Counter, init=False)
     _redelivered: Counter[str] = field(default_factory=Counter, init=False)
@@ -236,6 +238,7 @@ class Events:
                 self._lost += count
                 return
             buckets = self._settled[entry.channel] = [0] * (len(BUCKETS_MS) + 2)
+            self._shapes.add(entry)
         took_ms = max(time_us // 1000, 0)  # the store's clock may be ahead
         buckets[bisect_left(BUCKETS_MS, took_ms)] += count
         buckets[-1] += took_ms * count
@@ -286,6 +289,7 @@ class Events:
         access = self._runtime.access
         if not access.has_store:
             return
+        await self._note_shapes()
         group = self._group(access.token)
         if group is None:
             return
@@ -294,7 +298,15 @@ class Events:
             await access.writing.ask(step, unordered=True)
         except StoreError as error:
             self._runtime.metrics.events_lost += len(group["events"])
+            self._shapes.forget()
             log.debug("a group of events is lost: %s", error)
+
+    async def _note_shapes(self) -> None:
+        """Note which channels have data of another shape than before."""
+        self.fold()
+        async for found in self._shapes.changed(self._runtime.loop.time()):
+            buckets = (self._settled or {}).get(found["channel"], [0])
+            self._note("shape", **found, count=sum(buckets[:-1]))
 
     def _group(self, token: str) -> Fields | None:
         events = self._taken()
