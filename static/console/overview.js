@@ -161,7 +161,8 @@ function store({store: kept, uptimeMs}) {
         ["File of the store", kept.disk ? bytes(kept.disk.file) : ""],
         ["Memory of dead letters", kept.lettersBytes ? `${bytes(kept.lettersBytes)} of ${bytes(kept.lettersMaxBytes)}` : ""],
         ["Dead letters dropped", kept.lettersDropped ? count(kept.lettersDropped) : ""],
-    ]), kept.lettersHeld?.length ? [h("h3", {}, "Dead letters by account"),
+    ]), kept.messagesHeld?.length ? [h("h3", {}, "Stored messages by account"), h("p", {class: "hint"}, kept.accountMaxBytes === null ? "" : `At present, one account may have ${bytes(kept.accountMaxBytes)}.`),
+        facts(kept.messagesHeld.map((each) => [each.account || "the server and sessions without a name", `${count(each.messages)}, ${bytes(each.bytes)}`]))] : null, kept.lettersHeld?.length ? [h("h3", {}, "Dead letters by account"),
         facts(kept.lettersHeld.map((each) => [h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(each.account)}`}, parts(each.account, "/")), `${count(each.letters)}, ${bytes(each.bytes)}`]))] : null, kept.codes.length ? [h("h3", {}, "Dead letters by code"),
         facts(kept.codes.map((each) => [h("a", {href: `#/dead-letters?code=${encodeURIComponent(each.value)}`}, parts(each.value, ".")), count(each.count)]))] : null);
 }

@@ -150,7 +150,7 @@ GARBAGE = {
     "of no object": lambda _: 7,
     "of no channel": lambda client: client.message("bad"),
     "of a pattern": lambda client: client.message("/a/*", data=1),
-    "of an unknown session": lambda client: {**client.message("/a", data=1), "clientId": "nobody"},
+    "of an unknown session": lambda client: {**client.message("/a", data=1), "clientId": "unknown"},
     "to connect": lambda client: client.message("/meta/connect"),
     "to unsubscribe": lambda client: client.message("/meta/unsubscribe", subscription="/a"),
     "to an unknown meta channel": lambda client: client.message("/meta/nonsense"),

@@ -10,7 +10,7 @@ from crewel.storage.operator_keys import OPERATOR_KEYS
 from crewel.storage.script_step import scripts
 
 KEYS = (*OTHER_KEYS, *DEAD_LETTER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
-ONLY_READ = {"fetch", "histories", "history", "members", "progress", "recall"}
+ONLY_READ = {"fetch", "histories", "history", "members", "progress", "recall", "weigh"}
 
 
 def all_names(keys: Keys) -> dict[str, str]:
@@ -47,8 +47,9 @@ def all_names(keys: Keys) -> dict[str, str]:
         "dead:returned": keys.returned,
     }
     plain |= {"dead:texts": keys.letter_texts, "dead:uses": keys.letter_uses, "dead:bytes": keys.letter_bytes}
-    for store, shares in (("dead", keys.letter_shares), ("audit", keys.audit_shares)):
+    for store, shares in (("dead", keys.letter_shares), ("audit", keys.audit_shares), ("stored", keys.message_shares)):
         plain |= {f"{store}:held:entries": shares.entries, f"{store}:charged": shares.charged}
+    plain |= {"stored:held:bytes": keys.message_shares.bytes}
     plain |= {"dead:held:bytes": keys.letter_shares.bytes, "dead:held:texts": keys.letter_shares.texts}
     plain |= {"jobs:open": keys.open_jobs, "server:events": keys.server_events}
     plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}
@@ -106,7 +107,9 @@ def test_the_table_says_everything_about_each_key() -> None:
 
 
 def test_key_table_names_existing_scripts_and_every_script() -> None:
-    written = {name: set(re.split(r", ", key.written_by)) for key in KEYS if (name := key.name) not in ("format", "restored")}
+    written = {
+        name: set(re.split(r", ", key.written_by)) for key in KEYS if (name := key.name) not in ("format", "restored")
+    }
     known = {name for name in scripts() if not name.startswith("test_")} - ONLY_READ
     assert set.union(*written.values()) == known | {"the pipeline"}
 

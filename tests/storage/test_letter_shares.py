@@ -79,9 +79,9 @@ async def test_the_largest_accounts_are_shown(store: Store) -> None:
     owner = await owner_with_letters(store)
     await owner.dead_letter(*(flood(number) for number in range(5)))
     first, *others = await dead_letters.shares(store)
-    assert (first.account, first.letters) == ("client/eve", 5)
+    assert (first.account, first.entries) == ("client/eve", 5)
     assert 45_000 < first.bytes < 50_000
-    assert sorted((each.account, each.letters) for each in others) == [("client/amy", 3), ("client/joe", 3)]
+    assert sorted((each.account, each.entries) for each in others) == [("client/amy", 3), ("client/joe", 3)]
 
 
 class TestServersOfVersion10:

@@ -209,7 +209,7 @@ async def _accounts(ask: Ask) -> dict[str, Any]:
         "max": delivery.dead_letters_max,
         "maxBytes": delivery.dead_letters_max_bytes,
         "bytes": await dead_letters.used_bytes(store),
-        "accounts": [{"account": each.account, "count": each.letters, "bytes": each.bytes} for each in held],
+        "accounts": [{"account": each.account, "count": each.entries, "bytes": each.bytes} for each in held],
     }
 
 

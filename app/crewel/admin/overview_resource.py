@@ -15,6 +15,7 @@ from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import as_view
+from crewel.broker.durability.access import StoreAccess
 from crewel.broker.session import Session
 from crewel.errors import StoreError
 from crewel.event_loop import in_turns
@@ -23,6 +24,7 @@ from crewel.storage import dead_letters
 from crewel.storage.dead_letter_groups import groups
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.disk import Disk, look_at_disk
+from crewel.storage.shares import Share, largest
 from crewel.storage.store import Store
 
 _CODES: Final = 8
@@ -124,17 +126,31 @@ async def _store(admin: Administration) -> dict[str, Any]:
         "lettersBytes": 0,
         "lettersMaxBytes": 0,
         "lettersHeld": [],
+        "messagesHeld": [],
+        "accountMaxBytes": None,
         "codes": [],
     }
     if not access.has_store or access.trouble is not None:
         return shown
     try:
-        return shown | await _asked(admin, access.store)
+        return shown | await _asked(admin, access)
     except StoreError as error:
         return shown | {"trouble": str(error)}
 
 
-async def _asked(admin: Administration, store: Store) -> dict[str, Any]:
+def _share(each: Share, what: str) -> dict[str, Any]:
+    return {"account": each.account, what: each.entries, "bytes": each.bytes}
+
+
+async def _messages_held(store: Store) -> list[dict[str, Any]]:
+    """What accounts have in the store; it is not counted while there is much room."""
+    if not store.is_scarce:
+        return []
+    return [_share(each, "messages") for each in await largest(store.reader, store.keys.message_shares, _CODES)]
+
+
+async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
+    store = access.store
     info = await store.reader.info("memory")
     codes = await groups(store, "code")
     letters = await dead_letters.count(store, DeadLetterFilter())
@@ -146,7 +162,9 @@ async def _asked(admin: Administration, store: Store) -> dict[str, Any]:
         "lettersDropped": await dead_letters.dropped(store),
         "lettersBytes": await dead_letters.used_bytes(store),
         "lettersMaxBytes": admin.broker.settings.delivery.dead_letters_max_bytes,
-        "lettersHeld": [each._asdict() for each in await dead_letters.shares(store, _CODES)],
+        "lettersHeld": [_share(each, "letters") for each in await dead_letters.shares(store, _CODES)],
+        "messagesHeld": await _messages_held(store),
+        "accountMaxBytes": access.shares.most,
         "codes": [{"value": each.value, "count": each.letters} for each in codes.largest[:_CODES]],
     }
 
@@ -160,9 +178,12 @@ OVERVIEW_ROUTES: Final = (
         f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
         " `memoryBytes`: messages queued in memory, without those in the store. `sessions`, `store`: the current figures."
         " `pages`: operators' pages; `queued`: messages for subjects and groups; `conditions`: how many sessions stand how,"
-        " in plain words. `disk`: that of an embedded store, else null: `directory`, and in bytes `total`, `free`, `used`"
-        " and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A finding has `level` (bad,"
-        " warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or null) and `nodes`. `groups`:"
+        " in plain words. In `store`, `messagesHeld`: while more than half of its memory is used, the accounts with the most"
+        " stored messages (`account`, `messages`, `bytes`), and `accountMaxBytes`: how much one may have"
+        " (`limits.max_stored_ratio`), or null. `disk`: that of an embedded store, else null: `directory`, and in bytes"
+        " `total`, `free`, `used` and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A"
+        " finding has `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or"
+        " null) and `nodes`. `groups`:"
         " consumer groups that are `working`, or `empty`: no member takes their messages. With `cluster.enabled`, all"
         " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest). `unreached`: how"
         " many nodes did not answer, `failed` of them because of an internal error.",

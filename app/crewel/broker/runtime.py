@@ -50,7 +50,7 @@ class Runtime:
         self.failing_workers: dict[str, int] = {}
         """Number of each other worker that its parent cannot start -> how often in a row it has tried."""
         self.metrics.gauge("workers_failing", lambda: len(self.failing_workers))
-        self.access = StoreAccess(settings, loop)
+        self.access = StoreAccess(settings, loop, self.metrics)
         """The store, or that there is none."""
         self.cluster = cluster or SingleNode()
         """The other nodes that share the store."""

@@ -28,15 +28,17 @@ from crewel.settings.storage import Storage
 from crewel.settings.store_location import StoreKind, StoreLocation
 from crewel.settings.table import shown
 from crewel.storage.admin_connection import AdminConnection, admin_connection
-from crewel.storage.checks import StoreInfo, check_format, check_server
+from crewel.storage.checks import StoreInfo, check_format, check_server, room_of
 from crewel.storage.disk import FREE_DISK
 from crewel.storage.embedded import holds_store, where_else, without_store
 from crewel.storage.losses import losses_of
 from crewel.storage.primary import ask_sentinels, newest_primary
+from crewel.storage.shares import largest
 from crewel.storage.store_files import Damaged, StoreFiles, cut_off, moment
 from crewel.storage.store_files import examine as examine_tail
 
 _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
+_ACCOUNTS = 3
 _FEW_DESCRIPTORS = 10_000
 _TOO_FEW_DESCRIPTORS = 256
 _CLOCK_WARNING_S, _CLOCK_WRONG_S = 0.5, 10.0
@@ -100,7 +102,7 @@ async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Che
         *await _fail_over(connection, info),
         *await _copy_delay(connection, info),
         *await _losses(connection),
-        _memory(info),
+        await _memory(connection, info),
         *await _host_memory(connection, info),
         await _format(connection),
         await _clock(connection),
@@ -215,12 +217,16 @@ async def _losses(connection: AdminConnection) -> list[CheckResult]:
     ]
 
 
-def _memory(info: StoreInfo) -> CheckResult:
+async def _memory(connection: AdminConnection, info: StoreInfo) -> CheckResult:
     used = f"{info.used_memory / 2**20:,.0f} MiB used"
     if not info.max_memory:
         return CheckResult("memory", State.OK, f"{used}, no limit")
     share = info.used_memory / info.max_memory
     found = f"{used} of {info.max_memory / 2**20:,.0f} ({share:.0%})"
+    if room_of(info).is_scarce:
+        most = await largest(connection.reader, connection.keys.message_shares, _ACCOUNTS)
+        held = (f"{each.account or 'the server and clients without a name'} {each.bytes / 2**20:,.0f}" for each in most)
+        found += f"; the most stored messages, in MiB: {', '.join(held)}" if most else ""
     if share >= _FULL_FROM:
         return CheckResult("memory", State.WRONG, found, "persistent publishes are refused: raise maxmemory")
     return CheckResult("memory", State.WARNING if share >= _TIGHT_FROM else State.OK, found)

@@ -66,6 +66,8 @@ class Submission(NamedTuple):
     """The shared queues (`group:...`) that get it too, for one of their members each."""
     publisher_key: str = ""
     """The key as the publisher gave it, without its scope: what facts and operators call it by."""
+    account: str = ""
+    """The account that is charged for it, while room in the store is scarce; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

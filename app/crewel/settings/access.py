@@ -191,6 +191,14 @@ class Limits(Group):
     max_history_entries: Number = setting(
         1000000, "Maximum history that a publish may ask for. Topic rules may ask for more.", live=True, ge=0
     )
+    max_stored_ratio: Number = setting(
+        4,
+        "Maximum size of the stored messages of one account, as a multiple of what is left in the store. It holds while more"
+        " than half of the store's memory is used.",
+        unit="times",
+        live=True,
+        ge=0,
+    )
     handshakes_per_s: Number = setting(
         200, "Rate of handshakes of one address.", unit="handshakes a second", live=True, ge=0
     )

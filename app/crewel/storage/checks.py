@@ -7,8 +7,9 @@ as large as it is: as soon as there is room for it, the store is asked again.
 from __future__ import annotations
 
 import os
+from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from redis.exceptions import (
     AuthenticationError,
@@ -28,6 +29,8 @@ from crewel.storage.primary import ServiceUnknown
 _OLDEST: Final = {"valkey": (7, 2), "redis": (7, 0)}
 
 _FULL_FROM: Final = 0.9  # of maxmemory
+_SCARCE_FROM: Final = 0.5
+_COPIES: Final = 4  # of a message: in the log, in a history, in a queue; and what else they take
 _REWRITE_EVERY_S: Final = 60.0
 _MIB: Final = 1 << 20
 
@@ -241,3 +244,24 @@ def why_full(info: StoreInfo) -> str | None:
     if info.max_memory <= 0 or info.used_memory < _FULL_FROM * info.max_memory:
         return None
     return f"the memory of the store is full: {info.used_memory // _MIB} of {info.max_memory // _MIB} MiB"
+
+
+class Room(NamedTuple):
+    """How much the memory of a store can still take."""
+
+    is_scarce: bool
+    """Whether more than half of it is used."""
+    left: int
+    """Bytes until it counts as full."""
+    until_look: float
+    """Bytes of messages, before they are copied and indexed, that may come until it has to be looked at again."""
+
+
+def room_of(info: StoreInfo) -> Room:
+    """Return what room there is; without a limit there is always enough."""
+    if info.max_memory <= 0:
+        return Room(False, 0, inf)
+    left = max(int(_FULL_FROM * info.max_memory) - info.used_memory, 0)
+    until_scarce = int(_SCARCE_FROM * info.max_memory) - info.used_memory
+    until_look = max((until_scarce if until_scarce > 0 else left) / _COPIES, _MIB)
+    return Room(until_scarce <= 0, left, until_look)

@@ -26,6 +26,7 @@ from crewel.storage.dead_letter_records import (
 )
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import REMEMBERED_MS, Step
+from crewel.storage.shares import Share, largest
 from crewel.storage.sight import READING_S
 from crewel.storage.store import Store
 
@@ -74,27 +75,10 @@ def described(letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[by
     return arguments
 
 
-class Share(NamedTuple):
-    """What one account holds of the dead letters."""
-
-    account: str
-    """A subject, as `client/joe`, or the queue of a group."""
-    letters: int
-    bytes: int
-    """About; a text counts once for each account."""
-
-
 async def shares(store: Store, most: int = 100) -> list[Share]:
-    """The accounts that hold most of the dead letters, by bytes, the largest first. Raises StoreError."""
-    keys = store.keys.letter_shares
-    largest: Any = await store.reader.zrange(keys.bytes, 0, most - 1, desc=True, withscores=True)
-    if not largest:
-        return []
-    counts: Any = await store.reader.zmscore(keys.entries, [account for account, _ in largest])
-    return [
-        Share(account.decode(), int(count or 0), int(size))
-        for (account, size), count in zip(largest, counts, strict=True)
-    ]
+    """The accounts that hold most of the dead letters, by bytes, the largest first: a subject, as `client/joe`, or the queue of
+    a group. A text counts once for each. Raises StoreError."""
+    return await largest(store.reader, store.keys.letter_shares, most)
 
 
 async def used_bytes(store: Store) -> int:

@@ -61,6 +61,7 @@ class Keys:
         "letter_uses",
         "log",
         "losses",
+        "message_shares",
         "names",
         "nodes",
         "open_jobs",
@@ -100,6 +101,7 @@ class Keys:
         self.topics = self.base + "topics"
         self.expiry = self.base + "expiry"
         self.queues = self.base + "queues"
+        self.message_shares = Shares(self.base + "stored")
         self.kept = self.base + "kept"
         self.positions = self.base + "pipeline:positions"
         self.ledger = self.base + "pipeline:ledger"
@@ -227,6 +229,7 @@ KEYS: tuple[Key, ...] = (
         "id `<log id>-0`; `c` channel; `b` message as JSON, less its id; `s` sender's name; `x` session excluded from"
         " delivery; `q` PublishQos as JSON; `r` dead id of its previous dead letter, `n` how many dead letters it has"
         " had, `h` its failed attempts, JSON, `e` 1 if an operator edited it; `t` its destination;"
+        " `p` the account that is charged for it, if the store was more than half full;"
         " `w` if the inboxes of other nodes' sessions have the message: their names and its"
         " record, as JSON; `o` the node that accepted it, if several share the store; `k` for a change of a topic: the"
         " token of the node that made it, and `b` is the change, as JSON; `s` to `k` only if needed",
@@ -390,6 +393,34 @@ KEYS: tuple[Key, ...] = (
         "requeue, commit, end",
         "The sessions for which a subject's message is pending: when the last of them ends, the message waits for the"
         " subject again.",
+    ),
+    Key(
+        "stored:held:bytes",
+        "sorted set",
+        "accounts: `subject joe`, `address 192.0.2.7`, or empty; the score is the bytes of their messages",
+        "until the next count, every few seconds while the store is more than half full",
+        "charge",
+        "each server, once a second; operators",
+        "What each account has in the log, the histories, the shared queues and the inboxes. The empty account has what came"
+        " from the server itself, and from sessions without a name before the store was half full.",
+    ),
+    Key(
+        "stored:held:entries",
+        "sorted set",
+        "accounts; the score is how many messages they have there",
+        "as `stored:held:bytes`",
+        "charge",
+        "operators",
+        "How many messages each account has in the store.",
+    ),
+    Key(
+        "stored:charged",
+        "string",
+        "a whole number",
+        _EVER,
+        "charge",
+        "each server, once a second",
+        "How often it was counted what accounts have in the store.",
     ),
     Key(
         "facts",

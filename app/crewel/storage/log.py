@@ -38,7 +38,7 @@ from crewel.storage.store import Store
 TRIMMED_AT_ONCE: Final = 5000
 """Entries that one step trims at most, about: the store takes up to ten milliseconds for so many, and does nothing else."""
 
-_READ_AT_ONCE: Final = 1000
+_READ_AT_ONCE: Final = 200  # with their bodies, which are read in one turn
 _OPENED_AT_ONCE: Final = 2000  # ids that one step opens at most; so many take the store about a millisecond
 
 _Arguments = list[bytes | str | int]
@@ -101,6 +101,8 @@ def append(
             further += ("q", each.qos)
         if node:
             further += ("o", node)
+        if each.account:
+            further += ("p", each.account)
         kind = 0
         if each.key:
             keys.append(k.once(each.key))
@@ -325,7 +327,7 @@ async def fetch_inbox(store: Store, name: str, ids: Sequence[LogId]) -> dict[Log
 
 async def oldest_tenth(store: Store) -> LogId:
     """Return the id of the last entry of the oldest tenth; 0 if the log has fewer than ten. Entries have no number in the
-    store, so they are counted: a thousand a round trip."""
+    store, so they are counted: some a round trip."""
     left = await store.reader.xlen(store.keys.log) // 10
     border = LogId(0)
     while left:

@@ -45,6 +45,8 @@ class Addressed(NamedTuple):
     """When it goes out of all queues, microseconds since 1970; 0: never."""
     publisher_key: str = ""
     """The idempotency key as its publisher gave it, without its scope."""
+    account: str = ""
+    """The account that is charged for it, while room in the store is scarce; else empty."""
 
 
 class Delivery(NamedTuple):
@@ -173,7 +175,7 @@ def send(
     arguments: list[bytes | str | int] = [k.base, facts_max, REMEMBERED_MS, message.channel, message.body]
     arguments += (message.sender, message.qos, message.priority, message.expires)
     arguments.append(orjson.dumps(message.publisher_key) if message.publisher_key else b"")
-    arguments.append(orjson.dumps(beside) if beside else b"")
+    arguments += (orjson.dumps(beside) if beside else b"", message.account)
     for each in deliveries:
         arguments += each
     return Step("send", keys, tuple(arguments), _sent)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.event_loop import woken
 from crewel.settings import Settings
-from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, why_full, why_not
+from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, room_of, why_full, why_not
 from crewel.storage.connection import (
     REPLICAS_MS,
     Command,
@@ -67,6 +68,12 @@ class Store:
         self.keys = Keys(settings.storage.prefix)
         self.is_up = False
         self.is_full = False
+        self.is_scarce = False
+        """Whether its memory is more than half full, so that what accounts store has to be counted."""
+        self.room = 0
+        """Bytes that may be stored until it is full, about, while `is_scarce`. What is accepted is taken off."""
+        self.until_look = inf
+        """Bytes of messages that may come until the memory has to be looked at again (`look_soon`)."""
         self.why_full: str | None = None
         """Why nothing should be stored at the moment, by the last look."""
         self.owner_says: str | None = None
@@ -225,6 +232,11 @@ class Store:
             return connection
         connection.close("another store is in its place")
         raise StoreUnavailable("another store is in its place")
+
+    def look_soon(self) -> None:
+        """Very much has come since the last look at the memory."""
+        self.until_look = inf
+        self._news.set()
 
     def watch(self, came: Callable[[], None], went: Callable[[], None]) -> None:
         """Call `went` whenever the store goes away from now on, before the steps that were under way get their answers, and
@@ -449,6 +461,7 @@ class Store:
         return info.history != self._history
 
     async def _note_space(self, info: StoreInfo) -> None:
+        self.is_scarce, self.room, self.until_look = room_of(info)
         if self._embedded is None:
             why = why_full(info) or self.owner_says
         else:

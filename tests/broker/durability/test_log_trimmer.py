@@ -5,11 +5,12 @@ import logging
 import orjson
 import pytest
 
+from crewel.broker.durability import log_trimmer
 from crewel.broker.durability.log_trimmer import PipelineLag
 from crewel.metrics import Metrics
 from crewel.storage import log as stored_log
 from crewel.storage.streams import Progress
-from tests.broker.stored_world import MakeStored, StoredWorld
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld
 
 
 def looked(metrics: Metrics, *looks: tuple[int, int]) -> PipelineLag:
@@ -69,6 +70,29 @@ def test_the_log_is_trimmed_in_parts_until_nothing_is_left(
     assert world.wait(world.store.reader.xlen(world.store.keys.log)) == 950
     world.wait(world.durability.trimmer._trim())
     assert world.wait(world.store.reader.xlen(world.store.keys.log)) == 0
+
+
+@pytest.mark.parametrize(("others", "is_moved"), [(60, True), (8, False)])
+def test_one_pending_message_does_not_keep_a_long_log_when_room_in_the_store_is_scarce(
+    make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch, others: int, is_moved: bool
+) -> None:
+    """It is copied, unless the copies took as much room as they make."""
+    monkeypatch.setattr(log_trimmer, "_SMALL_LOG", 0)
+    world = make_stored()
+    away = Receiver(world).started("/a", name="joe/1")
+    world.broker.publish("/a", "x" * 1000, qos={"persistent": True})
+    for _ in range(others):
+        world.broker.publish("/b", "x" * 1000, qos={"persistent": True})
+    world.commit()
+    trimmer = world.durability.trimmer
+    world.store.is_scarce = False
+    world.wait(trimmer._trim_and_spill())
+    assert not world.inbox(away.session)
+    world.store.is_scarce = True
+    world.wait(trimmer._trim_and_spill())
+    assert len(world.inbox(away.session)) == is_moved
+    world.wait(trimmer._trim())
+    assert (world.wait(world.store.reader.xlen(world.store.keys.log)) < others) is is_moved
 
 
 def _add(world: StoredWorld, count: int) -> None:

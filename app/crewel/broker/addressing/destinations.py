@@ -67,6 +67,7 @@ class _Outgoing:
 
     channel: Channel
     body: bytes
+    publisher: Session | None
     sender: str
     qos: PublishQos
     routes: list[Route]
@@ -125,13 +126,13 @@ class Destinations:
             self._runtime.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         sender = "" if publisher is None else publisher.name
         if not (qos.persistent or self._must_wait(routes, qos)):
-            return self._send_now(_Outgoing(channel, encode(fields), sender, qos, routes), key)
+            return self._send_now(_Outgoing(channel, encode(fields), publisher, sender, qos, routes), key)
         if not has_store:
             if qos.persistent:
                 raise StoreUnavailable("this server has no store")
             routes = [without_store(each) for each in routes]
-            return self._send_now(_Outgoing(channel, encode(fields), sender, qos, routes), key)
-        sending: Sending = yield self._store(_Outgoing(channel, encode(fields), sender, qos, routes), key)
+            return self._send_now(_Outgoing(channel, encode(fields), publisher, sender, qos, routes), key)
+        sending: Sending = yield self._store(_Outgoing(channel, encode(fields), publisher, sender, qos, routes), key)
         return sending
 
     @staticmethod
@@ -220,10 +221,7 @@ class Destinations:
         outgoing.key, outgoing.accepted = key, self._expiry.now()
         outgoing.deliveries = self._deliveries(outgoing.routes)
         outgoing.durables = {each.name: each for one in outgoing.routes for each in stored_of(one.sessions)}
-        if outgoing.durables:
-            access.require_sessions()
-        else:
-            access.require_writable()
+        is_scarce = access.require_sessions() if outgoing.durables else access.require_writable()
         message = Addressed(
             outgoing.channel.name,
             outgoing.body,
@@ -233,6 +231,9 @@ class Destinations:
             outgoing.qos.expires(outgoing.accepted),
             outgoing.qos.key,
         )
+        if is_scarce:
+            size = len(outgoing.body) * len(outgoing.deliveries)
+            message = message._replace(account=access.shares.admit(outgoing.publisher, size))
         # Each has a key, so that it can be asked again what happened to it.
         step = shared_queues.send(
             access.keys,

@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields
+from crewel.broker.durability.stored_shares import StoredShares
 from crewel.broker.handler_steps import Promise, resolve
 from crewel.broker.session import Session
 from crewel.delivery.beside_log import BesideLog
@@ -23,6 +24,7 @@ from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.metrics import Metrics
 from crewel.qos.publish import PublishQos
 from crewel.settings import Settings
 from crewel.storage.connection import Done
@@ -45,7 +47,8 @@ class NoStore(Store):
 
     def __init__(self, settings: Settings) -> None:
         self.keys = Keys(settings.storage.prefix)
-        self.is_up = self.is_full = False
+        self.is_up = self.is_full = self.is_scarce = False
+        self.room, self.until_look = 0, math.inf
         self.why_full = self.owner_says = self.owner_trouble = self._home = self._embedded = None
         self.trouble = _NO_STORE
 
@@ -62,8 +65,10 @@ class NoStore(Store):
 class StoreAccess:
     """What the parts of one broker share of the store. `Durability` opens it, renews it and gives it up; all others ask."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, metrics: Metrics) -> None:
         self.store: Store = NoStore(settings)
+        self.shares = StoredShares(self, settings.limits, metrics, loop)
+        """What each account has in the store, while room in it is scarce."""
         self.has_store = False
         self.keys = self.store.keys
         self.token = ""
@@ -119,20 +124,24 @@ class StoreAccess:
         """Whether the store takes what is published, as far as this server knows."""
         return self.has_store and not (self.is_superseded or self.store.is_full)
 
-    def require_writable(self) -> None:
-        """Raises StoreError if the store would not take what is published."""
+    def require_writable(self) -> bool:
+        """Raises StoreError if the store would not take what is published. Returns whether its publisher has to be charged
+        for it (`shares`)."""
         if not self.has_store:
             raise StoreUnavailable(_NO_STORE)
         if self.is_superseded:
             raise StoreUnavailable(_SUPERSEDED)
         if self.store.is_full:
             raise StoreFull("the store is full")
+        return self.store.is_scarce
 
-    def require_sessions(self) -> None:
-        """Raises StoreError if the store would refuse a message for a session, or the session would not know of it."""
-        self.require_writable()
+    def require_sessions(self) -> bool:
+        """Raises StoreError if the store would refuse a message for a session, or the session would not know of it. Returns the
+        same as `require_writable`."""
+        is_scarce = self.require_writable()
         if self.is_adopting:
             raise StoreUnavailable(_READING)
+        return is_scarce
 
     def in_place(self, log_id: LogId, take: Callable[[], object]) -> None:
         """Call `take` when all that has lower ids was taken from the log; at once, if that is so. The store has just answered
@@ -499,6 +508,9 @@ class WriteQueue(Generic[T]):
             else:
                 self._task = self._loop.create_task(self._hand_over_later(self._turn, handed))
 
+        self._store.until_look -= size
+        if self._store.until_look < 0:
+            self._store.look_soon()
         self._asked = requests
         try:
             steps += [step for each in requests if (step := each.asked()) is not None]

@@ -140,6 +140,7 @@ class Durability:
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
+        self._counting = start("what accounts have in the store", self._access.shares.run_forever)
         self._runtime.cluster.follow_log(self._runtime.supervisor, self.tail.run_forever)
 
     async def close(self) -> None:
@@ -149,7 +150,8 @@ class Durability:
         self._hurry.set()
         self.backlog.close()
         self._tending.cancel()
-        await asyncio.wait([self._committing, self._tending], timeout=shutdown.left(_CLOSE_TIMEOUT))
+        self._counting.cancel()
+        await asyncio.wait([self._committing, self._tending, self._counting], timeout=shutdown.left(_CLOSE_TIMEOUT))
         self._committing.cancel()
         if not self._access.is_superseded and self._access.store.is_up:
             with suppress(StoreError, TimeoutError):

@@ -1,5 +1,5 @@
 """Keeps the log within its bounds: what no session needs is trimmed, and when few receivers keep much, what is open for
-them is copied to their inboxes, so that the log can be trimmed.
+them is copied to their inboxes, so that the log can be trimmed: when it is too long, or when room in the store is scarce.
 
 The streams for the data pipeline keep to their hard bounds, with or without a reader: what the store can hold comes before the
 pipeline. What the pipeline has missed is counted and logged, while there is time to give the streams more room.
@@ -11,11 +11,13 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
+from crewel.event_loop import in_turns
 from crewel.storage import dead_letters, streams
 from crewel.storage import facts as stored_facts
 from crewel.storage import log as stored_log
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 
 _EVERY: Final = 1.0  # seconds
 _MOVED_AT_ONCE: Final = 500
+_SMALL_LOG: Final = 1 << 20  # bytes: it does not fill a store
+_WORTH: Final = 20  # what is copied of a tenth of the log has at most half of its bytes
+_LOOKS_PER_TRY: Final = 30  # after a try in vain
 _LAG_EVERY: Final = 5  # looks; what is counted is exact however seldom it is looked
 _BOUNDS: Final = {"facts": "storage.facts_max_entries and storage.facts_max_bytes", "events": "events.max_bytes"}
 _LOOKS_PER_COUNT: Final = 5  # a flood of dead letters is not to flood the log
@@ -104,6 +109,7 @@ class LogTrimmer:
         self._lag = PipelineLag(self._access, self._metrics)
         self._facts = FactsTrimmer(self._access, self._settings, self._metrics)
         self._trimmed_at = LogId(-1)
+        self._looks_to_skip = 0
 
     async def run_forever(self) -> None:
         """Look after the log until cancelled."""
@@ -122,6 +128,8 @@ class LogTrimmer:
             found = await occupied(self._access.store)
             if found.log > self._settings.storage.log_max_bytes:
                 await self.spill()
+            elif self._access.store.is_scarce and found.log > _SMALL_LOG:
+                await self._spill_if_worth_it(found.log)
             await self._facts.run_once(found)
             await self._lag.run_once()
         except StoreError as error:
@@ -132,14 +140,28 @@ class LogTrimmer:
         while await access.writing.ask(stored_log.trim(access.keys, access.token, most), unordered=True) > most // 2:
             pass  # what others have asked the store meanwhile comes in between
 
-    async def spill(self) -> None:
-        """Copy what is open in the oldest tenth of the log to the inboxes of its receivers."""
+    async def _spill_if_worth_it(self, size: int) -> None:
+        """Make room by a shorter log, which has so many bytes. To find out that this makes none takes a while."""
+        self._looks_to_skip -= 1
+        if self._looks_to_skip <= 0 and not await self.spill(size // _WORTH):
+            self._looks_to_skip = _LOOKS_PER_TRY
+
+    async def spill(self, most: float = inf) -> bool:
+        """Copy what is open in the oldest tenth of the log to the inboxes of its receivers. Not if these are more than so many
+        bytes: what many receivers share takes less room in the log; then returns False."""
         border = await stored_log.oldest_tenth(self._access.store)
-        for durable in list(self._access.node.sessions.values()):
-            ids = [each for each in durable.pending if each <= border]
+        open_ids: dict[DurableSession, list[LogId]] = {}
+        async for durable in in_turns(self._access.node.sessions.values()):
+            if ids := [each for each in durable.pending if each <= border]:
+                open_ids[durable] = ids
+                most -= sum(durable.pending[each].size for each in ids)
+                if most < 0:
+                    return False
+        for durable, ids in open_ids.items():
             for start in range(0, len(ids), _MOVED_AT_ONCE):
                 await self._move(durable, ids[start : start + _MOVED_AT_ONCE])
         self._trimmed_at = LogId(-1)
+        return True
 
     async def _move(self, durable: DurableSession, ids: list[LogId]) -> None:
         access = self._access

@@ -19,7 +19,7 @@ from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, Submission
-from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable
+from crewel.errors import BayeuxCode, Limited, Refused, StoreError, StoreUnavailable
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.qos.update import Origin
 
@@ -88,7 +88,8 @@ class Broadcaster:
         key: str = "",
     ) -> Promise[Published]:
         """Store a message, and then put it into the queue of every subscriber of the channel. The promise has its id, or a
-        CrewelError. Raises StoreError itself, and Refused if an extension takes the message out."""
+        CrewelError. Raises StoreError itself, Refused if an extension takes the message out, and Limited if the publisher has
+        too much in the store."""
         if not self._access.has_store:
             self._topics.refused(channel.name)
             raise StoreUnavailable(self._access.trouble)
@@ -121,13 +122,16 @@ class Broadcaster:
             plan.groups,
             qos.key,
         )
-        lazy = self._channels.is_lazy(channel)
-        outgoing = PendingPublish(channel, submission, excluded, for_services, qos, lazy=lazy)
         try:
-            self._access.require_writable()
-        except StoreError:
+            if self._access.require_writable():
+                copies = 1 + bool(plan.history_max) + len(plan.groups)
+                account = self._access.shares.admit(publisher, copies * len(submission.body))
+                submission = submission._replace(account=account)
+        except (StoreError, Limited):
             self._topics.refused(channel.name)
             raise
+        lazy = self._channels.is_lazy(channel)
+        outgoing = PendingPublish(channel, submission, excluded, for_services, qos, lazy=lazy)
         self._access.writing.publish(submission, outgoing)
         return outgoing
 

@@ -21,7 +21,7 @@
 -- ARGV[4]     bytes that one history may have; then its oldest messages go. 0: any number
 -- ARGV[5]     now, by the server's clock, microseconds since 1970: what has expired by then is not the newest of a history
 -- ARGV[6...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
---             the fields of the log's entry (s, x, q, o) with their values, which follow channel and body; channel; body;
+--             the fields of the log's entry (s, x, q, o, p) with their values, which follow channel and body; channel; body;
 --             the key as its publisher gave it, JSON, if it has one; these fields; and if something is asked for: entries
 --             that the history may have, 0 if it goes into none; '1' if it is to be delivered in any case, else '0'; '1' if
 --             it may not come second, else '0'; when it leaves the history, and when it leaves the queues, microseconds

@@ -29,14 +29,15 @@
 -- ARGV[9]      when it goes out of the queues, microseconds since 1970; 0: never
 -- ARGV[10]     the key as its publisher gave it, JSON, or empty
 -- ARGV[11]     the destinations that get it past the store, as they are addressed, a JSON list; or empty
--- ARGV[12...]  for each delivery: whom it is addressed to; name of the session, or empty; the shared queue, or empty; the
+-- ARGV[12]     the account that is charged for it, or empty
+-- ARGV[13...]  for each delivery: whom it is addressed to; name of the session, or empty; the shared queue, or empty; the
 --              shared queue that it may go back to from the session, or empty; messages and bytes that the receiver may
 --              have waiting, 0 for any number; 1 if the server does not have the session, else 0. There may be none: then
 --              only an id is given
 local node, last, facts, once, log = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local base, facts_max, once_ms, channel, body = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local sender, qos, priority, expires, beside = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[11]
-local first = 12  -- of the deliveries
+local first = 13  -- of the deliveries
 local call, format = redis.call, string.format
 
 -- include shared/packed.lua
@@ -101,7 +102,7 @@ local prev = tonumber(call('GET', last) or 0)
 local id = math.max(prev, now[1] * 1000000 + now[2] - 1) + 1
 local text = format('%.0f', id)
 local entry = {'c', channel, 'b', body}
-for field, value in pairs({s = sender, q = qos, e = expires ~= '0' and expires or ''}) do
+for field, value in pairs({s = sender, q = qos, e = expires ~= '0' and expires or '', p = ARGV[12]}) do
   if value ~= '' then
     entry[#entry + 1] = field
     entry[#entry + 1] = value
