@@ -12,8 +12,8 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from crewel.addresses import is_loopback
 from crewel.errors import CrewelError, SettingsError
+from crewel.proxies import HINTS, Proxy, place, proxy_for
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080/cometd"
 
@@ -22,6 +22,7 @@ _SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https
 _LIMIT_S: Final = 60.0
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between attempts; the last one is repeated
 _TOLD: Final = 3  # attempts in vain before it is logged
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a request names its proxy itself
 _AWAY: Final = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
@@ -37,6 +38,8 @@ class AdminClient:
     sleep: Callable[[float], None] = time.sleep
     tell: Callable[[str], None] = lambda words: None
     """Is notified that it is waited for."""
+    proxy: str | None = field(default=None, repr=False)
+    """The proxy on the way there; None: as the environment has it."""
 
     def check(self) -> None:
         """Ask for nothing, to know that it is there and lets us in. Raises CrewelError."""
@@ -46,25 +49,37 @@ class AdminClient:
         """Return what the server answers. Raises CrewelError with its words, or if it has been away for too long."""
         deadline = time.monotonic() + self.patience_s
         attempt = 0
+        address, proxy = f"{_base(self.url)}/dead-letters/redrive", self._proxy()
+        where = place(self.url, proxy)
         while True:
             try:
-                return self._post(f"{_base(self.url)}/dead-letters/redrive", body)
+                return self._post(address, body, proxy)
             except _Away as away:
                 pause = _PAUSES[min(attempt, len(_PAUSES) - 1)]
                 attempt += 1
                 if attempt == _TOLD:
-                    self.tell(f"{self.url} does not answer; waiting for it")
+                    self.tell(f"{where} does not answer; waiting for it")
                 if time.monotonic() + pause > deadline:
-                    raise CrewelError(f"{self.url} has not answered for {self.patience_s:.0f} s: {away}") from None
+                    raise CrewelError(f"{where} has not answered for {self.patience_s:.0f} s: {away}") from None
                 self.sleep(pause)
 
-    def _post(self, address: str, body: dict[str, Any]) -> dict[str, Any]:
+    def _proxy(self) -> Proxy | None:
+        try:
+            return proxy_for(self.url, self.proxy)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+
+    def _post(self, address: str, body: dict[str, Any], proxy: Proxy | None) -> dict[str, Any]:
         headers = {"Content-Type": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         request = urllib.request.Request(address, json.dumps(body).encode(), headers)  # noqa: S310 - _base has looked
+        if proxy is not None:
+            request.set_proxy(proxy.host, "http")
+            if proxy.authorization is not None:
+                request.add_header("Proxy-Authorization", proxy.authorization)
         try:
-            with _opener(address).open(request, timeout=_LIMIT_S) as response:
+            with _OPENER.open(request, timeout=_LIMIT_S) as response:
                 answer = json.load(response)
         except urllib.error.HTTPError as error:
             if error.code in _AWAY:
@@ -94,19 +109,12 @@ def _base(url: str) -> str:
     return origin(url) + _API
 
 
-def _opener(address: str) -> urllib.request.OpenerDirector:
-    """What asks it, through the proxy of the environment: but no proxy gets the token of a server on this machine."""
-    host = urlsplit(address).hostname or ""
-    is_local = host == "localhost" or is_loopback(host)
-    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_local else []))
-
-
 def _words(error: urllib.error.HTTPError) -> str:
     """Return the server's own words for a refusal."""
     try:
         message = str(json.load(error)["message"])
     except (OSError, ValueError, KeyError, TypeError):
-        message = f"the server answered {error.code} {error.reason}"
+        message = f"the server answered {error.code} {error.reason}{HINTS.get(error.code, '')}"
     if error.code == HTTPStatus.UNAUTHORIZED:
         message += "; --token or CREWEL_TOKEN shows the admin token"
     return message

@@ -22,7 +22,7 @@ from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient, origin
 from crewel.pipeline.job_runner import Common, run_job, show, show_csv, show_rows
 
 Words = Callable[[str], None]
-FindToken = Callable[[str], str | None]
+FindToken = Callable[[str, str | None], str | None]
 
 app = typer.Typer(
     name="pipeline",
@@ -252,6 +252,10 @@ def redrive(
         str | None, typer.Option(envvar="CREWEL_TOKEN", help="Token of an operator, as in `crewel dead-letters`.")
     ] = None,
     url: Annotated[str, typer.Option(envvar="CREWEL_URL", help="The server's address.")] = DEFAULT_URL,
+    proxy: Annotated[
+        str | None,
+        typer.Option(envvar="CREWEL_PROXY", metavar="URL", help="The HTTP proxy, as in `crewel dead-letters`."),
+    ] = None,
     directory: Directory = _DIRECTORY,
     master: Master = None,
     spark: Settings = None,
@@ -264,12 +268,14 @@ def redrive(
     Each goes to its receiver.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
-    find: FindToken = context.obj or (lambda url: None)
-    token = token or find(url)
+    find: FindToken = context.obj or (lambda url, proxy: None)
+    token = token or find(url, proxy)
     if not dry_run:
-        AdminClient(url, token, _CHECK_S).check()
+        AdminClient(url, token, _CHECK_S, proxy=proxy).check()
     name = job or f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-    result = run_job("redrive", common, where=where, job=name, dry_run=dry_run, rate=rate, url=url, token=token)
+    result = run_job(
+        "redrive", common, where=where, job=name, dry_run=dry_run, rate=rate, url=url, token=token, proxy=proxy
+    )
     show(result, common)
     if result.stayed:
         first = result.stayed[0]

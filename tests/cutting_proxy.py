@@ -186,14 +186,24 @@ class CuttingProxy:
                 return  # the server is down: the client sees its connection closed
             server_reader, server_writer = server
             with contextlib.closing(server_writer):
-                up = asyncio.create_task(self._carry_requests(reader, server_writer))
-                down = asyncio.create_task(self._carry_bursts(server_reader, writer, server_writer))
-                try:
-                    await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    up.cancel()
-                    down.cancel()
-                    await asyncio.gather(up, down, return_exceptions=True)
+                await self._carry(reader, writer, server_reader, server_writer)
+
+    async def _carry(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        server: asyncio.StreamReader,
+        upstream: asyncio.StreamWriter,
+    ) -> None:
+        """Carry in both directions until one of them ends."""
+        up = asyncio.create_task(self._carry_requests(reader, upstream))
+        down = asyncio.create_task(self._carry_bursts(server, writer, upstream))
+        try:
+            await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            up.cancel()
+            down.cancel()
+            await asyncio.gather(up, down, return_exceptions=True)
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for port in self.targets():

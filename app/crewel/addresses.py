@@ -52,6 +52,12 @@ def is_loopback(text: str) -> bool:
     return address is not None and address.is_loopback
 
 
+def is_loopback_host(host: str) -> bool:
+    """Whether the host of a URL or of a `Host` header, in lower case, is this machine wherever it is asked for: `localhost`, or
+    an address of loopback, with or without brackets. No name is resolved."""
+    return host == "localhost" or is_loopback(host.strip("[]"))
+
+
 @lru_cache(_REMEMBERED)
 def holder_of(address: str | None) -> str:
     """The holder of an address: an IPv4 address itself, of an IPv6 address the network of 64 bits. What is no address is

@@ -61,6 +61,8 @@ class Options:
     url: str = DEFAULT_URL
     """Of the server, as its clients know it."""
     token: str | None = field(default=None, repr=False)
+    proxy: str | None = field(default=None, repr=False)
+    """The HTTP proxy on the way to it; None: as the environment has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ def _safely(step: Callable[[], Any]) -> Any:
 
 
 def _send(number: int, ids: Iterator[str], options: Options, progress: Progress) -> Result:
-    admin = AdminClient(options.url, options.token, tell=progress)
+    admin = AdminClient(options.url, options.token, tell=progress, proxy=options.proxy)
     redriven = gone = 0
     stayed: list[Stayed] = []
     try:

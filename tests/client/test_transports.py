@@ -31,7 +31,7 @@ async def wired(answer: Answer) -> AsyncIterator[tuple[Wiring, asyncio.Future[Tr
 
     async with TestServer(app) as server, aiohttp.ClientSession() as http:
         url = str(server.make_url("/"))
-        yield Wiring(url, http, lambda messages, whole: None, lose, MOST, lambda: None), lost
+        yield Wiring(url, None, http, lambda messages, whole: None, lose, MOST, lambda: None), lost
 
 
 @pytest.mark.server

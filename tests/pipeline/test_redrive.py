@@ -278,6 +278,30 @@ def test_the_token_for_a_server_on_loopback_goes_through_no_proxy(
     assert paths == ([f"{address}/admin/api/dead-letters/redrive"] if uses_proxy else [])
 
 
+def test_a_proxy_on_the_way_is_named_without_its_password() -> None:
+    class Proxy(Office):
+        def do_CONNECT(self) -> None:
+            self._say(407, {})
+
+        do_POST = do_CONNECT  # noqa: N815 - as its base class has it
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        serving = threading.Thread(target=proxy.serve_forever)
+        serving.start()
+        try:
+            named = f"http://joe:s%3Acret@127.0.0.1:{proxy.server_port}"
+            with pytest.raises(CrewelError, match=r"answered 407 .*http://NAME:PASSWORD@HOST:PORT") as plain:
+                AdminClient("http://crewel.invalid", "secret", 0.0, proxy=named).check()
+            with pytest.raises(CrewelError, match=r"\(through the proxy http://127\.0\.0\.1:\d+\) .* 407") as secure:
+                AdminClient("https://crewel.invalid", "secret", 0.0, proxy=named).check()
+        finally:
+            proxy.shutdown()
+            serving.join()
+    assert "cret" not in f"{plain.value}{secure.value}{AdminClient('http://x', proxy=named)}"
+    with pytest.raises(SettingsError, match="the address of an HTTP proxy"):
+        AdminClient("http://crewel.invalid", proxy="socks5://x").check()
+
+
 @pytest.mark.parametrize(
     ("url", "found"),
     [

@@ -12,6 +12,7 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
+from crewel.proxies import HINTS, Proxy, place
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -49,9 +50,10 @@ class Named(NamedTuple):
 class Admin:
     """The administration of one server."""
 
-    def __init__(self, base: str, session: "ClientSession") -> None:
+    def __init__(self, base: str, session: "ClientSession", proxy: Proxy | None) -> None:
         self._base = base
         self._session = session
+        self._proxy = proxy
 
     async def call(
         self, method: str, path: str, query: Query | None = None, body: Any = None, about: Named | None = None
@@ -98,21 +100,33 @@ class Admin:
         import aiohttp
         from yarl import URL
 
+        server = self._base.removesuffix(API)
+        where = place(server, self._proxy)
         try:
             # As it is encoded: `URL` would decode it, and encode it in its own way.
             url = URL(self._base + path, encoded=True)
             async with self._session.request(method, url, **options) as response:
                 if response.status >= 400:
-                    raise CrewelError(await _refusal(response))
+                    raise CrewelError(await self._refusal(response, where))
                 yield response
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
             from crewel.client.transports import reason_of
 
-            server = self._base.removesuffix(API)
-            raise CrewelError(f"{server}: {reason_of(error)}{bayeux_client.elsewhere(server)}") from None
+            hint = "" if self._proxy else bayeux_client.elsewhere(server)
+            raise CrewelError(f"{where}: {reason_of(error, self._proxy)}{hint}") from None
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            server, why = self._base.removesuffix(API), str(error) or type(error).__name__
-            raise CrewelError(f"{server} does not answer like a Crewel server: {why}") from None
+            why = str(error) or type(error).__name__
+            raise CrewelError(f"{where} does not answer like a Crewel server: {why}") from None
+
+    async def _refusal(self, response: "ClientResponse", where: str) -> str:
+        """What the server, or what stands on the way to it, says of a refusal."""
+        try:
+            message = str((await response.json(content_type=None))["message"])
+        except (ValueError, KeyError, TypeError):
+            message = f"{where} answered {response.status} {response.reason}{HINTS.get(response.status, '')}"
+        if response.status == _UNAUTHORIZED:
+            message += _UNAUTHORIZED_HINT + bayeux_client.elsewhere(str(response.url))
+        return message
 
 
 def _text(value: Any) -> str:
@@ -130,17 +144,6 @@ def _about(path: str, query: Query, about: Named | None) -> tuple[str, Query]:
     return found.path, {**query, **found.query}
 
 
-async def _refusal(response: "ClientResponse") -> str:
-    """What the server says of a refusal."""
-    try:
-        message = str((await response.json())["message"])
-    except (ValueError, KeyError, TypeError):
-        message = f"the server answered {response.status} {response.reason}"
-    if response.status == _UNAUTHORIZED:
-        message += _UNAUTHORIZED_HINT + bayeux_client.elsewhere(str(response.url))
-    return message
-
-
 def given(**options: Any) -> dict[str, Any]:
     """The options that the command line has."""
     return {name: value for name, value in options.items() if value is not None}
@@ -154,8 +157,8 @@ def command(
 
     def make(work: WorkT) -> WorkT:
         def run(**asked: Any) -> None:
-            token, url = asked.pop("token"), asked.pop("url")
-            operate(url, token, lambda admin: work(admin, **asked))
+            server = [asked.pop(name) for name in _SERVER]
+            operate(*server, lambda admin: work(admin, **asked))
 
         _, *own = bayeux_client.parameters(work, {**(options or {}), **_SERVER})
         bayeux_client.take(run, own)
@@ -165,22 +168,31 @@ def command(
     return make
 
 
-_SERVER = {"token": bayeux_client.Token, "url": (bayeux_client.Url, bayeux_client.DEFAULT_URL)}
+_SERVER = {
+    "token": bayeux_client.Token,
+    "url": (bayeux_client.Url, bayeux_client.DEFAULT_URL),
+    "proxy": bayeux_client.Proxy,
+}
+"""Where the server is that a command asks, and who asks it."""
 
 
-def operate(url: str, token: str | None, work: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
+def operate(token: str | None, url: str, proxy: str | None, work: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
     """Run this work against the server with this Bayeux address. A signal ends it; what is done then stays done."""
     parts = urlsplit(url)
     if parts.scheme not in _HTTP or not parts.netloc:
         raise typer.BadParameter(f"--url takes an address such as {bayeux_client.DEFAULT_URL}, not {url}")
     base = f"{_HTTP[parts.scheme]}://{parts.netloc}{API}"
-    bayeux_client.run(_operate(base, token or bayeux_client.local_token(url), work))
+    found = bayeux_client.proxy_on_the_way(url, proxy)
+    bayeux_client.run(_operate(base, token or bayeux_client.local_token(url, proxy), found, work))
 
 
-async def _operate(base: str, token: str | None, work: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
+async def _operate(
+    base: str, token: str | None, proxy: Proxy | None, work: Callable[[Admin], Coroutine[Any, Any, None]]
+) -> None:
     import aiohttp
 
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=_LIMIT_S)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout, json_serialize=_text) as session:
-        await work(Admin(base, session))
+    through = None if proxy is None else proxy.url
+    async with aiohttp.ClientSession(headers=headers, timeout=timeout, json_serialize=_text, proxy=through) as session:
+        await work(Admin(base, session, proxy))

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from crewel import proxies
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
@@ -46,7 +47,19 @@ Token = Annotated[
         envvar="CREWEL_TOKEN",
         help=(
             "A JSON Web Token, or the admin token. Default: the admin token of a server on this machine; it is sent to "
-            "that server only."
+            "that server only, and through no proxy."
+        ),
+    ),
+]
+Proxy = Annotated[
+    str | None,
+    typer.Option(
+        "--proxy",
+        envvar="CREWEL_PROXY",
+        metavar="URL",
+        help=(
+            "The HTTP proxy, http://NAME:PASSWORD@HOST:PORT; empty: none. Default: HTTP_PROXY, HTTPS_PROXY and NO_PROXY, but "
+            "no proxy for a server on loopback."
         ),
     ),
 ]
@@ -106,26 +119,25 @@ def take(command: Callable[..., Any], own: list[Parameter]) -> None:
     vars(command)["__signature__"] = signature(command).replace(parameters=own)
 
 
-def client(url: str, transports: list[str] | None, token: str | None, **more: Any) -> "Client":
+def client(url: str, transports: list[str] | None, token: str | None, proxy: str | None, **more: Any) -> "Client":
     """The command's client: it tries once to reach the server. Wrong usage ends the command with 2."""
     from crewel.client import Client
     from crewel.client.config import TRANSPORTS
 
     try:
-        return Client(
-            url, transports=transports or TRANSPORTS, token=token or local_token(url), **({"open_timeout": 0} | more)
-        )
+        options = {"token": token or local_token(url, proxy), "proxy": proxy, "open_timeout": 0}
+        return Client(url, transports=transports or TRANSPORTS, **(options | more))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
 
 def patient_client(
-    url: str, transports: list[str] | None, token: str | None, patience_s: float, **more: Any
+    url: str, transports: list[str] | None, token: str | None, proxy: str | None, patience_s: float, **more: Any
 ) -> "Client":
     """A client that tries for so many seconds to reach the server, often; 0: once."""
     from crewel.client.publish import PAUSES
 
-    return client(url, transports, token, open_timeout=patience_s, backoff=PAUSES, **more)
+    return client(url, transports, token, proxy, open_timeout=patience_s, backoff=PAUSES, **more)
 
 
 def as_sender(name: str | None) -> dict[str, Any]:
@@ -145,12 +157,20 @@ def as_sender(name: str | None) -> dict[str, Any]:
     return {"name": name, "session": {"ptp": False}, "ack": False}
 
 
-def local_token(url: str) -> str | None:
-    """The admin token of this server, if it runs on this machine and keeps its token where this user can read it; else
-    None."""
+def local_token(url: str, proxy: str | None) -> str | None:
+    """The admin token of this server, if it runs on this machine, keeps its token where this user can read it, and no proxy is
+    on the way to it; else None. Wrong usage ends the command with 2."""
     from crewel.security.tokens import find_token
 
-    return find_token(url, _data_dir())
+    return None if proxy_on_the_way(url, proxy) is not None else find_token(url, _data_dir())
+
+
+def proxy_on_the_way(url: str, proxy: str | None) -> proxies.Proxy | None:
+    """The proxy on the way to this server, if `--proxy` is this. Wrong usage ends the command with 2."""
+    try:
+        return proxies.proxy_for(url, proxy)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def elsewhere(url: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crewel.cli import output
+from crewel.cli import bayeux_client, output
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +29,7 @@ def conformance(
     header: Annotated[
         list[str] | None, typer.Option(help="Send `Name: value` with each request; may be repeated.")
     ] = None,
+    proxy: bayeux_client.Proxy = None,
     root: Annotated[str, typer.Option(help="Publish below this channel.")] = "/conformance",
     limit: Annotated[float, typer.Option(help="Seconds to wait for an immediate reply.", min=0.1)] = 5.0,
     expiry: Annotated[
@@ -56,7 +57,8 @@ def conformance(
         _require(name in CHECKS, f"--only: there is no check {name!r}; --list shows all")
     for name in transport or ():
         _require(name in TRANSPORTS, f"--transport: expected {', '.join(TRANSPORTS)}, got {name!r}")
-    site = Site(url.rstrip("/"), dict(_header(each) for each in header or ()), limit)
+    through = bayeux_client.proxy_on_the_way(url, proxy)
+    site = Site(url.rstrip("/"), dict(_header(each) for each in header or ()), limit, through)
     try:
         report = asyncio.run(
             runner.run(site, transports=transport or TRANSPORTS, only=only or (), root=root, expiry_s=expiry)

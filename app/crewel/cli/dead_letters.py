@@ -254,6 +254,7 @@ def discard(
     ] = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    proxy: bayeux_client.Proxy = None,
     reason: Reason = None,
     detach: _Detach = False,
     as_json: AsJson = None,
@@ -265,7 +266,7 @@ def discard(
     if choice.ids is None and not yes and not dry_run:
         if not sys.stdin.isatty():
             raise typer.BadParameter("discarding dead letters without giving their ids needs --yes")
-        _confirm(choice, url, token)
+        _confirm(choice, token, url, proxy)
 
     async def work(admin: Admin) -> None:
         if dry_run:
@@ -274,10 +275,10 @@ def discard(
             options = given(reason=reason) | ({"forGood": True} if for_good else {})
             await _work_through(admin, "discard", choice, options, as_json, detach=detach)
 
-    operate(url, token, work)
+    operate(token, url, proxy, work)
 
 
-def _confirm(choice: _Choice, url: str, token: str | None) -> None:
+def _confirm(choice: _Choice, token: str | None, url: str, proxy: str | None) -> None:
     """Ask, with nothing under way: else a signal would have to wait for the answer. No ends the command with 1."""
     count = 0
 
@@ -285,7 +286,7 @@ def _confirm(choice: _Choice, url: str, token: str | None) -> None:
         nonlocal count
         count = await _dry(admin, choice)
 
-    operate(url, token, work)
+    operate(token, url, proxy, work)
     typer.confirm(f"Discard {counted(count)}?", abort=True, err=True)
 
 

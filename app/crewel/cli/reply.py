@@ -46,6 +46,7 @@ def reply(
     group: qos_options.Group = None,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    proxy: bayeux_client.Proxy = None,
     transport: bayeux_client.Transports = None,
 ) -> None:
     """Answer requests until interrupted. Reports on standard error when it listens. Ignores messages that are not requests."""
@@ -53,7 +54,7 @@ def reply(
     if echo is (command is not None):
         raise typer.BadParameter("give either --echo or --command CMD")
     answer: OnRequest = _echo if command is None else _command(command, timeout_ms / 1000)
-    client = bayeux_client.client(url, transport, token, name=name, resume_file=resume_file, update=True)
+    client = bayeux_client.client(url, transport, token, proxy, name=name, resume_file=resume_file, update=True)
     work = _reply(client, channel, answer, at_once, count, {} if group is None else {"group": group})
     bayeux_client.run(work, is_endless=count is None)
 

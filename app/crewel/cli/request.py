@@ -22,6 +22,7 @@ def request(
     sender: bayeux_client.Sender = None,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    proxy: bayeux_client.Proxy = None,
     transport: bayeux_client.Transports = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the whole message as a JSON object, not only its data.")
@@ -34,7 +35,9 @@ def request(
     name = qos_options.channel_name(channel)
     text = standard_streams.read_text().strip() if data == "-" else data
     options: dict[str, Any] = {"persistent": persistent or None, "to": qos_options.addresses(to)}
-    client = bayeux_client.patient_client(url, transport, token, timeout_ms / 1000, **bayeux_client.as_sender(sender))
+    client = bayeux_client.patient_client(
+        url, transport, token, proxy, timeout_ms / 1000, **bayeux_client.as_sender(sender)
+    )
     bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))
 
 

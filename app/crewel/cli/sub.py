@@ -72,6 +72,7 @@ def sub(
     oneway: Oneway = False,
     token: bayeux_client.Token = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+    proxy: bayeux_client.Proxy = None,
     transport: bayeux_client.Transports = None,
     as_json: bayeux_client.AsJson = None,
     **asked: Any,
@@ -94,7 +95,9 @@ def sub(
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
     if max_open is not None and not settling["ack"]:
         raise typer.BadParameter("--max-open needs --ack, and is not --oneway")
-    client = bayeux_client.client(url, transport, token, name=name, leave=leave, resume_file=resume_file, **settling)
+    client = bayeux_client.client(
+        url, transport, token, proxy, name=name, leave=leave, resume_file=resume_file, **settling
+    )
     take = _taker(_printer(as_json), update_exception, update_message)
     reader = Reader(client, wanted, options, take, count)
     work = _read(reader, named=name is not None, rejects=update_exception is not None)

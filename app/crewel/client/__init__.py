@@ -25,6 +25,7 @@ from crewel.client.errors import NotEncodableError as NotEncodableError
 from crewel.client.errors import NotStored as NotStored
 from crewel.client.errors import OutboxFullError as OutboxFullError
 from crewel.client.errors import PayloadRefusedError as PayloadRefusedError
+from crewel.client.errors import ProxyDeniedError as ProxyDeniedError
 from crewel.client.errors import PublishRefused as PublishRefused
 from crewel.client.errors import QueueOverflow as QueueOverflow
 from crewel.client.errors import RefusedError as RefusedError

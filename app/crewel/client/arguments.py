@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from os import PathLike
 from typing import Any, Final
 
-_SECRETS: Final = frozenset({"token", "resume"})
+_SECRETS: Final = frozenset({"token", "resume", "proxy"})
 
 
 def check_kind(name: str, value: object, expected: str, *kinds: type) -> None:

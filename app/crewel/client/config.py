@@ -29,6 +29,7 @@ from crewel.client.arguments import (
 from crewel.client.resume import ResumeFile, ResumeStore
 from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.times import NO_LIMIT, in_milliseconds, milliseconds
+from crewel.proxies import Proxy, proxy_for
 from crewel.qos.connect import CONNECT, DISPATCHER
 
 TRANSPORTS = ("websocket", "long-polling")
@@ -60,6 +61,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
     "close_timeout": check_time,
     "backoff": check_backoff,
     "ssl": lambda name, value: check_kind(name, value, "an ssl.SSLContext", SSLContext),
+    "proxy": check_text,
     "max_bytes": check_whole,
 }
 """What checks the types that would fail later, in the session's loop."""
@@ -102,6 +104,7 @@ class Options(TypedDict, total=False):
     close_timeout: float
     backoff: BackoffRule | None
     ssl: SSLContext | None
+    proxy: str | None
     max_bytes: int
 
 
@@ -174,10 +177,15 @@ class Config:
     """How long to wait between failed attempts. None: as `BackoffRule` has it."""
     ssl: SSLContext | None = None
     """Whom to trust over https; None: the authorities that this machine trusts."""
+    proxy: str | None = field(default=None, repr=False)
+    """The HTTP proxy, `http://NAME:PASSWORD@HOST:PORT`, also for a server on loopback; empty: none. None: as the environment
+    has it (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`), but none for a server on loopback."""
     max_bytes: int = 16 * 1024 * 1024
     """The largest response or frame that is taken."""
     login: Fields = field(init=False)
     """The login: `ext.session` of the handshake."""
+    through: Proxy | None = field(init=False)
+    """The proxy on the way to the server."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -203,6 +211,7 @@ class Config:
         if self.network_delay <= 0:
             raise ValueError(f"network_delay is a positive number of seconds, not {self.network_delay!r}")
         object.__setattr__(self, "url", _http(self.url))
+        object.__setattr__(self, "through", proxy_for(self.url, self.proxy))
         object.__setattr__(self, "transports", transports)
         object.__setattr__(self, "login", self._with_retries(self._asked()))
 
@@ -287,6 +296,7 @@ INHERITED: Final = frozenset(
         "close_timeout",
         "backoff",
         "ssl",
+        "proxy",
         "max_bytes",
         "on_rejected",
     }

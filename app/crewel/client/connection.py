@@ -124,6 +124,7 @@ class Connection:
             headers=dict(self._config.headers or {}),
             cookies=dict(self._config.cookies or {}),
             cookie_jar=jar,
+            proxy=None if self._config.through is None else self._config.through.url,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         )
 
@@ -134,6 +135,7 @@ class Connection:
             assert self._http is not None, "start() comes first"
             wiring = Wiring(
                 self._config.url,
+                self._config.through,
                 self._http,
                 self._receive,
                 self._lost,

@@ -15,6 +15,8 @@ UNKNOWN_SESSION = frozenset({401, 402})
 """Codes that say "I do not know you" (Faye: 401)."""
 WRONG_PATHS: Final = frozenset({404, 405})
 """HTTP statuses of a server that has nothing at this path."""
+MISTAKES: Final = WRONG_PATHS | {407}
+"""HTTP statuses that a repeat does not change: 407 is a proxy's that wants another name and password."""
 INTERNAL_ERROR: Final = "user.update.internalError"
 """The code of an exception that brings none."""
 
@@ -63,6 +65,11 @@ class UntrustedCertificateError(TransportError):
 class WrongAddressError(TransportError):
     """The server has nothing at this path (404, 405): the address is wrong, or a proxy in front of the server is. Opening a
     client does not try again; an open client does."""
+
+
+class ProxyDeniedError(TransportError):
+    """The proxy on the way to the server wants another name and password (407), or does not let clients through to it (403).
+    Opening a client does not try again; an open client does."""
 
 
 class UpgradeRefusedError(TransportError):

@@ -24,14 +24,15 @@ from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.config import Config
 from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
+    MISTAKES,
     UNKNOWN_SESSION,
-    WRONG_PATHS,
     ClientError,
     DisconnectedError,
     HandshakeRefused,
     NameTaken,
     NotConnectedError,
     PayloadRefusedError,
+    ProxyDeniedError,
     RefusedError,
     SubscribeRefused,
     TransportError,
@@ -471,8 +472,8 @@ def _subscribe_message(interest: Interest) -> Fields:
 
 def _is_mistake(error: ClientError) -> bool:
     """Whether the address or what the client trusts is wrong, as far as can be seen: waiting does not fix it."""
-    has_wrong_path = isinstance(error, UpgradeRefusedError) and error.status in WRONG_PATHS
-    return has_wrong_path or isinstance(error, UntrustedCertificateError | WrongAddressError)
+    is_wrong_upgrade = isinstance(error, UpgradeRefusedError) and error.status in MISTAKES
+    return is_wrong_upgrade or isinstance(error, UntrustedCertificateError | WrongAddressError | ProxyDeniedError)
 
 
 def _asked(message: Fields) -> Fields:

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Protocol
 
 import aiohttp
@@ -19,6 +20,7 @@ from crewel.client.errors import (
     WRONG_PATHS,
     MessageTooLargeError,
     PayloadRefusedError,
+    ProxyDeniedError,
     RequestTimeoutError,
     SocketClosedError,
     TransportError,
@@ -29,26 +31,33 @@ from crewel.client.errors import (
 from crewel.client.message import CONNECT
 from crewel.client.payload import written
 from crewel.errors import REFUSED_HEADER
+from crewel.proxies import HINTS, Proxy, place, refusal
 
 log = logging.getLogger("crewel.client")
 
 _HEADERS = {"Content-Type": "application/json"}
 _CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)  # pyright: ignore[reportCallIssue] - it does not know what attrs makes
 """How long a peer may take to answer a close frame."""
-_UPGRADE_HINTS: dict[int, str] = dict.fromkeys(
-    (400, 426),
-    ": either the server offers no WebSocket, or a proxy does not forward the Upgrade and Connection headers",
-)
+_NO_SOCKET = ": either the server offers no WebSocket, or a proxy does not forward the Upgrade and Connection headers"
+_UPGRADE_HINTS = {400: _NO_SOCKET, 426: _NO_SOCKET, **HINTS}
 """The likely causes, by the status."""
 _PATH_HINT = ": Crewel's path is /cometd, unless the server's bayeux.path names another one"
 _ANSWER_HINTS = {
     400: ": this is not the answer of a Bayeux server; a port with TLS needs https",
     403: ": it refuses this origin or host, and its log names the setting",
     **dict.fromkeys(WRONG_PATHS, _PATH_HINT),
+    **HINTS,
 }
 """What to look at, by the status of an answer that is not Bayeux."""
+_KINDS: dict[int, type[TransportError]] = {
+    **dict.fromkeys(WRONG_PATHS, WrongAddressError),
+    HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: ProxyDeniedError,
+}
+"""The error of such an answer, if it has one of its own."""
 
 _LONGEST_REASON = 1000
+_DENIALS = frozenset({HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED})
+"""Answers of a proxy to CONNECT that a repeat does not change."""
 _ENDS = frozenset({aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED})
 
 Receive = Callable[[list[Fields], bool], None]
@@ -64,6 +73,8 @@ class Wiring:
 
     url: str
     """The endpoint, http or https."""
+    proxy: Proxy | None
+    """What stands on the way there."""
     http: aiohttp.ClientSession
     receive: Receive
     lost: Lost
@@ -71,6 +82,20 @@ class Wiring:
     """The largest response or frame that is taken."""
     limit: Callable[[], int | None]
     """The largest payload that the server takes, in bytes, if known."""
+
+    @property
+    def place(self) -> str:
+        """The endpoint, and the proxy on the way there, as errors name them."""
+        return place(self.url, self.proxy)
+
+    def failed(self, error: Exception) -> TransportError:
+        """The error for a connection that failed."""
+        kind: type[TransportError] = TransportError
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            kind = UntrustedCertificateError
+        elif isinstance(error, aiohttp.ClientHttpProxyError) and error.status in _DENIALS:
+            kind = ProxyDeniedError
+        return kind(f"{self.place}: {reason_of(error, self.proxy)}")
 
 
 class Transport(Protocol):
@@ -103,8 +128,11 @@ _UNKNOWN_AUTHORITY = frozenset(
 )  # of X509_V_ERR_…: OpenSSL does not know who has issued the certificate
 
 
-def reason_of(error: Exception) -> str:
-    """What to show of a failed connection; the HTTP library's own words hide it behind the address."""
+def reason_of(error: Exception, proxy: Proxy | None = None) -> str:
+    """What to show of a failed connection; the HTTP library's own words hide it behind the address, and those about a proxy
+    show its password."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return refusal(error.status, error.message)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         verified = error.certificate_error
         is_unknown = getattr(verified, "verify_code", 0) in _UNKNOWN_AUTHORITY
@@ -118,14 +146,11 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         number = error.os_error.errno
         # The resolver's numbers are negative, and os.strerror does not know them.
-        hint = _NOT_LISTENING if number == errno.ECONNREFUSED else ""
-        return (os.strerror(number) if number > 0 else error.os_error.strerror or str(error)).lower() + hint
+        words = (os.strerror(number) if number > 0 else error.os_error.strerror or str(error)).lower()
+        if proxy is not None:  # which alone finds and reaches the server
+            return f"the proxy cannot be reached: {words}"
+        return words + (_NOT_LISTENING if number == errno.ECONNREFUSED else "")
     return str(error) or type(error).__name__
-
-
-def _failed(url: str, error: Exception) -> TransportError:
-    is_untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
-    return (UntrustedCertificateError if is_untrusted else TransportError)(f"{url}: {reason_of(error)}")
 
 
 def _encode(payload: list[Fields], limit: int | None) -> bytes:
@@ -210,22 +235,22 @@ class LongPolling:
             async with asyncio.timeout(timeout):
                 answer = await self._exchange(body)
         except TimeoutError as error:
-            raise RequestTimeoutError(f"no answer from {self._wiring.url} within {timeout:g} s") from error
+            raise RequestTimeoutError(f"no answer from {self._wiring.place} within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _failed(self._wiring.url, error) from None  # its text has the reason
+            raise self._wiring.failed(error) from None  # its text has the reason
         self._wiring.receive(_decode(answer), True)
 
     async def _exchange(self, body: bytes) -> bytes:
         async with self._wiring.http.post(self._wiring.url, data=body, headers=_HEADERS) as response:
             if response.status == 413:
-                raise _too_large(f"{self._wiring.url} refused {len(body)} bytes", self._wiring.limit())
+                raise _too_large(f"{self._wiring.place} refused {len(body)} bytes", self._wiring.limit())
             if response.status == 400 and REFUSED_HEADER in response.headers:  # else it is not about the payload
                 reason = (await response.content.read(_LONGEST_REASON)).decode(errors="replace")
-                raise PayloadRefusedError(f"{self._wiring.url} refused the request: {reason}")
+                raise PayloadRefusedError(f"{self._wiring.place} refused the request: {reason}")
             if response.status != 200:
                 hint = _ANSWER_HINTS.get(response.status, "")
-                error = WrongAddressError if response.status in WRONG_PATHS else TransportError
-                raise error(f"{self._wiring.url} answered {response.status} {response.reason}{hint}")
+                error = _KINDS.get(response.status, TransportError)
+                raise error(f"{self._wiring.place} answered {response.status} {response.reason}{hint}")
             return await self._read(response)
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
@@ -268,19 +293,19 @@ class WebSocket:
         if self._socket is not None and not self._socket.closed:
             return
         await self.close()
-        url = self._wiring.url
+        place = self._wiring.place
         try:
             async with asyncio.timeout(timeout):
                 socket = await self._wiring.http.ws_connect(
-                    url, timeout=_CLOSE, autoclose=False, max_msg_size=self._wiring.max_bytes
+                    self._wiring.url, timeout=_CLOSE, autoclose=False, max_msg_size=self._wiring.max_bytes
                 )
         except TimeoutError as error:
-            raise RequestTimeoutError(f"no WebSocket from {url} within {timeout:g} s") from error
+            raise RequestTimeoutError(f"no WebSocket from {place} within {timeout:g} s") from error
         except aiohttp.WSServerHandshakeError as error:
-            text = f"{url} answered {error.status} to the upgrade{_UPGRADE_HINTS.get(error.status, '')}"
-            raise UpgradeRefusedError(text, error.status) from error
+            text = f"{place} answered {error.status} to the upgrade{_UPGRADE_HINTS.get(error.status, '')}"
+            raise UpgradeRefusedError(text, error.status) from None  # it has the headers, with the password of a proxy
         except (aiohttp.ClientError, OSError) as error:
-            raise _failed(url, error) from None
+            raise self._wiring.failed(error) from None
         self._socket = socket
         self._reader = asyncio.create_task(self._read(socket), name="crewel-client-websocket")
 
@@ -294,9 +319,9 @@ class WebSocket:
             async with asyncio.timeout(timeout):
                 await socket.send_str(body)
         except TimeoutError as error:
-            raise RequestTimeoutError(f"{self._wiring.url} did not read within {timeout:g} s") from error
+            raise RequestTimeoutError(f"{self._wiring.place} did not read within {timeout:g} s") from error
         except (aiohttp.ClientError, OSError, RuntimeError) as error:
-            raise TransportError(f"{self._wiring.url}: {reason_of(error)}") from error
+            raise self._wiring.failed(error) from error
 
     async def close(self) -> None:
         """Close the socket and end its reader; requests that wait for a reply fail."""

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from crewel.conformance.table import CALLBACK_POLLING, WEBSOCKET, Failed, Gone
+from crewel.proxies import Proxy, refusal
 
 Fields = dict[str, Any]
 Arrived = Callable[[Fields], None]
@@ -31,11 +32,14 @@ class Site:
     """Sent with every request, such as `Authorization`."""
     limit_s: float = 5.0
     """How long an answer may take that is due at once."""
+    proxy: Proxy | None = None
+    """The proxy on the way to it."""
 
     def session(self) -> aiohttp.ClientSession:
         """A user agent of its own, with its own cookies, also from a numeric address."""
         jar = aiohttp.CookieJar(unsafe=True, quote_cookie=False)
-        return aiohttp.ClientSession(cookie_jar=jar, headers=self.headers, trace_configs=[_tracing()])
+        through = None if self.proxy is None else self.proxy.url
+        return aiohttp.ClientSession(cookie_jar=jar, headers=self.headers, trace_configs=[_tracing()], proxy=through)
 
 
 def _tracing() -> aiohttp.TraceConfig:
@@ -173,6 +177,8 @@ async def open_socket(agent: aiohttp.ClientSession, site: Site) -> aiohttp.Clien
         return await agent.ws_connect("ws" + site.url.removeprefix("http"), autoping=True)
     except aiohttp.ClientConnectorError as error:
         raise Gone(str(error)) from None
+    except aiohttp.ClientHttpProxyError as error:  # whose own text has the password of the proxy
+        raise Gone(refusal(error.status, error.message)) from None
     except aiohttp.ClientError as error:
         raise Failed(f"expected a WebSocket at {site.url}, got {error}") from None
 
@@ -199,6 +205,8 @@ async def request(
             return Response(response.status, response.content_type, response.charset, text)
     except aiohttp.ClientConnectorError as error:
         raise Gone(str(error)) from None
+    except aiohttp.ClientHttpProxyError as error:  # whose own text has the password of the proxy
+        raise Gone(refusal(error.status, error.message)) from None
     except aiohttp.ClientError as error:
         raise Failed(f"expected an HTTP response, got {type(error).__name__}: {error}") from None
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from crewel.addresses import parse
+from crewel.addresses import is_loopback_host, parse
 from crewel.errors import SettingsError
 from crewel.processes import ProcessId, this_process
 from crewel.settings.access import MIN_TOKEN
@@ -149,10 +149,8 @@ def _is_made_for(data_dir: str, asked: SplitResult) -> bool:
 
 def _is_here(host: str | None) -> bool:
     """Whether a server with this host is one of this machine that also answers on loopback."""
-    if host == "localhost":
-        return True
     address = parse(host or "")
-    return address is not None and (address.is_loopback or address.is_unspecified)
+    return is_loopback_host(host or "") or (address is not None and address.is_unspecified)
 
 
 def keep_token(data_dir: str) -> str:

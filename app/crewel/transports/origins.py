@@ -76,7 +76,7 @@ class Hosts:
         if self._all or not host or self.on_loopback is False:
             return True
         name = _name(host)
-        if name in self._names or _is_of_loopback(name):
+        if name in self._names or addresses.is_loopback_host(name):  # no page can rebind a name of loopback
             return True
         # Mounted in another application, nothing is known of its sockets: only a peer on loopback can be a rebound page.
         return self.on_loopback is None and not addresses.is_loopback(remote or "")
@@ -93,11 +93,6 @@ def _name(host: str) -> str:
     """The name or address in a value of `Host`, without its port; empty if there is none."""
     found = _HOST.fullmatch(host)
     return "" if found is None else found[1].lower()
-
-
-def _is_of_loopback(name: str) -> bool:
-    """Whether only pages of this machine can have this name as their own: no page can rebind it."""
-    return name == "localhost" or addresses.is_loopback(name.strip("[]"))
 
 
 def is_loopback(host: str) -> bool:
@@ -186,7 +181,7 @@ class Origins:
         if page == self._own:
             return True
         is_asked = page == _normal(f"{client.scheme}://{client.host}")
-        return is_asked and (self._own is None or _is_of_loopback(_name(client.host)))
+        return is_asked and (self._own is None or addresses.is_loopback_host(_name(client.host)))
 
     def of_another_site(self, headers: Mapping[str, str], client: Client) -> str | None:
         """The origin of the request's page, if the page is of another site than the server. None if it is of the same site, and
