@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.addresses import Networks, canonical, holder_of, is_loopback, without_port
+from crewel.addresses import Networks, canonical, holder_of, is_loopback, is_loopback_host, without_port
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,14 @@ def test_loopback_is_told_from_other_addresses_and_from_names() -> None:
     assert is_loopback("::1%lo")
     assert not is_loopback("10.0.0.1")
     assert not is_loopback("localhost")
+
+
+@pytest.mark.parametrize(
+    ("host", "is_here"),
+    [("localhost", True), ("127.0.0.1", True), ("[::1]", True), ("localhost.example.org", False), ("10.0.0.1", False)],
+)
+def test_a_host_is_this_machine_without_any_name_being_resolved(host: str, is_here: bool) -> None:
+    assert is_loopback_host(host) is is_here
 
 
 @pytest.mark.parametrize("mapped", ["::ffff:10.1.2.3", "::FFFF:10.1.2.3", "::ffff:0a01:0203"])

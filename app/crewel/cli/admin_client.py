@@ -152,13 +152,13 @@ def given(**options: Any) -> dict[str, Any]:
 def command(
     app: typer.Typer, name: str = "", text: str = "", options: Mapping[str, Any] | None = None
 ) -> Callable[[WorkT], WorkT]:
-    """Make a command of `async def work(admin, …)`. Its options are those of the function, these, `--token` and `--url`; its
-    help is `text`, or the docstring."""
+    """Make a command of `async def work(admin, …)`. Its options are those of the function, these, and where the
+    server is; its help is `text`, or the docstring."""
 
     def make(work: WorkT) -> WorkT:
         def run(**asked: Any) -> None:
-            server = [asked.pop(name) for name in _SERVER]
-            operate(*server, lambda admin: work(admin, **asked))
+            token, url, proxy = (asked.pop(name) for name in _SERVER)
+            operate(token, url, proxy, lambda admin: work(admin, **asked))
 
         _, *own = bayeux_client.parameters(work, {**(options or {}), **_SERVER})
         bayeux_client.take(run, own)
