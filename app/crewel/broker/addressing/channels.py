@@ -6,7 +6,7 @@ looking the patterns up is the same as walking a trie, and needs no tree.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -47,7 +47,10 @@ class Channels:
         self._round: Iterator[tuple[str, Known]] = iter(())
         self._lazy: set[str] = set()
         self.subscriptions = 0
-        """How many there are, of all sessions."""
+        """How many there are, of all sessions, with those that the store is just asked for."""
+        self.asked: dict[Session, int] = {}
+        """How many subscriptions the store is just asked for, by session. Each subscribe asks whether there are any, so it
+        costs no call."""
         self.changes: Changes[Session] = Changes()
         """The sessions that have subscribed or unsubscribed last."""
 
@@ -104,6 +107,27 @@ class Channels:
         self.subscriptions += difference
         if session.account is not None:
             session.account.subscriptions += difference
+
+    def ask(self, session: Session, names: Iterable[str]) -> Callable[[], None]:
+        """Count subscriptions to these names as if the session had them, while the store is asked for them: until the function
+        that this returns is called. A second call of that does nothing."""
+        count, account = sum(name not in session.subscriptions for name in names), session.account
+
+        def add(difference: int) -> None:
+            self.subscriptions += difference
+            if account is not None:
+                account.subscriptions += difference
+            self.asked[session] = self.asked.get(session, 0) + difference
+            if not self.asked[session]:
+                del self.asked[session]
+
+        def answered() -> None:
+            nonlocal count
+            add(-count)
+            count = 0
+
+        add(count)
+        return answered
 
     def forget_unused(self, name: str) -> None:
         """Forget a channel at once if it has no subscribers and no topic."""

@@ -185,7 +185,8 @@ class Limiter:
     def room_for(self, session: Session, count: int) -> None:
         """So many subscriptions of a session are about to begin. Raises Limited."""
         settings, account = self._settings, session.account
-        has = len(session.subscriptions)
+        asked = self._channels.asked
+        has = len(session.subscriptions) + (asked.get(session, 0) if asked else 0)
         if settings.max_subscriptions_per_session and has + count > settings.max_subscriptions_per_session:
             raise self._full("max_subscriptions_per_session", "the session has too many subscriptions", session)
         if settings.max_subscriptions and self._channels.subscriptions + count > settings.max_subscriptions:

@@ -250,6 +250,10 @@ class SubscriptionOptions:
             if not wants:
                 del self.filtered[session]
 
+    def ask(self, session: Session, patterns: Iterable[str]) -> Callable[[], None]:
+        """The store is asked to let the session subscribe to these patterns, until the function that this returns is called."""
+        return self._channels.ask(session, patterns)
+
     def enter(self, session: Session, pattern: str, choices: Choices) -> None:
         """The session is subscribed to this pattern, and wants this of it."""
         former = self.filtered[session].get(pattern, ()) if session in self.filtered else ()

@@ -111,8 +111,7 @@ class SubscribeHandler:
                 yield self._rest(session)
             if not session.is_live:
                 return BayeuxCode.SUBSCRIBE_FAILED
-            if number:
-                self._limits.room_for(session, len(portion))
+            self._limits.room_for(session, len(portion))  # others of its requests may have been granted meanwhile
             waiting = self._subscribers.of(session).subscribe(dict.fromkeys(portion, ()))
             if waiting is not None:
                 try:
@@ -239,7 +238,7 @@ class SubscribeHandler:
             yield self._rest(session)
             if not session.is_live:
                 return
-            self._limits.room_for(session, min(len(names), _AT_ONCE))
+        self._limits.room_for(session, len(names))
         wanted = {name: wanted[name] for name in names}
         yield from self._subscribers.of(session).subscribe_after(wanted, starts, result)
 

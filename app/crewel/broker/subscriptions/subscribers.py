@@ -107,7 +107,16 @@ class MemorySubscriber(Subscriber):
             if access.is_reloading:
                 raise StoreUnavailable(access.trouble)
             reading = HistoryRead(self._parts.readers, self._session, wanted, starts, result)
-            yield reading.begin(lambda: self.subscribe(wanted))
+            answered = self._parts.options.ask(self._session, wanted)
+
+            def enter() -> None:
+                answered()
+                self.subscribe(wanted)
+
+            try:
+                yield reading.begin(enter)
+            finally:
+                answered()
         elif self._session.is_live:
             self.subscribe(wanted)
 

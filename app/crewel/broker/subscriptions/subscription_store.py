@@ -81,8 +81,10 @@ class SubscriptionStore:
         options = {pattern: as_stored(choices) for pattern, choices in wanted.items() if choices}
         pending = node.subscribing(durable, pending_patterns)
         step = stored_sessions.subscribe(*self._me(), durable.name, pending_patterns, self._access.facts_max, options)
+        counted = self._options.ask(session, wanted)
 
         def answered(answer: dict[str, LogId] | StoreError) -> None:
+            counted()
             if isinstance(answer, StoreUncertain):
                 # what held before stays
                 self._take_back(durable, [each for each in wanted if each not in session.subscriptions], pending)
