@@ -8,8 +8,11 @@ import {capital, count, span, time, took} from "./format.js";
 /** What each word means, and how it looks: bad where messages are stuck or lost. */
 const CONDITIONS = {
     "rejecting everything": ["bad", "All its messages become dead letters."],
+    "rejects messages": ["bad", "Its client takes messages and rejects some or all of them: they become dead letters."],
     "on hold": ["bad", "Its messages wait until an operator releases it."],
     full: ["bad", "Its queue takes no more messages."],
+    "expired token": ["bad", "It gets nothing until its client logs in again."],
+    "soon full": ["warn", "Its queue grows, and will take no more messages within half an hour."],
     "waiting to retry": ["warn", "Its client has failed; its messages go to it again after a pause."],
     "without a member": ["", "No session takes its messages."],
     away: ["", "Its client is not there; its messages wait for it."],
@@ -32,11 +35,13 @@ export function standing({conditions = [], state, waiting}) {
 }
 
 /** The causes that a list can be filtered by, where the word of the API does not say it. */
-export const CAUSES = {held: "on hold", token: "expired token", refused: "refused login", retry: "waiting to retry", unclaimed: "messages that no listener takes", overflow: "messages were turned away", "nearly-full": "nearly full"};
+export const CAUSES = {held: "on hold", token: "expired token", rejects: "rejects messages", filling: "soon full", refused: "refused login", retry: "waiting to retry", unclaimed: "messages that no listener takes", overflow: "messages were turned away", "nearly-full": "nearly full"};
 
 /** The times of a cause, by its kind. */
 const TIMES = {
     rejecting: () => "",
+    rejects: ({since, at}) => `since ${time(since)}, the last one ${span(Date.now() - at)} ago`,
+    filling: ({fullAt}) => `at ${time(fullAt)}`,
     held: ({since, who, text}) => lasting(since) + (text === `held by ${who}` ? "" : `, by ${who}`),
     full: ({since, at}) => since ? `(since ${time(since)}, the last one ${span(Date.now() - at)} ago)` : "",
     overflow: ({since, at}) => `(from ${time(since)} to ${time(at)})`,
@@ -72,6 +77,8 @@ const ADVICE = {
     held: () => "Read the message that is held. If its cause is gone, release the receiver; if not, skip the message first.",
     full: () => "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.",
     token: () => "Give its client a new token. It logs in again automatically, if it can get one.",
+    rejects: () => "If other receivers take these messages, repair its client; if none does, look at what the publisher sends. Then redrive its dead letters.",
+    filling: () => "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.",
     refused: () => "Give its client a token or a name that holds. Any client can ask for a name: see where the login came from.",
     retry: () => "Repair what its client needs, then retry now.",
     unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json, figures_as_one, from_json
-from crewel.admin.findings import CHECKS, findings
+from crewel.admin.findings import CHECKS, Finding, findings
 from crewel.admin.level import Level
 from crewel.admin.session_counts import Named, SessionCounts, Trouble
 from crewel.bayeux.codec import encode, reread
+from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import Disk
 
 
@@ -57,6 +60,8 @@ CASES = [
         )
         for kind, key in (
             ("rejecting", "rejecting"),
+            ("rejects", "rejects"),
+            ("filling", "soon-full"),
             ("token", "token-expired"),
             ("refused", "login-refused"),
             ("retry", "retrying"),
@@ -67,10 +72,10 @@ CASES = [
         )
     ),
     (
-        Figures(dead_letters_made=3, dead_letter_codes=[("user.update.error", 3)]),
+        Figures(dead_letters_made=3, dead_letter_pairs=[Pair("client/joe/1", "user.update.error", 3, 7)]),
         "letters",
         Level.BAD,
-        "/dead-letters?since=1h",
+        "/dead-letters?since=1h&receiver=client/joe/1&code=user.update.error",
         "user.update",
     ),
     (Figures(messages_dropped=7), "messages-dropped", Level.BAD, "/receivers?sort=waiting", "has no name"),
@@ -119,7 +124,7 @@ def test_nothing_is_wrong(figures: Figures) -> None:
 def test_every_check_is_tried_and_bad_ones_come_first() -> None:
     found = {each.key for figures, *_ in CASES for each in findings(figures)}
     assert found == {key for _, key, *_ in CASES}
-    assert len(found) == len(CHECKS) + 10 + 1  # one check has eleven kinds of receivers, one has two levels
+    assert len(found) == len(CHECKS) + 12 + 1  # one check has thirteen kinds of receivers, one has two levels
     both = Figures(counted=AWAY, dead_letters_dropped=1, facts_lost=1)
     assert [each.level for each in findings(both)] == [Level.BAD, Level.WARN, Level.WARN]
 
@@ -153,14 +158,45 @@ def test_a_store_that_cannot_be_used_has_the_words_for_what_it_lacks(figures: Fi
     assert "storage.url" not in found.advice
 
 
-def test_dead_letters_of_a_full_queue_are_said_once() -> None:
-    overflow = ("resource.overflow.queue.entries", 600)
-    full = Figures(counted=FULL, dead_letters_made=600, dead_letter_codes=[overflow])
-    assert [each.key for each in findings(full)] == ["queue-full"]
-    mixed = Figures(counted=FULL, dead_letters_made=601, dead_letter_codes=[overflow, ("user.update.error", 1)])
-    assert [each.key for each in findings(mixed)] == ["queue-full", "letters"]
-    drained = Figures(dead_letters_made=600, dead_letter_codes=[overflow])
-    assert [each.key for each in findings(drained)] == ["letters"]
+OVERFLOW = Pair("client/joe/1", "resource.overflow.queue.entries", 600, 9)
+REJECTED = Pair("client/joe/1", "user.update.error", 116, 1002)
+OTHER = Pair("client/ann/1", "user.update.noMenu", 2, 7)
+
+
+def letters(*pairs: Pair, made: int = 0, **figures: Any) -> Finding | None:
+    """The finding about dead letters, if there are these."""
+    made = made or sum(each.letters for each in pairs)
+    found = findings(Figures(dead_letters_made=made, dead_letters_since=5, dead_letter_pairs=list(pairs), **figures))
+    return next((each for each in found if each.key == "letters"), None)
+
+
+def test_dead_letters_are_grouped_by_receiver_and_code_since_the_first() -> None:
+    both = letters(REJECTED, OTHER)
+    assert both is not None
+    assert (both.title, both.count, both.since) == ("118 dead letters of the last hour", 118, 7)
+    assert both.cause == "client/joe/1: 116 with user.update.error; client/ann/1: 2 with user.update.noMenu"
+    single = letters(OTHER)
+    assert single is not None
+    assert (single.title, single.cause) == ("2 dead letters of the last hour of client/ann/1", "user.update.noMenu")
+    many = letters(*(Pair(f"client/joe/{number}", "user.update.error", 9, 9) for number in range(5)), made=70_000)
+    assert many is not None
+    assert (many.title, many.since) == ("70,000 dead letters of the last hour", 5)
+    assert many.cause.startswith("of the newest 45: client/joe/0: 9 with user.update.error; ")
+    assert many.cause.endswith("; and 2 more groups")
+
+
+def test_dead_letters_that_another_finding_explains_are_not_said_again() -> None:
+    rejects = counted("rejects", one("it rejects all its messages"))
+    assert letters(REJECTED, counted=rejects) is None
+    assert letters(REJECTED._replace(since=-9000), counted=rejects) is not None, "some are older than its cause"
+    rest = letters(REJECTED, OTHER, counted=rejects)
+    assert rest is not None
+    assert (rest.count, rest.cause, rest.since) == (2, "user.update.noMenu", 7)
+    assert letters(OVERFLOW, counted=FULL) is None
+    assert letters(OVERFLOW) is not None, "of a queue that was drained since"
+    mixed = letters(OVERFLOW, REJECTED, counted=FULL)
+    assert mixed is not None
+    assert mixed.count == 116
 
 
 def test_figures_of_several_nodes_have_one_finding_for_each_cause() -> None:

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
+from crewel.admin.backlog_trends import Trend
 from crewel.admin.level import Level
 from crewel.admin.receiver_condition import CAUSES, Condition, Facts, causes_of, conditions_of, trouble_of
+from crewel.admin.rejections import Rejected
 from crewel.admin.turned_away import Overflow
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.dispatcher import Rejection
 from crewel.delivery.states import Holdback
 
 NOW = 10_000_000
+NOW_AND_THEN = Rejected(NOW - 480_000, NOW, 116, 0, "user.update.error", "no such dish", 1, ("/a",), ("/a",), 116)
 TURNED_AWAY = Overflow(NOW - 9000, NOW - 1000, 600, "deadMessage")
 REFUSED = RefusedLogins("user.security.authentication.expired", "the token has expired", "a", "10.1.2.3", 5, 9, 3)
 
@@ -24,6 +27,28 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         Level.BAD,
         "all its messages become dead letters: user.update.error: no such dish",
         {},
+    ),
+    (
+        {"rejected": NOW_AND_THEN},
+        "rejects",
+        Level.BAD,
+        "it rejects all its messages, 116 of 116, 14 a minute: user.update.error: no such dish",
+        {
+            "since": NOW - 480_000,
+            "at": NOW,
+            "count": 116,
+            "of": 116,
+            "code": "user.update.error",
+            "rule": "all",
+            "perMinute": 14,
+        },
+    ),
+    (
+        {"waiting": 640, "max_entries": 1000, "trend": Trend(NOW + 420_000, 51.4)},
+        "filling",
+        Level.BAD,
+        "its queue will be full in 7 minutes: 640 of 1,000 messages, 51 messages more a minute",
+        {"fullAt": NOW + 420_000, "perMinute": 51, "share": 0.64},
     ),
     ({"holdback": Holdback("ann", 7, reason="lunch")}, "held", Level.BAD, "lunch", {"since": 7, "who": "ann"}),
     (
@@ -170,3 +195,76 @@ def test_the_most_urgent_cause_decides_the_order_and_then_what_waits() -> None:
     numbers = [trouble_of(each, causes_of(each)) for each in facts]
     assert numbers == sorted(numbers, reverse=True)
     assert len(set(numbers)) == len(numbers)
+
+
+REJECTED = Rejected(NOW - 30_000, NOW, 5, 0, "user.update.error", "no", 1, ("/a",), ("/a",), 5)
+OF_ONE_KIND = {"taken": 900, "channels": ("/a", "/b"), "rejected": 7}
+
+
+@pytest.mark.parametrize(
+    ("given", "level", "rule", "text"),
+    [
+        ({}, Level.BAD, "all", "it rejects all its messages, 5 of 5: user.update.error: no"),
+        (
+            {"rejected": 2, "whole_rejected": 2},
+            Level.INFO,
+            "few",
+            "it rejected its last 2 messages: user.update.error: no",
+        ),
+        (
+            {"rejected": 1, "whole_rejected": 1},
+            Level.INFO,
+            "few",
+            "it rejected its last message: user.update.error: no",
+        ),
+        (OF_ONE_KIND, Level.BAD, "one kind", "it rejects all messages of /a, 5 of 5"),
+        (
+            OF_ONE_KIND | {"whole": ("/a", "/b", "/c", "/d")},
+            Level.BAD,
+            "one kind",
+            "of /a, /b and 2 more channels, 5 of 5",
+        ),
+        ({"is_part": True}, Level.BAD, "one kind", "it rejects all messages of /a, 5 of 5"),
+        (
+            {"taken": 44, "whole": (), "whole_rejected": 0},
+            Level.WARN,
+            "more than a tenth",
+            "it rejects 5 of 49 messages",
+        ),
+        ({"taken": 45, "whole": (), "whole_rejected": 0}, Level.INFO, "few", "it rejected 5 of 50 messages"),
+        (
+            {"rejected": 1, "taken": 1, "whole": (), "whole_rejected": 0},
+            Level.INFO,
+            "few",
+            "it rejected 1 of 2 messages",
+        ),
+        ({"codes": 3}, Level.BAD, "all", "5 of 5: user.update.error: no and 2 more codes"),
+    ],
+)
+def test_a_receiver_that_rejects_is_never_well(given: dict[str, Any], level: Level, rule: str, text: str) -> None:
+    facts = Facts(NOW, rejected=REJECTED._replace(**given))
+    (cause,) = causes_of(facts)
+    assert (cause.level, cause.details["rule"]) == (level, rule)
+    assert text in cause.text
+    assert conditions_of(facts, [cause]) == [Condition.REJECTS, Condition.CONNECTED]
+
+
+def test_a_receiver_whose_client_has_failed_for_good_is_not_said_to_reject_some() -> None:
+    facts = Facts(NOW, rejected=REJECTED, rejection=Rejection("user.update.error", "no"))
+    assert [each.kind for each in causes_of(facts)] == ["rejecting"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "level"), [(10, Level.BAD), (11, Level.WARN), (30, Level.WARN), (31, None), (0.2, Level.BAD)]
+)
+def test_a_queue_is_full_soon_within_half_an_hour(minutes: float, level: Level | None) -> None:
+    trend = Trend(NOW + int(minutes * 60_000), 9.0)
+    found = {each.kind: each.level for each in causes_of(Facts(NOW, waiting=90, max_entries=100, trend=trend))}
+    assert found == ({"nearly-full": Level.WARN} if level is None else {"filling": level})
+    assert "filling" not in [each.kind for each in causes_of(Facts(NOW, waiting=100, max_entries=100, trend=trend))]
+
+
+def test_what_is_trouble_comes_before_what_is_not() -> None:
+    few = REJECTED._replace(taken=900, whole=(), whole_rejected=0)
+    facts = Facts(NOW, rejected=few, is_away=True, waiting=3, max_entries=9)
+    assert [(each.kind, each.level) for each in causes_of(facts)] == [("away", Level.WARN), ("rejects", Level.INFO)]

@@ -20,7 +20,7 @@ PORTION, PORTIONS = 4, 10
 @pytest.fixture(autouse=True)
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_facts, "_AT_ONCE", PORTION)
-    monkeypatch.setattr(message_facts, "_EARLIER_MS", 3_600_000)
+    monkeypatch.setattr(message_facts, "EARLIER_MS", 3_600_000)
 
 
 def message(number: int) -> LogId:
@@ -75,7 +75,7 @@ async def test_what_has_been_read_is_read_again_only_where_it_may_name_the_messa
 async def test_facts_before_those_that_have_been_read_are_added(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await filled(store)
     index, first = FactIndex(), message(PORTION)
-    monkeypatch.setattr(message_facts, "_EARLIER_MS", 0)
+    monkeypatch.setattr(message_facts, "EARLIER_MS", 0)
     assert await asked(store, monkeypatch, message(5 * PORTION), index) == (1, 5 * PORTION)
     assert await asked(store, monkeypatch, first, index) == (1, 4 * PORTION)
     assert await asked(store, monkeypatch, first, index) == (1, PORTION)

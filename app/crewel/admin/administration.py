@@ -6,7 +6,7 @@ Sessions are found by their public names. Their `clientId`s are secrets and appe
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from functools import partial
 from heapq import merge
 from itertools import islice
@@ -15,12 +15,14 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from crewel.admin.audit import Audit
+from crewel.admin.backlog_trends import BacklogTrends
 from crewel.admin.cached_result import CachedResult
 from crewel.admin.everywhere import Everywhere
 from crewel.admin.jobs import Jobs
 from crewel.admin.metrics_history import MetricsHistory
 from crewel.admin.new_dead_letters import NewDeadLetters
 from crewel.admin.receiver_facts import oldest_of
+from crewel.admin.rejections import Rejections
 from crewel.admin.server_timeline import ServerTimeline
 from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
@@ -31,7 +33,7 @@ from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.records import LogId
 from crewel.delivery.states import DispatcherState
-from crewel.errors import StoreUnavailable
+from crewel.errors import StoreError, StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
 from crewel.security.masks import masked_message
@@ -40,10 +42,13 @@ from crewel.storage.dead_letter_groups import REASON, RETURNS, alike
 from crewel.storage.fact_index import FactIndex
 from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
 from crewel.storage.store import Store
+from crewel.storage.taken_elsewhere import Taken, taken_elsewhere
 
 _KEPT_S: Final = 5.0
 _MOST_NOTED: Final = 100
 """Subscriptions of a session that its timeline notes with an event."""
+_MOST_LOOKED_UP: Final = 100
+"""Receivers that reject messages, of which is looked up what others took."""
 
 
 class Administration:
@@ -77,6 +82,11 @@ class Administration:
         broker.sessions.refusals.on_refused.append(self._login_refused)
         self.turned_away = TurnedAway(self._oldest)
         broker.mailboxes.events.on_overflow.append(self._turned_away)
+        self.rejections = Rejections(self._follow_settled)
+        broker.mailboxes.events.on_event.append(self._note_rejection)
+        self.metrics_history.on_sample.append(self.rejections.tidy)
+        self.backlog_trends = BacklogTrends()
+        self._taken_elsewhere = CachedResult(self._look_elsewhere, _KEPT_S)
         self.server_timeline = ServerTimeline(self)
         self.audit = Audit(broker.runtime, broker.runtime.access)
 
@@ -109,6 +119,37 @@ class Administration:
         self.turned_away.add(name, policy, count)
         if name:
             self.timelines.add("overflow", name, {"policy": policy}, count)
+
+    def _follow_settled(self, is_wanted: bool) -> None:
+        followers = self.broker.mailboxes.events.on_settled
+        if is_wanted:
+            followers.append(self.rejections.settled)
+        else:
+            followers.remove(self.rejections.settled)
+
+    def _note_rejection(self, what: str, name: str, fields: dict[str, Any]) -> None:
+        if what == "closed":
+            self.rejections.forget(name)
+        elif what == "failed" and fields["outcome"] == "letter":
+            session = self.find(name)
+            failure = None if session is None else session.mailbox.dispatcher.last_failure
+            code = fields["code"]
+            reason = failure[1] if failure is not None and failure[0] == code else ""
+            self.rejections.add(name, fields["channel"], fields["id"], code, reason)
+
+    async def taken_by_others(self) -> Mapping[str, Taken]:
+        """How many of the newest messages that a receiver rejects others have taken, by its name; empty where the store does
+        not say."""
+        if not self.broker.runtime.access.has_store:
+            return {}
+        try:
+            return await self._taken_elsewhere.get()
+        except StoreError:
+            return {}
+
+    async def _look_elsewhere(self) -> Mapping[str, Taken]:
+        known = ((name, self.rejections.of(name)) for name in self.rejections.names[-_MOST_LOOKED_UP:])
+        return await taken_elsewhere(self.store, {name: each.ids for name, each in known if each is not None})
 
     def _login_refused(self, refused: RefusedLogins) -> None:
         """Strangers choose the names: only sessions that there are have it in their timeline."""

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import TypeAdapter
 
 from crewel.admin.session_counts import SessionCounts, Trouble
+from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import Disk
 
 
@@ -50,8 +51,10 @@ class Figures:
     """Number of a worker that does not start -> how often in a row it has been tried."""
     dead_letters_made: int = 0
     """Dead letters in the store that were made in the last hour: what was redriven or discarded does not count."""
-    dead_letter_codes: list[tuple[str, int]] = field(default_factory=list)
-    """Dead letters in the store, by code, the most first."""
+    dead_letters_since: int | None = None
+    """When the first of them was made: milliseconds since 1970."""
+    dead_letter_pairs: list[Pair] = field(default_factory=list)
+    """The newest of them, by receiver and code, the most first."""
     messages_dropped: int = 0
     """Messages of the last hour that were dropped and are in no dead letter."""
     dead_letters_dropped: int = 0
@@ -94,7 +97,8 @@ def figures_as_one(own: Figures, others: Sequence[Figures], empty_groups: Sequen
         concerns=reduce(_concerns, (each.concerns for each in every)),
         failing_workers={number: count for each in every for number, count in each.failing_workers.items()},
         dead_letters_made=most.dead_letters_made,
-        dead_letter_codes=most.dead_letter_codes,
+        dead_letters_since=most.dead_letters_since,
+        dead_letter_pairs=most.dead_letter_pairs,
         messages_dropped=sum(each.messages_dropped for each in every),
         dead_letters_dropped=max(each.dead_letters_dropped for each in every),
         store_used=most.store_used,

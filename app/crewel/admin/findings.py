@@ -5,7 +5,7 @@ Pure: figures in, findings out. A new one is a function in `CHECKS`; `figures` h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from crewel.admin.figures import Figures
 from crewel.admin.level import Level
 from crewel.admin.receiver_condition import things
 from crewel.admin.session_counts import Trouble
+from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import FREE_DISK, Disk
 
 _NEARLY: Final = 0.85
@@ -26,6 +27,8 @@ _NAMED: Final = 3
 """Receivers whose causes are reported."""
 _OVERFLOW: Final = {"resource.overflow.queue.bytes", "resource.overflow.queue.entries"}
 """The codes of messages that a full queue has turned away."""
+_CLOCKS_MS: Final = 5000
+"""How far the clocks of a server and of its store may be apart."""
 _NO_NAME: Final = "a client without a name"
 _MIB: Final = 1 << 20
 
@@ -125,6 +128,13 @@ _RECEIVERS: Final[dict[str, Words]] = {
         "{} reject everything",
         "Repair its client and let it log in again, or end the session. Its messages are in the dead letters.",
     ),
+    "rejects": Words(
+        "rejects",
+        "{} rejects messages",
+        "{} reject messages",
+        "If other receivers take these messages, repair its client; if none does, look at what the publisher sends. Then"
+        " redrive its dead letters.",
+    ),
     "held": Words(
         "held",
         "{} is on hold",
@@ -156,6 +166,7 @@ _RECEIVERS: Final[dict[str, Words]] = {
         "{} have messages that no listener takes",
         "Start the part of its client that listens to these channels, or skip the messages.",
     ),
+    "filling": Words("soon-full", "{} will be full soon", "{} will be full soon", _DRAIN),
     "away": Words(
         "away",
         "{} is away",
@@ -210,30 +221,44 @@ def _cause(words: Words, trouble: Trouble) -> str:
 
 
 def _letters(figures: Figures) -> Iterator[Finding]:
-    made = figures.dead_letters_made
-    if made and not _are_of_full_queues(figures):
-        codes = figures.dead_letter_codes
-        most = (
-            f"the most frequent code, of all that are kept: {codes[0][0]} ({codes[0][1]:,})"
-            if codes
-            else "see their codes"
-        )
-        yield Finding(
-            "letters",
-            Level.BAD,
-            f"{things(made, 'dead letter')} of the last hour",
-            most,
-            "Open a group and read the reason of one. Redrive the group when its cause is gone.",
-            "/dead-letters?since=1h",
-            made,
-        )
+    made, pairs = figures.dead_letters_made, figures.dead_letter_pairs
+    rest = [each for each in pairs if not _is_said(figures, each)]
+    read, left = (sum(each.letters for each in some) for some in (pairs, rest))
+    if not made or (pairs and not rest):
+        return
+    if made <= read:  # all were looked at
+        made = left
+    one = rest[0] if len(rest) == 1 else None
+    yield Finding(
+        "letters",
+        Level.BAD,
+        f"{things(made, 'dead letter')} of the last hour" + (f" of {one.receiver}" if one else ""),
+        _by_receiver(rest, left if made > left else 0),
+        "Open a group and read the reason of one. Redrive the group when its cause is gone.",
+        f"/dead-letters?since=1h&receiver={quote(one.receiver)}&code={quote(one.code)}"
+        if one
+        else "/dead-letters?since=1h",
+        made,
+        figures.dead_letters_since if made > left else min((each.since for each in rest), default=None),
+    )
 
 
-def _are_of_full_queues(figures: Figures) -> bool:
-    """Whether all dead letters are of queues that were full, and the finding about these receivers names them: one cause."""
-    codes = figures.dead_letter_codes
-    is_said = not {"full", "overflow"}.isdisjoint(figures.counted.troubles)
-    return is_said and bool(codes) and all(code in _OVERFLOW for code, _ in codes)
+def _by_receiver(pairs: Sequence[Pair], of: int) -> str:
+    """How many dead letters which receivers have with which codes. `of`: so many of them were looked at; 0: all."""
+    if len(pairs) == 1 and not of:
+        return pairs[0].code
+    told = "; ".join(f"{each.receiver}: {each.letters:,} with {each.code}" for each in pairs[:_NAMED])
+    more = f"; and {things(len(pairs) - _NAMED, 'more group')}" if len(pairs) > _NAMED else ""
+    return f"{f'of the newest {of:,}: ' if of else ''}{told}{more}" or "see their codes"
+
+
+def _is_said(figures: Figures, pair: Pair) -> bool:
+    """Whether a finding about receivers says why these became dead letters: not of those that are older than what it says."""
+    troubles = figures.counted.troubles
+    if pair.code in _OVERFLOW:
+        return not {"full", "overflow"}.isdisjoint(troubles)
+    rejecting = (each for kind in ("rejecting", "rejects") if kind in troubles for each in troubles[kind].named)
+    return any(each.name == pair.receiver and (each.since or 0) <= pair.since + _CLOCKS_MS for each in rejecting)
 
 
 def _dropped(figures: Figures) -> Iterator[Finding]:

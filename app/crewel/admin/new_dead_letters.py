@@ -1,14 +1,15 @@
-"""How many of the dead letters in the store were made in the last hour. The store knows their times, so that a restart of the
-server changes nothing.
+"""The dead letters of the last hour: how many, since when, of which receivers and with which codes. The store knows their
+times, so that a restart of the server changes nothing.
 """
 
 from __future__ import annotations
 
 from time import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.admin.cached_result import CachedResult
 from crewel.storage import dead_letters
+from crewel.storage.dead_letter_groups import RecentPairs, recent_pairs
 from crewel.storage.dead_letter_records import DeadLetterFilter
 
 if TYPE_CHECKING:
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 
 _HOUR_MS: Final = 3_600_000
 _KEPT_S: Final = 15.0
+
+
+class LastHour(NamedTuple):
+    """What is known of them."""
+
+    made: int
+    recent: RecentPairs
+
+
+NONE: Final = LastHour(0, RecentPairs([], 0, None))
 
 
 class NewDeadLetters:
@@ -26,12 +37,14 @@ class NewDeadLetters:
         self._counted = CachedResult(self._count, _KEPT_S)
         self._kept = 0
 
-    async def count(self, kept: int) -> int:
-        """How many there are, if the store keeps so many dead letters in all. Raises StoreError."""
+    async def look(self, kept: int) -> LastHour:
+        """Return those that there are, if the store keeps so many dead letters in all. Raises StoreError."""
         if kept != self._kept:
             self._kept = kept
             self._counted.drop()
-        return await self._counted.get() if kept else 0
+        return await self._counted.get() if kept else NONE
 
-    async def _count(self) -> int:
-        return await dead_letters.count(self._admin.store, DeadLetterFilter(since_ms=int(time() * 1000) - _HOUR_MS))
+    async def _count(self) -> LastHour:
+        store, since = self._admin.store, int(time() * 1000) - _HOUR_MS
+        made = await dead_letters.count(store, DeadLetterFilter(since_ms=since))
+        return LastHour(made, await recent_pairs(store, since)) if made else NONE

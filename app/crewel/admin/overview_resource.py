@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 from time import time
 from typing import Any, Final
 
@@ -12,9 +13,11 @@ from crewel.admin.fields import number_text
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
 from crewel.admin.findings import findings
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
+from crewel.admin.new_dead_letters import NONE, LastHour
+from crewel.admin.receiver_facts import others_text
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.route import Ask, Route
-from crewel.admin.session_counts import as_view
+from crewel.admin.session_counts import SessionCounts, as_view
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.session import Session
 from crewel.errors import StoreError
@@ -44,16 +47,18 @@ def shown(told: dict[str, Any]) -> dict[str, Any]:
 async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     """The figures of now, what is wrong, and the samples that are newer than this."""
     broker = admin.broker
-    counted = await admin.session_counter.take()
+    counted = await _with_others(admin, await admin.session_counter.take())
     store = await _store(admin)
+    last_hour = await _last_hour(admin, store["letters"])
     disk = await _disk(admin)
     empty_groups, working = await _groups(admin)
     figures = Figures(
         counted=counted,
         concerns=_concerns(admin),
         failing_workers=broker.runtime.failing_workers,
-        dead_letters_made=store["lettersNew"],
-        dead_letter_codes=[(each["value"], each["count"]) for each in store["codes"]],
+        dead_letters_made=last_hour.made,
+        dead_letters_since=last_hour.recent.since,
+        dead_letter_pairs=last_hour.recent.pairs,
         messages_dropped=admin.metrics_history.lost,
         dead_letters_dropped=store["lettersDropped"],
         store_used=store["usedMemory"],
@@ -74,6 +79,24 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         "findings": [each.as_json() for each in findings(figures)],
         "figures": as_json(figures),
     }
+
+
+async def _with_others(admin: Administration, counted: SessionCounts) -> SessionCounts:
+    """The same; of receivers that reject messages the causes say what other receivers do with these."""
+    trouble = counted.troubles.get("rejects")
+    if trouble is None:
+        return counted
+    taken = await admin.taken_by_others()
+    named = [replace(each, text=each.text + others_text(taken.get(each.name))) for each in trouble.named]
+    return replace(counted, troubles={**counted.troubles, "rejects": replace(trouble, named=named)})
+
+
+async def _last_hour(admin: Administration, letters: int | None) -> LastHour:
+    """The dead letters of the last hour, if the store says how many it has."""
+    try:
+        return await admin.new_dead_letters.look(letters or 0)
+    except StoreError:
+        return NONE
 
 
 def _concerns(admin: Administration) -> dict[str, Concern]:
@@ -158,7 +181,7 @@ async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
         "usedMemory": int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
         "maxMemory": int(info.get("maxmemory", 0)),
         "letters": letters,
-        "lettersNew": await admin.new_dead_letters.count(letters),
+        "lettersNew": (await admin.new_dead_letters.look(letters)).made,
         "lettersDropped": await dead_letters.dropped(store),
         "lettersBytes": await dead_letters.used_bytes(store),
         "lettersMaxBytes": admin.broker.settings.delivery.dead_letters_max_bytes,

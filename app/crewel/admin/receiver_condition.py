@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
+from crewel.admin.backlog_trends import Trend
 from crewel.admin.level import Level
+from crewel.admin.rejections import Rejected
 from crewel.admin.turned_away import Overflow
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.dispatcher import Rejection
@@ -22,6 +24,13 @@ _BUSY_MS: Final = 10_000
 """How long a client works on a message until that is worth a word."""
 _NEARLY: Final = 0.8
 """The part of its bound from which on a queue is nearly full."""
+_SOON_MS: Final = 1_800_000
+"""A queue that will be full within this time is full soon."""
+_VERY_SOON_MS: Final = 600_000
+"""Within this time, that is bad."""
+_SOME: Final = 3
+"""From so many rejected messages on, a receiver rejects more than a message that is no good."""
+_MINUTE_MS: Final = 60_000
 _WEIGHT: Final = 10**9
 """What the rank of a cause counts, in the number by which receivers are sorted, of the messages that wait."""
 
@@ -30,8 +39,11 @@ class Condition(StrEnum):
     """How a receiver stands. A session is connected or away, and may stand in other ways as well."""
 
     REJECTING = "rejecting everything"
+    REJECTS = "rejects messages"
     ON_HOLD = "on hold"
     FULL = "full"
+    EXPIRED = "expired token"
+    SOON_FULL = "soon full"
     RETRYING = "waiting to retry"
     UNATTENDED = "without a member"
     AWAY = "away"
@@ -62,6 +74,8 @@ class Facts:
     """When the oldest of its stored messages was published."""
     holdback: Holdback | None = None
     rejection: Rejection | None = None
+    rejected: Rejected | None = None
+    trend: Trend | None = None
     failure: tuple[str, str] | None = None
     """Code and reason of the last failure that its client reported."""
     retry_at: int | None = None
@@ -94,13 +108,20 @@ class Facts:
     def is_well(self) -> bool:
         """Whether nothing can be wrong, as of most receivers: a short way for lists of very many."""
         asks_nothing = self.retry_at is None and self.token_expired_at is None and self.members is None
-        is_free = self.holdback is None and self.rejection is None and self.overflow is None
+        is_free = self.holdback is None and self.rejection is None and self.rejected is None and self.overflow is None
         return asks_nothing and is_free and not (self.is_away or self.waiting)
 
     @property
     def is_full(self) -> bool:
         """Whether its queue takes no more."""
         return self.waiting > 0 and self.share >= 1
+
+    @property
+    def full_in(self) -> int | None:
+        """In how many milliseconds its queue will be full, if that is soon."""
+        if self.trend is None or self.is_full or self.trend.full_at - self.now > _SOON_MS:
+            return None
+        return max(self.trend.full_at - self.now, 0)
 
 
 class Cause(NamedTuple):
@@ -144,6 +165,93 @@ def _rejecting(facts: Facts) -> Found:
     if facts.rejection is not None:
         code, reason, _ = facts.rejection
         yield Level.BAD, f"all its messages become dead letters: {_said(code, reason)}", {"code": code}
+
+
+class Rule(StrEnum):
+    """How much a receiver rejects."""
+
+    ALL = "all"
+    KIND = "one kind"
+    TENTH = "more than a tenth"
+    FEW = "few"
+
+
+RULES: Final[tuple[tuple[Rule, Callable[[Rejected], bool], Level, str], ...]] = (
+    (
+        Rule.ALL,
+        lambda found: found.rejected >= _SOME and not (found.taken or found.is_part),
+        Level.BAD,
+        "it rejects all its messages, {share}",
+    ),
+    (
+        Rule.KIND,
+        lambda found: found.whole_rejected >= _SOME,
+        Level.BAD,
+        "it rejects all messages of {channels}, {whole}",
+    ),
+    (
+        Rule.TENTH,
+        lambda found: found.rejected >= _SOME and 10 * found.rejected > found.rejected + found.taken,
+        Level.WARN,
+        "it rejects {share} messages",
+    ),
+    (Rule.FEW, lambda _: True, Level.INFO, "it rejected {share} messages"),
+)
+"""What counts is the first rule that fits: its name, when it does, how urgent it is, and its words."""
+
+
+def _rejects(facts: Facts) -> Found:
+    found = facts.rejected
+    if found is None or facts.rejection is not None:  # which says more
+        return
+    rule, _, level, words = next(each for each in RULES if each[1](found))
+    if rule is Rule.FEW and not found.taken:
+        words = "it rejected its last {messages}"
+    number = found.whole_rejected if rule is Rule.KIND else found.rejected
+    text = words.format(
+        share=f"{found.rejected:,} of {found.rejected + found.taken:,}",
+        messages="message" if found.rejected == 1 else f"{found.rejected} messages",
+        channels=_named(found.whole),
+        whole=f"{number:,} of {number:,}",
+    )
+    minutes = (found.at - found.since) / _MINUTE_MS
+    pace = round(number / minutes) if minutes >= 1 else 0
+    more = f" and {things(found.codes - 1, 'more code')}" if found.codes > 1 else ""
+    details: dict[str, Any] = {
+        "since": found.since,
+        "at": found.at,
+        "count": number,
+        "of": number if rule is Rule.KIND else found.rejected + found.taken,
+        "code": found.code,
+        "rule": rule.value,
+        "channels": list(found.whole if rule is Rule.KIND else found.channels),
+    }
+    if pace:
+        details["perMinute"] = pace
+        text += f", {pace:,} a minute"
+    yield level, f"{text}: {_said(found.code, found.reason)}{more}", details
+
+
+def _named(channels: Sequence[str]) -> str:
+    more = f" and {things(len(channels) - 2, 'more channel')}" if len(channels) > 2 else ""
+    return " and ".join(channels) if not more else f"{', '.join(channels[:2])}{more}"
+
+
+def _filling(facts: Facts) -> Found:
+    left, trend = facts.full_in, facts.trend
+    if left is not None and trend is not None:
+        minutes = round(left / _MINUTE_MS)
+        when = f"in {things(minutes, 'minute')}" if minutes else "within a minute"
+        text = (
+            f"its queue will be full {when}: {_room(facts)}, {things(round(trend.per_minute), 'message')} more a minute"
+        )
+        level = Level.BAD if left <= _VERY_SOON_MS else Level.WARN
+        details = {"fullAt": trend.full_at, "perMinute": round(trend.per_minute), "share": round(facts.share, 3)}
+        yield level, text, details
+
+
+def _room(facts: Facts) -> str:
+    return f"{facts.waiting:,} of {things(facts.max_entries, 'message')}"
 
 
 def _held(facts: Facts) -> Found:
@@ -228,13 +336,12 @@ def _slow(facts: Facts) -> Found:
 def _overflowed(facts: Facts) -> Found:
     overflow = facts.overflow
     if overflow is not None and not facts.is_full:
-        room = f"{facts.waiting:,} of {things(facts.max_entries, 'message')}"
-        text = f"its queue was full: {_turned_away(overflow)}; it has room again, {room}"
+        text = f"its queue was full: {_turned_away(overflow)}; it has room again, {_room(facts)}"
         yield Level.WARN, text, _overflow_details(overflow)
 
 
 def _nearly_full(facts: Facts) -> Found:
-    if _NEARLY <= facts.share < 1:
+    if _NEARLY <= facts.share < 1 and facts.full_in is None:
         yield Level.WARN, f"its queue is at {facts.share:.0%} of its bound", {"share": round(facts.share, 3)}
 
 
@@ -269,14 +376,16 @@ class Check(NamedTuple):
 
 
 CAUSES: Final = (
-    Check("rejecting", 13, _rejecting, Condition.REJECTING),
-    Check("held", 12, _held, Condition.ON_HOLD),
-    Check("full", 11, _full, Condition.FULL),
-    Check("token", 10, _token),
-    Check("refused", 9, _refused),
-    Check("members", 8, _no_takers),
-    Check("retry", 7, _retrying, Condition.RETRYING),
-    Check("unclaimed", 6, _unclaimed),
+    Check("rejecting", 15, _rejecting, Condition.REJECTING),
+    Check("held", 14, _held, Condition.ON_HOLD),
+    Check("full", 13, _full, Condition.FULL),
+    Check("token", 12, _token, Condition.EXPIRED),
+    Check("rejects", 11, _rejects, Condition.REJECTS),
+    Check("refused", 10, _refused),
+    Check("members", 9, _no_takers),
+    Check("retry", 8, _retrying, Condition.RETRYING),
+    Check("unclaimed", 7, _unclaimed),
+    Check("filling", 6, _filling, Condition.SOON_FULL),
     Check("away", 5, _away),
     Check("slow", 4, _slow),
     Check("overflow", 3, _overflowed),
@@ -289,10 +398,11 @@ _CONDITIONS: Final = {each.kind: each.condition for each in CAUSES}
 
 
 def causes_of(facts: Facts) -> list[Cause]:
-    """Why the receiver is not as it should be; empty if it is."""
+    """Why the receiver is not as it should be, what is trouble first; empty if it is."""
     if facts.is_well:
         return []
-    return [Cause(each.kind, *found) for each in CAUSES for found in each.find(facts)]
+    found = [Cause(each.kind, *found) for each in CAUSES for found in each.find(facts)]
+    return sorted(found, key=lambda cause: cause.level is Level.INFO)
 
 
 def conditions_of(facts: Facts, causes: Sequence[Cause]) -> list[Condition]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import isfinite
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -11,6 +11,7 @@ from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, 
 from crewel.errors import StoreError
 from crewel.qos.names import group_of
 from crewel.storage.session_pace import usual_times
+from crewel.storage.taken_elsewhere import Taken
 
 if TYPE_CHECKING:
     from crewel.admin.administration import Administration
@@ -25,8 +26,9 @@ def oldest_of(session: Session) -> int | None:
     return None if place is None else place // 1000
 
 
-def session_facts(admin: Administration, session: Session) -> Facts:
-    """Those of a session."""
+def session_facts(admin: Administration, session: Session, covers: Callable[[str], bool] | None = None) -> Facts:
+    """Those of a session. With `covers`, which says whether a reader sees a channel: without what messages of other channels
+    have left behind."""
     dispatchers, dispatcher, limit = admin.dispatchers, session.mailbox.dispatcher, session.mailbox.limit
     now, is_away = int(time() * _MS), dispatchers.is_away(session)
     facts = Facts(now, is_away, waiting=dispatchers.waiting(session))
@@ -48,6 +50,9 @@ def session_facts(admin: Administration, session: Session) -> Facts:
     if session.name:
         facts.overflow = admin.turned_away.of(session.name)
         facts.refused = admin.broker.sessions.refusals.of(session.name)
+        facts.rejected = admin.rejections.of(session.name, covers)
+        if covers is None:  # what made the queue grow may have been of any channel
+            facts.trend = admin.backlog_trends.of(session.name)
     grants = session.grants
     if grants is not None and grants.expires_at is not None and grants.has_expired(now / _MS):
         facts.token_expired_at = int(grants.expires_at * _MS)
@@ -62,7 +67,9 @@ def is_at_rest(admin: Administration, session: Session) -> bool:
         return False
     if dispatcher.holdback is not None or dispatcher.rejection is not None or session.grants is not None:
         return False
-    return not admin.dispatchers.is_away(session) and admin.turned_away.of(session.name) is None
+    if session.name in admin.rejections or admin.turned_away.of(session.name) is not None:
+        return False
+    return not admin.dispatchers.is_away(session)
 
 
 def _sent_at(admin: Administration, session: Session) -> int | None:
@@ -83,6 +90,7 @@ def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:
     return {
         "conditions": [each.value for each in conditions_of(facts, causes)],
         "cause": causes[0].text if causes else "",
+        "since": causes[0].details.get("since") if causes else None,
         "causes": [each.as_json() for each in causes],
         "trouble": trouble_of(facts, causes),
     }
@@ -102,7 +110,30 @@ async def add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> N
         slow[name]["usualMs"] = milliseconds
 
 
-def standing_of(admin: Administration, session: Session) -> dict[str, Any]:
-    """How a session stands and why."""
-    facts = session_facts(admin, session)
+async def add_others(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
+    """Say of receivers that reject messages how many of the newest ones other receivers have taken: `othersTook` of `othersOf`
+    in that cause, and in its text. It is left out where the store does not say."""
+    rejecting = [(view, each) for view in views for each in view["causes"] if each["kind"] == "rejects"]
+    if not rejecting:
+        return
+    taken = await admin.taken_by_others()
+    for view, cause in rejecting:
+        took = taken.get(view["name"])
+        if took is not None:
+            text = f"{cause['text']}{others_text(took)}"
+            cause |= {"othersTook": took.taken, "othersOf": took.of, "text": text}
+            view["cause"] = view["causes"][0]["text"]
+
+
+def others_text(took: Taken | None) -> str:
+    """What other receivers did with messages that one rejects, which tells whether they or it are to blame; empty if that is
+    not known, or there was no other."""
+    if took is None or not (took.taken or took.refused):
+        return ""
+    return f" (other receivers took {f'{took.taken:,}' if took.taken else 'none'} of the newest {took.of:,})"
+
+
+def standing_of(admin: Administration, session: Session, covers: Callable[[str], bool] | None = None) -> dict[str, Any]:
+    """How a session stands and why, for a reader who sees these channels."""
+    facts = session_facts(admin, session, covers)
     return standing(facts, causes_of(facts))

@@ -19,8 +19,8 @@ from crewel.admin.receiver_condition import (
     has_cause,
     trouble_of,
 )
-from crewel.admin.receiver_facts import add_usual, oldest_of, session_facts, shared_facts, standing
-from crewel.admin.role_scopes import shows_failure
+from crewel.admin.receiver_facts import add_others, add_usual, oldest_of, session_facts, shared_facts, standing
+from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
 from crewel.broker.session import Session
 from crewel.delivery.states import DispatcherState
@@ -63,23 +63,23 @@ class _Receiver(NamedTuple):
     """The name of the queue of a group or subject."""
 
 
-def _facts(admin: Administration, receiver: _Receiver) -> Facts:
+def _facts(admin: Administration, receiver: _Receiver, scope: Scope) -> Facts:
     if receiver.session is not None:
-        return session_facts(admin, receiver.session)
+        return session_facts(admin, receiver.session, covered(scope))
     return shared_facts(admin, receiver.queue, MEMBERS[receiver.state], receiver.waiting)
 
 
-def _trouble(admin: Administration, receiver: _Receiver) -> int:
-    facts = _facts(admin, receiver)
+def _trouble(admin: Administration, receiver: _Receiver, scope: Scope) -> int:
+    facts = _facts(admin, receiver, scope)
     return trouble_of(facts, causes_of(facts))
 
 
-_ORDERS: Final[Mapping[str, Callable[[Administration, _Receiver], int | None]]] = {
-    "name": lambda _, receiver: None,
+_ORDERS: Final[Mapping[str, Callable[[Administration, _Receiver, Scope], int | None]]] = {
+    "name": lambda *_: None,
     "trouble": _trouble,
-    "waiting": lambda _, receiver: receiver.waiting,
-    "waitingBytes": lambda _, receiver: receiver.waiting_bytes,
-    "oldest": lambda _, receiver: None if receiver.session is None else oldest_of(receiver.session),
+    "waiting": lambda _, receiver, __: receiver.waiting,
+    "waitingBytes": lambda _, receiver, __: receiver.waiting_bytes,
+    "oldest": lambda _, receiver, __: None if receiver.session is None else oldest_of(receiver.session),
 }
 """By what the list is sorted."""
 
@@ -92,14 +92,19 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     async def wanted() -> AsyncIterator[tuple[Place, _Receiver]]:
         async for receiver in _all(admin, fields.get("kind")):
-            place = place_in_order(sort, order(admin, receiver), receiver.name)
-            if _is_wanted(admin, receiver, fields) and _is_covered(ask, receiver) and (after is None or place > after):
+            place = place_in_order(sort, order(admin, receiver, ask.scope), receiver.name)
+            if (
+                _is_wanted(admin, receiver, fields, ask.scope)
+                and _is_covered(ask, receiver)
+                and (after is None or place > after)
+            ):
                 yield place, receiver
 
     page, has_more = await first(wanted(), count)
     views = [_view(admin, receiver, ask.scope) async for _, receiver in in_turns(page)]
     if ask.covers_all:  # the times of messages of any channel
         await add_usual(admin, views)
+        await add_others(admin, views)
     return {
         "receivers": views,
         "next": cursor(page[-1][0], sort) if has_more else "",
@@ -159,22 +164,22 @@ def _is_covered(ask: Ask, receiver: _Receiver) -> bool:
     return receiver.session is not None and ask.covers_session(receiver.session)
 
 
-def _is_wanted(admin: Administration, receiver: _Receiver, fields: dict[str, Any]) -> bool:
+def _is_wanted(admin: Administration, receiver: _Receiver, fields: dict[str, Any], scope: Scope) -> bool:
     contains, state, held = (fields.get(name) for name in ("contains", "state", "held"))
     return (
         (contains is None or contains.lower() in receiver.name.lower())
         and (state is None or receiver.state == state)
         and (held is None or receiver.is_held is held)
         and _has_client(receiver.session, fields)
-        and _stands(admin, receiver, fields.get("condition"), fields.get("cause"))
+        and _stands(admin, receiver, scope, fields.get("condition"), fields.get("cause"))
     )
 
 
-def _stands(admin: Administration, receiver: _Receiver, condition: str | None, cause: str | None) -> bool:
+def _stands(admin: Administration, receiver: _Receiver, scope: Scope, condition: str | None, cause: str | None) -> bool:
     """Whether the receiver stands as asked for, for the cause that is asked for."""
     if condition is None and cause is None:
         return True
-    facts = _facts(admin, receiver)
+    facts = _facts(admin, receiver, scope)
     causes = causes_of(facts)
     stands = condition is None or condition in conditions_of(facts, causes)
     return stands and (cause is None or has_cause(causes, cause))
@@ -194,7 +199,7 @@ def _has_client(session: Session | None, fields: dict[str, Any]) -> bool:
 
 
 def _view(admin: Administration, receiver: _Receiver, scope: Scope) -> dict[str, Any]:
-    session, facts = receiver.session, _facts(admin, receiver)
+    session, facts = receiver.session, _facts(admin, receiver, scope)
     return {
         "kind": receiver.kind,
         "name": receiver.name,
@@ -242,7 +247,10 @@ RECEIVER_ROUTES: Final = (
         " `maxEntries` (the bound of its queue), `oldest` (when its oldest stored message was published, or null), and"
         " `lastFailure`. `conditions`: how it stands, in plain words, the most urgent first; `cause`: why, in one text;"
         " `trouble`: a number, the larger, the more urgent. `causes`: each with `kind`, `level` (bad, warn, info), `text`"
-        " and, where known, `since`, `at`, `count`, `code`, `from`, `usualMs`. A session also has `node`, `transport`"
+        " and, where known, `since`, `at`, `count`, `code`, `from`, `usualMs`; `since`: that of the first cause, or null. For"
+        " rejected messages (`rejects`) a cause has `count` of `of`, `rule`, `channels`, `perMinute`, and `othersTook`: how"
+        " many of the newest `othersOf` other receivers acknowledged; for a queue that will be full soon (`filling`),"
+        " `fullAt` and `perMinute`. A session also has `node`, `transport`"
         " (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the last"
         " one) and `client` (its `User-Agent`).",
         query=(

@@ -7,7 +7,7 @@ whole needs a role on all channels. What an operator does not see is answered as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from crewel.admin.command import demand
@@ -36,6 +36,11 @@ def covers_channel(scope: Scope, needed: Role, name: str) -> bool:
     """Whether the role that is needed holds for this channel or pattern."""
     channel = parse(name)
     return scope.allows(needed) or (channel is not None and scope.allows(needed, channel))
+
+
+def covered(scope: Scope) -> Callable[[str], bool] | None:
+    """What says whether an operator with these roles sees a channel; None if they see all."""
+    return None if scope.allows(Role.VIEW) else lambda name: covers_channel(scope, Role.VIEW, name)
 
 
 def covers_session(scope: Scope, needed: Role, session: Session) -> bool:

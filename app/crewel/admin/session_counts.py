@@ -84,6 +84,8 @@ class SessionCounts:
     """Operators' pages, which have a session for their live feed."""
     waiting: int = 0
     """Messages that wait, are sent or are open, once for each session."""
+    causes: dict[str, int] = field(default_factory=dict)
+    """How many are in trouble, by the kind of each of their causes."""
     troubles: dict[str, Trouble] = field(default_factory=dict)
     """Those in trouble, by the kind of their most urgent cause."""
 
@@ -104,6 +106,8 @@ class SessionCounter:
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
         self._kept = CachedResult(self._count, _KEPT_S)
+        self.last = SessionCounts()
+        """The last one, however old it is."""
 
     async def take(self) -> SessionCounts:
         """The last one, if it is new enough; else a new one."""
@@ -117,6 +121,7 @@ class SessionCounter:
     async def _count(self) -> SessionCounts:
         admin, counted = self._admin, SessionCounts()
         states, transports, conditions = Counter[str](), Counter[str](), Counter[str]()
+        kinds = Counter[str]()
         found: dict[str, First[Named]] = {}
         at_rest = 0
         async for session in in_turns(admin.broker.sessions.by_id.values()):
@@ -132,7 +137,10 @@ class SessionCounter:
                 at_rest += 1
                 continue
             facts = session_facts(admin, session)
+            if session.name:
+                admin.backlog_trends.note(session.name, facts.share, facts.waiting)
             causes = causes_of(facts)
+            kinds.update({each.kind for each in causes if each.level is not Level.INFO})
             counted.waiting += facts.waiting
             states[admin.dispatchers.state(session).value] += 1
             conditions.update(each.value for each in conditions_of(facts, causes))
@@ -144,6 +152,8 @@ class SessionCounter:
         for kind, some in found.items():
             counted.troubles[kind].named = some.items()
         counted.states, counted.transports, counted.conditions = dict(states), dict(transports), dict(conditions)
+        counted.causes = dict(kinds)
+        self.last = counted
         return counted
 
     def _note(

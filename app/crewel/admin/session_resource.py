@@ -15,7 +15,7 @@ from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_c
 from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, text_field
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
-from crewel.admin.receiver_facts import add_usual
+from crewel.admin.receiver_facts import add_others, add_usual
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
@@ -233,10 +233,11 @@ async def _list(ask: Ask) -> dict[str, Any]:
                     yield place, session
 
     page, has_more = await first(wanted(), count)
+    views = [session_view(ask.admin, session, ask.scope) async for _, session in in_turns(page) if session.is_live]
+    if ask.covers_all:
+        await add_others(ask.admin, views)
     return {
-        "sessions": [
-            session_view(ask.admin, session, ask.scope) async for _, session in in_turns(page) if session.is_live
-        ],
+        "sessions": views,
         "next": cursor(page[-1][0], sort) if has_more else "",
         "unnamed": unnamed if ask.covers_all else 0,
     }
@@ -268,6 +269,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     view["may"] = ask.may(lambda role: ask.covers_session(session, role))
     if ask.covers_all:  # what it has done is that of any channel
         await add_usual(ask.admin, [view])
+        await add_others(ask.admin, [view])
     if session.mailbox.is_stored:
         view["pace"] = await _pace(ask.admin, session) if ask.covers_all else None
     return view

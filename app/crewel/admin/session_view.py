@@ -9,6 +9,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.receiver_facts import oldest_of, standing_of
 from crewel.admin.receiver_resource import last_failure
+from crewel.admin.role_scopes import covered
 from crewel.broker.mailboxes.timers import outlook
 from crewel.broker.session import Session
 from crewel.security.grants import Scope
@@ -24,7 +25,7 @@ def session_view(admin: Administration, session: Session, scope: Scope) -> dict[
         "id": absolute_name(admin, session),
         "node": admin.node,
         "subject": subject_of(session),
-        **standing_of(admin, session),
+        **standing_of(admin, session, covered(scope)),
         "state": dispatchers.state(session).value,
         "active": held is None,
         "holdback": None if held is None else held.as_json() | {"waits": session.mailbox.has(held.message_id)},

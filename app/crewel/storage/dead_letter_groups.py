@@ -31,6 +31,8 @@ _MOST: Final = 1000
 _FEW: Final = 200
 """Values of an index that are counted from some time on, one after the other."""
 _ALL: Final = DeadLetterFilter()
+_MOST_PAIRED: Final = 1000
+"""Dead letters that one call looks at by receiver and code: some 20 ms of this process."""
 
 
 class Group(NamedTuple):
@@ -38,6 +40,27 @@ class Group(NamedTuple):
 
     letters: int
     value: str
+
+
+class Pair(NamedTuple):
+    """Dead letters of one receiver with one code."""
+
+    receiver: str
+    code: str
+    letters: int
+    since: int
+    """When the first of them was made: milliseconds since 1970."""
+
+
+class RecentPairs(NamedTuple):
+    """The newest dead letters, by receiver and code."""
+
+    pairs: list[Pair]
+    """Those with the most first."""
+    read: int
+    """How many dead letters they have together."""
+    since: int | None
+    """When the first dead letter was made of all that were asked for, also of those that were not read."""
 
 
 class Groups(NamedTuple):
@@ -78,6 +101,27 @@ def _value(letter: StoredDeadLetter, kind: str) -> str:
     if kind == LIKENESS:
         return shape_of(letter.body)
     return shape_of_reason(letter.reason) if kind == REASON else str(getattr(letter, kind))
+
+
+async def recent_pairs(store: Store, since_ms: int) -> RecentPairs:
+    """Return the newest 1000 dead letters that were made from this time on (milliseconds since 1970), by receiver and code.
+    Their texts are not read. Raises StoreError."""
+    low = f"{since_ms}-0"
+    entries: Any = await store.reader.xrevrange(store.keys.dead, "+", low, count=_MOST_PAIRED)
+    found: dict[tuple[str, str], Pair] = {}
+    for place, fields in entries:  # the newest first
+        receiver, code = fields.get(b"receiver", b"").decode(), fields.get(b"code", b"").decode()
+        known = found.get((receiver, code))
+        found[receiver, code] = Pair(receiver, code, 1 if known is None else known.letters + 1, _made_at(place))
+    first: Any = (
+        entries[-1:] if len(entries) < _MOST_PAIRED else await store.reader.xrange(store.keys.dead, low, count=1)
+    )
+    pairs = sorted(found.values(), key=lambda each: (-each.letters, each.receiver, each.code))
+    return RecentPairs(pairs, len(entries), _made_at(first[0][0]) if first else None)
+
+
+def _made_at(dead_id: bytes) -> int:
+    return int(dead_id.partition(b"-")[0])
 
 
 async def groups_since(store: Store, kind: str, since_ms: int) -> Groups | None:

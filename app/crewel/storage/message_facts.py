@@ -18,7 +18,7 @@ _AT_ONCE: Final = 100
 """Facts that the index knows as one portion: they may be of some 30 KB each."""
 _MOST_READ: Final = 20_000
 """Facts that one call reads."""
-_EARLIER_MS: Final = 2000
+EARLIER_MS: Final = 2000
 """How much older than the time in its id the first fact about a message may be: ids of a burst run ahead of the clock."""
 
 
@@ -50,7 +50,7 @@ async def facts_of(store: Store, log_id: LogId, index: FactIndex, sight: Sight =
     needle, turns, read = str(log_id).encode(), Turns(), 0
     found: list[Fact] = []
     generation = store.generation
-    place, index = (max(log_id // 1000 - _EARLIER_MS, 0), 0), index.of(generation)
+    place, index = (max(log_id // 1000 - EARLIER_MS, 0), 0), index.of(generation)
     while not sight.is_spent(read, _MOST_READ):
         known = index.at(place)
         if known is not None and not known.may_name(log_id):
@@ -219,7 +219,7 @@ async def earlier_id(store: Store, log_id: LogId, sight: Sight = WHOLE) -> str:
     """Return the id that this message had before it was redriven; empty if it was not, or that is no longer recorded. Raises
     StoreError."""
     at_ms, needle, turns, read = log_id // 1000, str(log_id).encode(), Turns(), 0
-    low, high = f"{max(at_ms - _EARLIER_MS, 0)}-0", f"{at_ms + _EARLIER_MS}-0"
+    low, high = f"{max(at_ms - EARLIER_MS, 0)}-0", f"{at_ms + EARLIER_MS}-0"
     while not sight.is_spent(read, _MOST_READ):
         entries: Any = await store.reader.xrange(store.keys.facts, low, high, count=_PORTION)
         for _, entry in entries:
