@@ -277,6 +277,7 @@ $(PROGRAMS_READY): tools/need | $(STAMPS)
 	@tools/need postgres,pg_ctlcluster "the tests of the inbox" postgresql
 	@tools/need curl "the tests of the documentation" curl
 	@tools/need git "the tests of the documentation" git
+	@tools/need promtool "the tests of the alert rules" prometheus
 	@touch $@
 
 # PySpark comes as source and takes half a gigabyte; the server does not need it.

@@ -6,14 +6,17 @@ The hot path adds to plain integers; they become Prometheus samples only when th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from math import isnan
+from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from crewel.errors.codes import CLASSES, CODES, is_below
+from crewel.qos.connect import OverflowPolicy
 from crewel.version import VERSION
 
 
@@ -24,10 +27,45 @@ class Declared(NamedTuple):
     kind: str
     meaning: str
     label: str | None = None
+    values: tuple[str, ...] = ()
+    """Values of the label that are shown before the first of them occurs: with 0, so that the first is an increase."""
+
+
+_RESOURCES: Final = tuple(code for code in CODES if is_below(code, "resource"))
 
 
 DECLARED = (
     Declared("crewel_build_info", "gauge", "Always 1; the label is the version of the server.", "version"),
+    Declared(
+        "crewel_ready", "gauge", "1 while the server accepts all traffic, as /health/ready answers, and 0 otherwise."
+    ),
+    Declared("crewel_store_up", "gauge", "1 while the store can be used, and 0 otherwise; missing without a store."),
+    Declared("crewel_store_memory_bytes", "gauge", "Memory of the store; missing while the store does not answer."),
+    Declared("crewel_store_max_memory_bytes", "gauge", "The limit of the memory of the store; 0: no limit."),
+    Declared("crewel_store_file_bytes", "gauge", "Size of the file of the embedded store."),
+    Declared("crewel_disk_free_bytes", "gauge", "Free bytes of the disk of the embedded store."),
+    Declared("crewel_disk_bytes", "gauge", "Free and used bytes of the disk of the embedded store."),
+    Declared(
+        "crewel_last_commit_timestamp_seconds",
+        "gauge",
+        "When the store last knew all that had ended: seconds since 1970. It stops while commits fail.",
+    ),
+    Declared(
+        "crewel_last_backup_timestamp_seconds",
+        "gauge",
+        "The time of the last crewel backup: seconds since 1970; missing before the first one.",
+    ),
+    Declared(
+        "crewel_certificate_expiry_timestamp_seconds",
+        "gauge",
+        "When the certificate of http.tls_cert expires: seconds since 1970; missing without one.",
+    ),
+    Declared(
+        "crewel_receivers_in_trouble",
+        "gauge",
+        "Sessions in trouble, by cause, as the list of receivers filters them. A session may have several causes.",
+        "cause",
+    ),
     Declared("crewel_sessions", "gauge", "Sessions that are alive."),
     Declared("crewel_held_connects", "gauge", "Connects that the server holds until a message arrives."),
     Declared("crewel_channels", "gauge", "Channels that the server knows."),
@@ -42,6 +80,7 @@ DECLARED = (
         "gauge",
         "Workers that have failed to start five times in a row and are started again and again; 0 without cluster.workers.",
     ),
+    Declared("crewel_workers", "gauge", "Workers that serve the address, as cluster.workers says."),
     Declared(
         "crewel_nodes",
         "gauge",
@@ -101,8 +140,10 @@ DECLARED = (
     Declared(
         "crewel_dropped_total",
         "counter",
-        "Messages dropped because a queue was full, or (noLetter) because the server could not make a dead letter.",
+        "Messages that met a full queue, by its policy, of which dropOldest drops some; and those dropped because the server"
+        " could not make a dead letter (noLetter).",
         "policy",
+        (*(policy.value for policy in OverflowPolicy), "noLetter"),
     ),
     Declared(
         "crewel_ended_total",
@@ -141,7 +182,7 @@ DECLARED = (
     ),
     Declared("crewel_waiting", "gauge", "Stored messages that wait for a receiver, counted once for each receiver."),
     Declared("crewel_queued", "gauge", "Messages in the queues of subjects and groups."),
-    Declared("crewel_letters_total", "counter", "Dead letters stored, by the class of their code.", "class"),
+    Declared("crewel_letters_total", "counter", "Dead letters stored, by the class of their code.", "class", CLASSES),
     Declared("crewel_letters_kept", "gauge", "Dead letters in the store."),
     Declared("crewel_letters_dropped", "gauge", "Dead letters dropped because of a limit on their number or memory."),
     Declared(
@@ -191,6 +232,13 @@ DECLARED = (
     Declared("crewel_limited_total", "counter", "Requests beyond a limit, by its setting.", "limit"),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_publishes_total", "counter", "Refused publishes, by their three-digit code.", "code"),
+    Declared(
+        "crewel_refused_publish_reasons_total",
+        "counter",
+        "Refused publishes, by the code of the reason, as the list of error codes has it; other if it has none.",
+        "reason",
+        _RESOURCES,
+    ),
     Declared("crewel_refused_payloads_total", "counter", "Requests and frames refused as a whole.", "fault"),
 )
 
@@ -236,6 +284,7 @@ class Metrics(Collector):
         """The account that was beyond the limit last, by the limit: for the log."""
         self.errors: Counter[str] = Counter()
         self.refused_publishes: Counter[str] = Counter()
+        self.refused_publish_reasons: Counter[str] = Counter()
         self.refused_channels: dict[str, str] = {}
         """The channel of the newest refused publish, by the code: for the log."""
         self.refused_payloads: Counter[str] = Counter()
@@ -246,7 +295,10 @@ class Metrics(Collector):
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
         self._gauges: dict[str, Callable[[], float]] = {}
+        self._by_label: dict[str, Callable[[], Mapping[str, float]]] = {}
         self._counts: dict[str, Callable[[], Awaitable[float]]] = {}
+        self.on_measure: list[Callable[[], Awaitable[None]]] = []
+        """Called when the figures are asked for, before they are read."""
 
     @property
     def lost(self) -> int:
@@ -257,6 +309,10 @@ class Metrics(Collector):
         """Let `name` (a declared gauge, without `crewel_`) be read by this function."""
         self._gauges[name] = read
 
+    def by_label(self, name: str, read: Callable[[], Mapping[str, float]]) -> None:
+        """Let `name`, a declared gauge with a label, be read by this function: a value for each label."""
+        self._by_label[name] = read
+
     def count(self, name: str, read: Callable[[], Awaitable[float]]) -> None:
         """Let the gauge `name` be counted by this function, which may take long: it stands as `measure` has counted it last."""
         self._counts[name] = read
@@ -266,6 +322,8 @@ class Metrics(Collector):
         for name, read in self._counts.items():
             value = await read()
             self._gauges[name] = partial(float, value)
+        for look in self.on_measure:
+            await look()
 
     def collect(self) -> Iterable[Metric]:
         """The figures as they stand, for the Prometheus registry."""
@@ -273,15 +331,23 @@ class Metrics(Collector):
             attribute = declared.name.removeprefix("crewel_").removesuffix("_total")
             kind = GaugeMetricFamily if declared.kind == "gauge" else CounterMetricFamily
             if declared.label is None:
-                yield kind(declared.name, declared.meaning, value=self.value(attribute, declared.kind))
+                value = self.value(attribute, declared.kind)
+                yield kind(declared.name, declared.meaning, value=None if isnan(value) else value)
             else:
                 family = kind(declared.name, declared.meaning, labels=[declared.label])
-                for label, count in sorted(getattr(self, attribute).items()):
+                for label, count in sorted({**dict.fromkeys(declared.values, 0), **self._labelled(attribute)}.items()):
                     family.add_metric([label], count)
                 yield family
 
+    def _labelled(self, attribute: str) -> Mapping[str, float]:
+        found: Mapping[str, float] = (
+            self._by_label[attribute]() if attribute in self._by_label else getattr(self, attribute, {})
+        )
+        return found
+
     def value(self, attribute: str, kind: str = "gauge") -> float:
-        """What this figure, without `crewel_` and `_total`, says now; 0 for a gauge that nothing reads."""
+        """What this figure, without `crewel_` and `_total`, says now; 0 for a gauge that nothing reads, NaN for what is not
+        known."""
         if kind == "gauge":
             return self._gauges[attribute]() if attribute in self._gauges else 0
         return float(getattr(self, attribute))

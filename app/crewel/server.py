@@ -14,6 +14,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
@@ -33,6 +34,7 @@ from crewel.nodes.cluster import Nodes
 from crewel.nodes.membership import Membership
 from crewel.nodes.siblings import Siblings, SingleProcess
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
+from crewel.security.certificate import expiry_of
 from crewel.security.jwt import JwtPolicy
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
@@ -360,6 +362,8 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         # The address first: a server that cannot have it must not have touched the store.
         sockets = await bind(http.host, http.port) if worker is None else worker.listeners()
         broker = app[BROKER]
+        if tls is not None and http.tls_cert is not None:
+            app[ADMIN].server_metrics.certificate_expiry = expiry_of(Path(http.tls_cert))
         listener = Listener(sockets, connect, broker.metrics, **_tls_options(tls, http))
         stack.callback(listener.close)
         broker.runtime.life.concerns["descriptors"] = lambda: listener.trouble

@@ -74,6 +74,7 @@ class Supervisor:
         """Run the body in a task, and again whenever it raises, until it returns or the task is cancelled. The caller owns the
         task, and its result is always None."""
         loop = self._loop or asyncio.get_running_loop()
+        self.restarts.setdefault(name, 0)  # the metrics show an increase of what they have shown before
         task = loop.create_task(self._run(name, body), name=f"crewel {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

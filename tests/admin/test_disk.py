@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from crewel.storage.disk import look_at_disk
+from tests.admin.alert_rules import HERON, LATER, SOON, Alert, Story, said_by
 from tests.admin.desk import SETS, STORED, Desk, Receiver
 from tests.faults.disks import MIB, SmallDisk, can_mount
 from tests.functional.wire import until
@@ -51,14 +53,21 @@ def test_a_disk_that_fills_up_is_said_in_time_and_stays_in_the_timeline(
     assert (shown["total"], shown["directory"]) == (SIZE * MIB, str(disk.path / "data"))
     assert 0 < shown["file"] <= shown["used"] < shown["free"]
     assert found(desk, "disk-filling") is None
+    story = Story()
+    story.step(LATER, said_by(server))
     disk.fill_to(82)
     filling = until(lambda: found(desk, "disk-filling"))
     assert (filling["level"], filling["title"]) == ("warn", "The disk of the store is filling up: 82 %")
     assert "MiB are left on the disk of" in filling["cause"]
+    text = said_by(server)
+    story.step(SOON, text, fires=[fills_up(text)])
     disk.fill_to(91)
     nearly = until(lambda: found(desk, "disk-nearly-full"))
     assert (nearly["level"], nearly["title"]) == ("bad", "The disk of the store is nearly full: 91 %")
     assert publishes(client)
+    text = said_by(server)
+    is_full = Alert("CrewelDiskIsFull", f"The disk of the store of {HERON} has less than 128 MiB left")
+    story.step(SOON, text, fires=[fills_up(text), is_full])
     disk.fill(server)
     assert until(lambda: not publishes(client))
     full = until(lambda: found(desk, "not-ready-store"))
@@ -69,13 +78,52 @@ def test_a_disk_that_fills_up_is_said_in_time_and_stays_in_the_timeline(
     lasting = until(lambda: [each for each in desk.get("/timeline")["events"] if each["until"] is None])
     assert [each["what"] for each in lasting] == ["store outage"]
     assert until(lambda: (found(desk, "not-ready-store") or {}).get("since")) == lasting[0]["at"]
+    text = said_by(server)
+    trouble = [
+        fills_up(text),
+        is_full,
+        Alert("CrewelNotReady", f"{HERON} does not accept all traffic"),
+        *refusals(text),
+    ]
+    if not min(value for _, value in samples(text, "store_up")):  # it has ended, and cannot start
+        trouble.append(Alert("CrewelStoreIsDown", f"{HERON} cannot use its store"))
+    story.step(SOON, text, fires=trouble)
     disk.free(server)
     until(lambda: publishes(client))
+    until(lambda: found(desk, "not-ready-store") is None)
+    story.step(LATER, said_by(server))
     (ended,) = until(lambda: [each for each in outages(desk) if each["until"]])
     assert ended["at"] < ended["until"]
     assert f"the disk of {disk.path / 'data'} is full" in ended["why"], ended
     assert len(ended["nodes"]) == workers
+    story.check(tmp_path)
     server.end_well()
+
+
+def samples(text: str, name: str) -> list[tuple[str, float]]:
+    lines = (line.rpartition(" ") for line in text.splitlines() if line.startswith(f"crewel_{name}"))
+    return [(name, float(value)) for name, _, value in lines]
+
+
+def refusals(text: str) -> list[Alert]:
+    """What is said of publishes that the full disk has refused: either the store has no room, or it has ended."""
+    found = Counter[str]()
+    for name, value in samples(text, "refused_publish_reasons_total{"):
+        found[name.partition('reason="')[2].partition('"')[0]] += round(value)
+    assert set(+found) <= {"resource.noMoreSpace", "resource.unavailable"}
+    return [
+        Alert(
+            "CrewelRefusesPublishes",
+            f"{HERON} refused {count} publish{'' if count == 1 else 'es'} with {reason}",
+            {"reason": reason},
+        )
+        for reason, count in (+found).items()
+    ]
+
+
+def fills_up(text: str) -> Alert:
+    free, size = (min(value for _, value in samples(text, name)) for name in ("disk_free_bytes", "disk_bytes"))
+    return Alert("CrewelDiskFillsUp", f"{100 * free / size:.0f} % of the disk of the store of {HERON} is free")
 
 
 def outages(desk: Desk) -> list[dict[str, Any]]:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.admin.alert_rules import HERON, LATER, SOON, Alert, Story, said_by
 from tests.admin.desk import SETS, STORED, TOKEN, Desk, Receiver
 from tests.functional.wire import until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
+
+TROUBLE = 'crewel_receivers_in_trouble{cause="token"} '
 
 
 @pytest.mark.server
@@ -22,6 +25,8 @@ def test_a_receiver_whose_token_has_expired_says_so(tmp_path: Path) -> None:
     person.subscribe("/orders")
     sender = Receiver(server).be(token=TOKEN)
     message = sender.publish("/orders", 1, ext=STORED)[-1]["ext"]["publish"]["id"]
+    story = Story()
+    story.step(LATER, said_by(server))
     shown = until(lambda: found if (found := desk.get("/sessions/joe/1"))["causes"] else None)
     cause = shown["causes"][0]
     assert (cause["kind"], cause["level"]) == ("token", "bad")
@@ -33,6 +38,13 @@ def test_a_receiver_whose_token_has_expired_says_so(tmp_path: Path) -> None:
     assert (waits["state"], waits["why"]) == ("waiting", cause["text"])
     (event,) = until(lambda: desk.get("/sessions/joe/1/timeline")["events"])
     assert (event["what"], event["count"]) == ("expired", 1)
+    until(lambda: TROUBLE + "1.0" in said_by(server))
+    story.step(
+        SOON, said_by(server), fires=[Alert("CrewelTokenExpired", f"1 receiver on {HERON} has an expired token")]
+    )
     person.be("joe/1", token=signed(), resume=person.login["resume"])
+    until(lambda: TROUBLE + "0.0" in said_by(server))
+    story.step(LATER, said_by(server))
+    story.check(tmp_path)
     assert "token" not in [each["kind"] for each in desk.get("/sessions/joe/1")["causes"]]
     server.end_well()

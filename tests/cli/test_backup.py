@@ -73,10 +73,10 @@ def fill(client: redis.Redis, prefix: str) -> None:
 
 
 def contents(client: redis.Redis, prefix: str) -> dict[bytes, Any]:
-    """Return everything under a prefix, by names less the prefix."""
+    """Return everything under a prefix, by names less the prefix, but for the note that it was backed up."""
     base = (prefix + "{crewel}:").encode()
     found: dict[bytes, Any] = {}
-    for name in client.scan_iter(match=base + b"*", count=1000):
+    for name in {*client.scan_iter(match=base + b"*", count=1000)} - {base + b"backed-up"}:
         kind = client.type(name)
         value: Any
         if kind == b"string":
@@ -122,6 +122,7 @@ def test_a_round_trip_brings_everything_back_under_another_prefix_too(
     )
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["a.backup"]
+    assert abs(time.time() - float(client.get(f"{prefix}{{crewel}}:backed-up") or 0)) < 600  # type: ignore[arg-type]
     assert contents(client, prefix) == before
     assert_done(run("restore", file, f"again-{prefix}"), "9 keys: 1 session,", f"prefix 'again-{prefix}'")
     assert restored(client, f"again-{prefix}") == before

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import compress
 from pathlib import Path
 
+from tests.admin.alert_rules import HERON, LATER, SOON, Alert, Story, said_by
 from tests.conftest import StartServer
 from tests.faults.health import store_pid
 from tests.functional.bayeux import Client
@@ -74,9 +75,13 @@ def metric(server: Server, name: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
 
 
-def test_connections_beyond_the_descriptors_wait_and_are_served_later(start_server: StartServer) -> None:
+def test_connections_beyond_the_descriptors_wait_and_are_served_later(
+    start_server: StartServer, tmp_path: Path
+) -> None:
     with few_descriptors():
         server = start_server("storage.enabled=false")
+    story = Story()
+    story.step(LATER, said_by(server))
     with ExitStack() as stack:
         served: list[socket.socket] = []
         waiting = [connected(server, stack) for _ in range(2 * FEW)]
@@ -100,6 +105,10 @@ def test_connections_beyond_the_descriptors_wait_and_are_served_later(start_serv
         until(has_served_all)
     until(lambda: metric(server, "crewel_descriptor_shortages_total") >= 1)
     assert server.stderr.count("file descriptors are in use") == 1  # and not once for each shortage
+    shortage = Alert("CrewelRunsOutOfDescriptors", f"{HERON} has no file descriptors for new connections")
+    story.step(SOON, said_by(server), fires=[shortage])
+    story.step(LATER, said_by(server))
+    story.check(tmp_path)
 
 
 def test_a_server_without_descriptors_says_so_and_heals(start_server: StartServer) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.admin.alert_rules import HERON, LATER, Alert, Story, said_by
 from tests.functional.bayeux import Client
 from tests.functional.conftest import LANES, Serve, one_lane
 from tests.functional.frames import SocketClient
@@ -72,12 +73,22 @@ def test_a_back_end_beyond_its_rate_is_answered_429_and_an_operator_is_not(serve
         "limits.publishes_per_s=1",
         "limits.publishes_burst=4",
     )
+    story = Story()
+    story.step(LATER, said_by(server))
     shop = signed(sub="shop", publish=["/a"])
     batch = json.dumps([{"channel": "/a", "data": n} for n in range(20)]).encode()
     (first, *_, last) = post(server, "/api/publish", shop, batch).messages
     assert (first["successful"], last["error"]) == (True, "429:limits.publishes_per_s:resource.temporary.unavailable")
     refused = post(server, "/api/publish", shop)
     assert (refused.status, refused.header("Retry-After")) == (429, "1")
+    before = said_by(server)
+    post(server, "/api/publish", shop, batch)
+    limit = Alert(
+        "CrewelLimitsClients", f"{HERON} refuses requests beyond publishes_per_s", {"limit": "publishes_per_s"}
+    )
+    story.step(25, before, said_by(server), fires=[limit])
+    story.step(LATER, said_by(server))
+    story.check(tmp_path)
     for _ in range(5):
         assert post(server, "/api/publish", TOKEN).status == 200
 

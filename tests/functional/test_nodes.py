@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.admin.alert_rules import LATER, SOON, Alert, Story, said_by
 from tests.admin.desk import Desk
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
@@ -120,8 +121,13 @@ def test_a_node_needs_a_store_that_others_reach(tmp_path: Path) -> None:
     assert_refused(ended, "cluster.enabled needs storage.url")
 
 
-def test_the_sessions_of_a_killed_node_live_on_at_another(nodes: list[Server], tmp_path: Path) -> None:
+def test_the_sessions_of_a_killed_node_live_on_at_another(
+    nodes: list[Server], start_server: StartServer, tmp_path: Path
+) -> None:
     first, second = nodes
+    until(lambda: figures(first)["crewel_nodes"] == 2)
+    story = Story()
+    story.step(LATER, {"a": said_by(first), "b": said_by(second)})
     person, other = Person(first).be("joe/1"), Person(second).be()
     for each in (person, other):
         each.subscribe("/a")
@@ -142,6 +148,15 @@ def test_the_sessions_of_a_killed_node_live_on_at_another(nodes: list[Server], t
     assert not person.take()
     assert values(wait_for(other, 6)) == [1, 2, 3, 4, 5, 6]
     until(lambda: list(listed(second, tmp_path)) == ["b"])
+    gone = [
+        Alert("CrewelIsDown", "a does not answer", instance="a"),
+        Alert("CrewelNodeIsGone", "b misses 1 node that shared its store within the last hour", instance="b"),
+    ]
+    story.step(SOON, {"a": None, "b": said_by(second)}, fires=gone)
+    again = start_server(*second.store_sets, NODE, "node.name=a")
+    until(lambda: figures(second)["crewel_nodes"] == 2)
+    story.step(LATER, {"a": said_by(again), "b": said_by(second)})
+    story.check(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import ssl
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import trustme
 
+from tests.admin.alert_rules import HERON, LATER, SOON, Alert, Story
 from tests.cli.command import crewel
 from tests.functional.bayeux import Client
 from tests.functional.conftest import Serve
@@ -49,6 +51,29 @@ def secure(serve: Serve, files: dict[str, Path]) -> Secure:
 
 
 HANDSHAKE = {"channel": "/meta/handshake", "id": "1"}
+
+
+def test_a_certificate_that_expires_soon_raises_an_alert(
+    serve: Serve, secure: Secure, files: dict[str, Path], tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    ends = datetime.now(UTC) + timedelta(days=3, hours=1)
+    authority.issue_cert("localhost", not_after=ends).private_key_and_cert_chain_pem.write_to_path(
+        str(tmp_path / "soon.pem")
+    )
+    authority.cert_pem.write_to_path(str(tmp_path / "of.pem"))
+    sets = (f"http.tls_cert={tmp_path / 'soon.pem'}", f"http.tls_key={tmp_path / 'soon.pem'}")
+    soon = Secure(serve(*sets), ssl.create_default_context(cafile=str(tmp_path / "of.pem")))
+    expires = Alert("CrewelCertificateExpires", f"The certificate of {HERON} expires in 3 days")
+    story = Story()
+    story.step(SOON, said_over(soon), fires=[expires])
+    story.step(LATER, said_over(secure))  # with another one
+    story.check(tmp_path)
+
+
+def said_over(secure: Secure) -> str:
+    with secure.connection() as connection:
+        return connection.get("/metrics").body.decode()
 
 
 def test_bayeux_over_https(secure: Secure) -> None:

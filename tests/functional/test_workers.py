@@ -18,6 +18,7 @@ import pytest
 import trustme
 
 from crewel.workers.parent import _COME_BACK_S
+from tests.admin.alert_rules import HERON, LATER, SOON, Alert, Story, said_by
 from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, Message, data
@@ -300,6 +301,8 @@ def test_a_worker_that_cannot_start_again_does_not_end_the_others(start_server: 
     (tmp_path / "fragile_service.py").write_text(FRAGILE)
     server = start_server("cluster.workers=2", LONG, f"admin.token={TOKEN}", service="fragile_service")
     healthy, victim = processes(server)
+    story = Story()
+    story.step(LATER, said_by(server))
     person = Person(server)
     person._command = person._polling = opened_at(server, 0)
     person.be()
@@ -308,6 +311,12 @@ def test_a_worker_that_cannot_start_again_does_not_end_the_others(start_server: 
     until(lambda: "has not started 5 times in a row" in server.stderr, 60)
     assert "1 of 2 serve" in server.stderr
     until(lambda: figures(server)['crewel_workers_failing{worker="1"}'] == 1)
+    # The other worker takes its sessions over, as those of a node that is gone.
+    gone = [
+        Alert("CrewelWorkerIsDown", f"1 worker of {HERON} does not run"),
+        Alert("CrewelNodeIsGone", f"{HERON} misses 1 node that shared its store within the last hour"),
+    ]
+    story.step(SOON, said_by(server), fires=gone)
     person.subscribe("/a")
     person.publish("/a", 1, **PERSISTENT)
     assert data(person.take()) == [1]
@@ -319,6 +328,9 @@ def test_a_worker_that_cannot_start_again_does_not_end_the_others(start_server: 
     until(lambda: figures(server).get('crewel_workers_failing{worker="2"}') == 0, 60)
     assert healthy in processes(server)
     until(lambda: "worker 2 serves again" in server.stderr)  # the parent logs it after it has sent the figure
+    until(lambda: all(figures(server)[f'crewel_nodes{{worker="{number}"}}'] == 2 for number in (1, 2)))
+    story.step(LATER, said_by(server))
+    story.check(tmp_path)
 
 
 def test_workers_that_do_not_start_end_their_parent(tmp_path: Path) -> None:

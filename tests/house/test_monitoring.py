@@ -33,9 +33,20 @@ def queries() -> list[str]:
 def test_a_query_names_metrics_and_labels_of_the_server(query: str) -> None:
     named = set(re.findall(r"\bcrewel_\w+", query))
     assert named <= NAMES, named - NAMES
-    for by in re.findall(r"by \(([^)]*)\)", query):
-        labels = {label.strip() for label in by.split(",")} - {"instance"}
-        assert labels <= {LABELS.get(name) for name in named}, query
+    known = {LABELS.get(name) for name in named} | {"instance"}
+    asked = [label.strip() for by in re.findall(r"(?:by|on) \(([^)]*)\)", query) for label in by.split(",")]
+    assert {*asked, *re.findall(r"(\w+)[!=]~?\"", query)} - {"job"} <= known, query
+
+
+def test_each_rule_is_fired_by_a_fault_and_the_dashboard_shows_what_it_is_made_of() -> None:
+    tests = "".join(file.read_text("utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    fired = set(re.findall(r'Alert\(\s*"(\w+)"', tests))
+    assert {str(rule["alert"]) for rule in rules()} - fired == set()
+    shown = "".join(dashboard_queries())
+    hidden = {name for rule in rules() for name in re.findall(r"\bcrewel_\w+", str(rule["expr"])) if name not in shown}
+    assert hidden == {"crewel_task_restarts_total", "crewel_descriptor_shortages_total"}, (
+        "these are looked for in the log"
+    )
 
 
 def test_each_alert_says_what_to_do() -> None:

@@ -49,7 +49,10 @@ class Runtime:
         self.life = Life(self.supervisor)
         self.failing_workers: dict[str, int] = {}
         """Number of each other worker that its parent cannot start -> how often in a row it has tried."""
+        self.workers = 1
+        """How many processes serve the address of this one, if all run."""
         self.metrics.gauge("workers_failing", lambda: len(self.failing_workers))
+        self.metrics.gauge("workers", lambda: self.workers)
         self.access = StoreAccess(settings, loop, self.metrics)
         """The store, or that there is none."""
         self.cluster = cluster or SingleNode()

@@ -7,6 +7,7 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
@@ -53,8 +54,10 @@ def restore(
 
 
 async def _backup(settings: "Settings", file: Path) -> "Contents":
+    from crewel.errors import StoreError
     from crewel.storage import backups
     from crewel.storage.admin_connection import admin_connection
+    from crewel.storage.backup_record import note_backup
     from crewel.storage.backups import snapshot
     from crewel.storage.store_files import sync_directory
 
@@ -65,14 +68,19 @@ async def _backup(settings: "Settings", file: Path) -> "Contents":
     directory = Path(tempfile.mkdtemp(prefix=f".{file.name}-", dir=file.parent))
     try:
         async with admin_connection(storage) as connection:
+            began = time()
             with progress("copying", "bytes") as show:
                 async with snapshot(connection, directory, show) as reader:
                     with (directory / "whole").open("xb") as made, progress("writing", "keys") as show_keys:
                         os.fchmod(made.fileno(), 0o600)
                         contents = await _write(reader, storage, made, show_keys)
-        _check_target(file)
-        (directory / "whole").replace(file)
-        sync_directory(file.parent)
+            _check_target(file)
+            (directory / "whole").replace(file)
+            sync_directory(file.parent)
+            try:
+                await note_backup(connection.reader, connection.keys, began)
+            except StoreError as error:  # no reason to doubt the file
+                print(f"crewel: the store could not note that it was backed up: {error}", file=sys.stderr)
     except backups.BackupError as error:
         raise CrewelError(f"{_place(settings)}: {error}") from None
     else:

@@ -92,15 +92,15 @@ class BackupError(StoreError):
 
 
 async def write(source: Redis, keys: Keys, file: BinaryIO, done: Progress) -> Contents:
-    """Write all keys under the prefix to `file` and return what that was; leases, which die with their servers, are left out,
-    and what expires meanwhile. Raises BackupError if no server has kept anything under the prefix, or a restore was
-    interrupted there."""
+    """Write all keys under the prefix to `file` and return what that was. Left out are leases, which die with their servers,
+    the note of the backup before, and what expires meanwhile. Raises BackupError if no server has kept anything under the
+    prefix, or a restore was interrupted there."""
     if await source.get(keys.format) == RESTORING.encode():
         raise BackupError("a restore has begun there and is not complete: there is only a part of its data")
     leases = keys.lease("").encode()
     # A scan may yield a name twice. A stream that is written twice could not be restored.
     found = {name async for name in source.scan_iter(match=f"{keys.base}*", count=1000)}
-    names = sorted(name for name in found if not name.startswith(leases))
+    names = sorted(name for name in found - {keys.backed_up.encode()} if not name.startswith(leases))
     if not names:
         raise BackupError("no server has stored anything there: is that the right place?")
     contents = Contents()

@@ -40,6 +40,7 @@ class Keys:
         "alerts",
         "audit",
         "audit_shares",
+        "backed_up",
         "base",
         "bin",
         "binned_at",
@@ -111,6 +112,7 @@ class Keys:
         self.audit_shares = Shares(self.audit)
         self.server_events = self.base + "server:events"
         self.restored = self.base + "restored"
+        self.backed_up = self.base + "backed-up"
         self.jobs = self.base + "jobs"
         self.open_jobs = self.base + "jobs:open"
 

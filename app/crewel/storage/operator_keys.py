@@ -63,6 +63,15 @@ OPERATOR_KEYS: Final = (
         "What happened to the servers: starts, stops, outages, take-overs, refused logins.",
     ),
     Key(
+        "backed-up",
+        "string",
+        "seconds since 1970",
+        _EVER,
+        "crewel backup",
+        "operators",
+        "The instant of the last backup, for the metrics.",
+    ),
+    Key(
         "jobs",
         "sorted set",
         "ids of jobs; the score is their start, milliseconds since 1970",

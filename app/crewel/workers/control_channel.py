@@ -64,6 +64,8 @@ class Situation:
     """Why the embedded store cannot be used, as the parent knows it that starts it again; None while it can."""
     failing: dict[str, int] = field(default_factory=dict)
     """Number of a worker that does not start -> how often in a row it has not."""
+    workers: int = 1
+    """How many there are to be."""
 
 
 async def streams(end: socket.socket) -> Streams:

@@ -243,7 +243,13 @@ class Parent:
         self._line += 1
         serving = {str(each.number): each.process.pid for each in self._running if each.is_serving and each.is_wanted}
         situation = Situation(
-            self._line, serving, list(self._left), self._heir, *self._store_says(), failing=self._failing()
+            self._line,
+            serving,
+            list(self._left),
+            self._heir,
+            *self._store_says(),
+            failing=self._failing(),
+            workers=self._settings.cluster.workers,
         )
         for each in self._running:
             control_channel.send(each.streams[1], asdict(situation))

@@ -93,7 +93,7 @@ class Worker(Siblings):
             server.registry.gives_way = told.heir not in (None, own)
             server.registry.hurry()
             server.access.store.learn_of_owner(told.full, told.home, told.store_trouble)
-            server.runtime.failing_workers = told.failing
+            server.runtime.failing_workers, server.runtime.workers = told.failing, told.workers
             control_channel.send(writer, {"noted": told.number})
             self._is_informed.set()
         self._is_informed.set()

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from math import inf
+from math import inf, nan
+from time import time
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
@@ -97,6 +98,8 @@ class Durability:
     _slow: SlowStore = field(default_factory=SlowStore, init=False)
     _away: dict[SessionName, int] = field(default_factory=dict, init=False)
     """By sessions whose clients have gone or come, which the store does not know yet: when they end, ms since 1970, or 0."""
+    _committed_at: float = field(default=nan, init=False)
+    """When the store last knew all that had ended: seconds since 1970."""
     _asked_at: float = field(default=0.0, init=False)  # the last commit, or when the store came back meanwhile
     _read_at: float = field(default=inf, init=False)  # of the last claim: what was done before it has been read
     _is_to_read: bool = field(default=False, init=False)  # again, because it has forgotten a step
@@ -117,6 +120,7 @@ class Durability:
         self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, options)
         self.acknowledgements = Acknowledgements(runtime, mailboxes, options.filtered, self)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
+        self._runtime.metrics.gauge("last_commit_timestamp_seconds", lambda: self._committed_at)
         self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
         self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
         self._hurry = asyncio.Event()  # set when the next commit should not wait for its time
@@ -472,6 +476,8 @@ class Durability:
         node = self._access.node
         self._events.fold()
         if commit is None:
+            if not self._access.is_reloading:
+                self._committed_at = time()
             return False
         self._under_way = commit
         delivery = self._runtime.settings.delivery
@@ -514,7 +520,7 @@ class Durability:
 
     async def _committed(self, commit: Commit, fenced: list[SessionName]) -> None:
         node = self._access.node
-        self._under_way = None
+        self._under_way, self._committed_at = None, time()
         self._access.low = commit.low
         self.count(commit.ended)
         for alike in commit.settled:

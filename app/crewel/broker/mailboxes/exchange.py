@@ -18,6 +18,7 @@ from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.handler_steps import Promise
 from crewel.errors import BayeuxCode, Refused
+from crewel.errors.codes import CODES
 from crewel.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -286,6 +287,8 @@ def encode_reply(reply: Reply, metrics: Metrics) -> bytes:
         channel = str(reply.get("channel", ""))
         if not channel.startswith("/meta/"):
             metrics.refused_publishes[code] += 1
+            reason = reply["error"].rpartition(":")[2]
+            metrics.refused_publish_reasons[reason if reason in CODES else "other"] += 1
             metrics.refused_channels[code] = channel[:_MAX_LOGGED]
     try:
         return encode_plain(reply)

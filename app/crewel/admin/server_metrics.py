@@ -1,0 +1,87 @@
+"""What `/metrics` says of the server as a whole, of its store and of receivers in trouble: for alerts about the worst case.
+
+What is not known is left out, for 0 would be a lie: the memory of a store that does not answer, the disk of a store of others,
+a backup that was never made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from math import nan
+from pathlib import Path
+from typing import Any, Final
+
+from crewel.admin.receiver_condition import CAUSES
+from crewel.broker.broker import Broker
+from crewel.errors import StoreError
+from crewel.storage.backup_record import last_backup
+from crewel.storage.disk import look_at_disk
+
+_ASKED: Final = (
+    "store_memory_bytes",
+    "store_max_memory_bytes",
+    "store_file_bytes",
+    "disk_free_bytes",
+    "disk_bytes",
+    "last_backup_timestamp_seconds",
+)
+"""What is looked at when the figures are asked for."""
+
+
+class ServerMetrics:
+    """Those of one server."""
+
+    def __init__(self, broker: Broker, count: Callable[[], Awaitable[Mapping[str, int]]]) -> None:
+        """`count` says how many sessions are in trouble, by the kind of each cause."""
+        self._life, self._access, self._count = broker.runtime.life, broker.runtime.access, count
+        self._known: dict[str, float] = {}
+        self._causes: Mapping[str, int] = {}
+        self.certificate_expiry = nan
+        """When the certificate of the server expires: seconds since 1970; NaN without one."""
+        metrics = broker.metrics
+        metrics.gauge("ready", lambda: float(self.is_ready))
+        metrics.gauge("store_up", self._store_up)
+        metrics.gauge("certificate_expiry_timestamp_seconds", lambda: self.certificate_expiry)
+        for name in _ASKED:
+            metrics.gauge(name, partial(self._known_of, name))
+        metrics.by_label("receivers_in_trouble", lambda: {each.kind: self._causes.get(each.kind, 0) for each in CAUSES})
+        metrics.on_measure.append(self.look)
+
+    def _known_of(self, name: str) -> float:
+        return self._known.get(name, nan)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the server takes all traffic, as `/health/ready` answers."""
+        is_leaving = self._life.is_draining or self._access.is_superseded
+        return not is_leaving and all(ask() is None for ask in self._life.concerns.values())
+
+    def _store_up(self) -> float:
+        return float(self._access.trouble is None) if self._access.has_store else nan
+
+    async def look(self) -> None:
+        """Look at what has to be asked for."""
+        self._causes = await self._count()
+        self._known = await self._of_disk() | await self._of_store()
+
+    async def _of_disk(self) -> dict[str, float]:
+        home: Path | None = self._access.store.home if self._access.has_store else None
+        disk = None if home is None else await asyncio.to_thread(look_at_disk, home)
+        if disk is None:
+            return {}
+        return {"store_file_bytes": disk.file, "disk_free_bytes": disk.free, "disk_bytes": disk.used + disk.free}
+
+    async def _of_store(self) -> dict[str, float]:
+        if not self._access.has_store or self._access.trouble is not None:
+            return {}
+        store = self._access.store
+        try:
+            info: dict[str, Any] = await store.reader.info("memory")
+            backup = await last_backup(store.reader, store.keys)
+        except StoreError:
+            return {}
+        used = int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0))
+        found: dict[str, float] = {"store_memory_bytes": used, "store_max_memory_bytes": int(info.get("maxmemory", 0))}
+        return found if backup is None else found | {"last_backup_timestamp_seconds": backup}
