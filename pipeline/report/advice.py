@@ -36,6 +36,11 @@ _DEATHS: Final = (
         " `delivery.queue_max_entries` and `delivery.queue_max_bytes` limit the queue.",
         "Then redrive its dead letters:",
     ),
+    _Death(
+        "resource.maintenance.",
+        "An operator took these messages out of its queue. Check that it can take them now.",
+        "Then redrive its dead letters:",
+    ),
     _Death("communication", "It could not be reached. Check that it is back.", "Once it is, redrive its dead letters:"),
     _Death("internal", "This is a fault of the server: see its log.", "Once it is fixed, redrive the dead letters:"),
     _Death(

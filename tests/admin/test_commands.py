@@ -307,6 +307,10 @@ def test_the_held_message_is_skipped(
         messages[0]["id"], "user.update.holdback", "poison",
     )  # fmt: skip
     assert desk.cmd(f"__cmd:client/{subject}/1/?dispatcherActive") is False
+    # The next one is not the message for which the receiver is on hold.
+    assert desk.cmd(f"__cmd:client/{subject}/1/?skipCallbackMessage") == 1
+    _, other = until(lambda: found if len(found := desk.letters(f"receiver={subject}")) == 2 else None)
+    assert (other["errorCode"], other["reason"]) == ("resource.maintenance.skipped", "an operator has skipped it")
 
 
 def test_the_queue_is_drained_to_dead_letters(

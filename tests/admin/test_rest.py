@@ -253,7 +253,10 @@ def test_a_session_is_held_skipped_drained_and_activated(
     assert desk.post(f"{path}/activate")["active"] is True
     assert [message["data"] for message in receiver.take()] == [9]
     letters = until(lambda: found if len(found := desk.letters(f"receiver={subject}")) == 4 else None)
-    assert [letter["data"] for letter in letters] == [0, 1, 2, 3]
+    skipped, drained = (f"resource.maintenance.{what}" for what in ("skipped", "drained"))
+    assert [(letter["data"], letter["errorCode"]) for letter in letters] == [
+        (0, skipped), (1, drained), (2, drained), (3, drained),
+    ]  # fmt: skip
 
 
 def test_a_skip_takes_no_other_message_than_the_one_it_names(

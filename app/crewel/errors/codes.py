@@ -151,6 +151,18 @@ _INTERNAL: Final = (
 _RESOURCE: Final = (
     ErrorCode("resource", "A resource is exhausted; an administrator can fix it.", _RETRY),
     ErrorCode("resource.maintenance", "The server is under maintenance.", _RETRY),
+    ErrorCode(
+        "resource.maintenance.drained",
+        "The queue was drained.",
+        _RETRY,
+        "An operator drained the queue of the receiver; in dead letters only.",
+    ),
+    ErrorCode(
+        "resource.maintenance.skipped",
+        "The message was skipped.",
+        _RETRY,
+        "An operator skipped the message; in dead letters only.",
+    ),
     ErrorCode("resource.outOfMemory", "Out of memory.", _RETRY),
     ErrorCode("resource.tooManyThreads", "The thread limit is reached.", _RETRY),
     ErrorCode(
@@ -255,7 +267,7 @@ _USER: Final = (
         "user.update.holdback",
         "Keep this message and deliver nothing more.",
         _RETRY,
-        "An operator removed the message from the queue of its receiver; in dead letters only.",
+        "An operator skipped the message for which the receiver was on hold without a code; in dead letters only.",
     ),
     ErrorCode("user.update.deadMessage", "This message is poison: make it a dead letter and continue.", _FINAL),
     ErrorCode(

@@ -408,7 +408,8 @@ class TestOperators:
         (letter,) = stored.letters()
         assert (letter.id, letter.code, letter.reason) == (ids[1], HELD, "lunch")
         assert stored.wait(dispatchers.skip(joe.session)) == 1
-        assert [each.id for each in stored.letters()] == [ids[1], ids[0]]
+        held, other = stored.letters()
+        assert (held.id, other.id, other.code) == (ids[1], ids[0], "resource.maintenance.skipped")
         assert stored.wait(dispatchers.skip(joe.session)) == 1
         assert stored.wait(dispatchers.skip(joe.session)) == 0
         assert dispatchers.holdback(joe.session) is not None
@@ -420,7 +421,7 @@ class TestOperators:
         letters = stored.letters()
         assert sorted(each.id for each in letters if each.is_persistent) == sorted(ids)
         assert [each.is_persistent for each in letters].count(False) == 1
-        assert {each.code for each in letters} == {HELD}
+        assert {each.code for each in letters} == {"resource.maintenance.drained"}
         assert dispatchers.waiting(joe.session) == 0
         stored.wait(dispatchers.activate(joe.session))
         assert joe.take() == []

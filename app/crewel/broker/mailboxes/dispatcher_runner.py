@@ -36,7 +36,9 @@ log = logging.getLogger(__name__)
 
 _HELD: Final = "user.update.holdback"
 _NAMED_CHANNELS: Final = 3
-_SKIPPED: Final = "an operator has taken it out of the queue"
+_SKIPPED: Final = "resource.maintenance.skipped", "an operator has skipped it"
+_DRAINED: Final = "resource.maintenance.drained", "an operator has drained the queue"
+"""Code and reason of messages that operators take out of a queue."""
 
 
 @dataclass(eq=False)
@@ -392,28 +394,26 @@ class DispatcherRunner:
 
     async def skip(self, session: Session, message_id: str = "") -> int:
         """Make a dead letter of the message of this id; without an id, of the one that is on hold, or else of the first that
-        waits. Returns how many."""
-        code, reason, held = self._cause(session)
-        done = session.mailbox.dead_letter_one(message_id or held, code, reason, or_first=not message_id)
+        waits. The one that is on hold keeps the code for which it is. Returns how many."""
+        held = self.holdback(session)
+        held_id = held.message_id if held is not None and session.mailbox.has(held.message_id) else ""
+        code, reason = _SKIPPED
+        if held is not None and held_id and message_id in ("", held_id):
+            code, reason = held.code or _HELD, held.reason or reason
+        done = session.mailbox.dead_letter_one(message_id or held_id, code, reason, or_first=not message_id)
         count = int(done)
         self._note_ended(session)
         return count
 
     async def drain(self, session: Session) -> int:
         """Make dead letters of all waiting messages; returns how many."""
-        code, reason, _ = self._cause(session)
-        count = self._dead_letter_all(session, code, reason)
+        count = self._dead_letter_all(session, *_DRAINED)
         self._note_ended(session)
         return count
 
     def _note_ended(self, session: Session) -> None:
         if session.mailbox.limit is not None:
             self.note_room(session)
-
-    def _cause(self, session: Session) -> tuple[str, str, str]:
-        """Why messages are taken out of the queue: code, reason, and the id of the one that is on hold."""
-        held = self.holdback(session)
-        return (_HELD, _SKIPPED, "") if held is None else (held.code or _HELD, held.reason or _SKIPPED, held.message_id)
 
     async def clear(self, session: Session) -> int:
         """Drop all waiting messages; returns how many."""
