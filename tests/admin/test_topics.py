@@ -200,7 +200,7 @@ def test_a_topic_of_no_channel_is_404(desk: Desk, name: str) -> None:
         ("GET", "/topics?pattern=a", "pattern: must be a channel or a pattern"),
         ("GET", "/topics?count=0", "count: must be a whole number"),
         ("DELETE", "/topics/a?force=yes", "force: must be true or false"),
-        ("DELETE", "/topics/a?forse=true", "forse: there is no such field; known are force"),
+        ("DELETE", "/topics/a?forse=true", "forse: there is no such field; did you mean force?"),
         ("GET", "/history/a?count=1001", "count: must be a whole number"),
         ("GET", "/subjects?count=x", "count: must be a whole number"),
     ],

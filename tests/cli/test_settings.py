@@ -7,7 +7,7 @@ import pytest
 
 from crewel.settings.table import declared
 from tests.admin.desk import TOKEN
-from tests.cli.command import crewel
+from tests.cli.command import assert_refused, crewel
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client
 
@@ -59,6 +59,8 @@ def test_a_setting_changes_while_the_server_runs(start_server: StartServer, tmp_
     assert client.connect()[-1]["successful"] is True  # a connect of a minute would not be answered in time
     asked = crewel("settings", "get", "bayeux.timeout_ms", "--json", directory=tmp_path, environ=environ)
     assert json.loads(asked.out) == row
+    wrong = crewel("settings", "get", "bayeux.timeot_ms", directory=tmp_path, environ=environ)
+    assert_refused(wrong, "bayeux.timeot_ms: unknown setting; did you mean bayeux.timeout_ms?")
     (noted,) = [line for line in server.stderr.splitlines() if "change setting" in line]
     assert "bayeux.timeout_ms" in noted
 
@@ -68,7 +70,7 @@ def test_a_setting_changes_while_the_server_runs(start_server: StartServer, tmp_
     [
         ("http.port=1", "http.port: cannot change while the server runs"),
         ("bayeux.timeout_ms=soon", "expected a whole number of milliseconds"),
-        ("bayeux.time_out_ms=1", "bayeux.time_out_ms"),
+        ("bayeux.time_out_ms=1", "did you mean bayeux.timeout_ms?"),
     ],
 )
 def test_a_setting_that_cannot_change_refuses_the_whole_request(

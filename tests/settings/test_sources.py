@@ -198,6 +198,11 @@ def test_every_value_can_be_written_back_as_text(name: str) -> None:
         ("bayeux.timeot_ms=1", "--set bayeux.timeot_ms: unknown setting; did you mean bayeux.timeout_ms?"),
         ("timeout_ms=1", "--set timeout_ms: unknown setting; did you mean bayeux.timeout_ms?"),
         ("zzz=1", "--set zzz: unknown setting"),
+        ("timout_ms=1", "--set timout_ms: unknown setting; did you mean bayeux.timeout_ms?"),
+        (
+            "server.max_interval_ms=1",
+            "--set server.max_interval_ms: unknown setting; did you mean bayeux.max_interval_ms?",
+        ),
         ("bayeux.timeout_ms", "--set bayeux.timeout_ms: expected NAME=VALUE"),
         (
             "bayeux.timeout_ms=soon",
@@ -271,7 +276,7 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variable", "message"),
     [
-        ("CREWEL_BAYEUX__TIMEOT_MS", "did you mean bayeux.timeout_ms?"),
+        ("CREWEL_BAYEUX__TIMEOT_MS", "did you mean CREWEL_BAYEUX__TIMEOUT_MS?"),
         ("CREWEL_BAYEUX_TIMEOUT_MS", "did you mean CREWEL_BAYEUX__TIMEOUT_MS?"),
         ("CREWEL_HTTP__PORT", "CREWEL_HTTP__PORT: 'x' is not possible: expected a whole number from 0 to 65535"),
     ],

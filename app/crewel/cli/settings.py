@@ -36,10 +36,12 @@ async def get(
     as_json: AsJson = None,
 ) -> None:
     """Print the settings of a running server."""
+    from crewel.settings.sources import unknown
+
     found = {row["name"]: row for row in (await admin.call("GET", "/settings"))["settings"]}
     for name in names or ():
         if name not in found:
-            raise CrewelError(f"{name}: unknown setting")
+            raise CrewelError(f"{name}: {unknown(name, found)}")
     _print([row for name, row in found.items() if not names or name in names], as_json=output.wants_json(as_json))
 
 

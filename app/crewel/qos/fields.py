@@ -10,6 +10,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -84,7 +85,9 @@ def _checked(checks: Mapping[str, Check], name: str, value: object) -> Any:
     check = checks.get(name)
     # A publisher that writes `persistant` believes that its message is stored.
     if check is None:
-        raise IllegalArgument(name, f"there is no such field; known are {', '.join(checks)}")
+        near = get_close_matches(name, checks, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(checks)}"
+        raise IllegalArgument(name, f"there is no such field; {hint}")
     try:
         return check(value)
     except IllegalArgument as inner:  # of an object in it, which knows only its own fields

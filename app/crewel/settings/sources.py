@@ -7,7 +7,7 @@ that unknown names are noticed alike and each value's source is known.
 import difflib
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def _read_toml(path: Path | str | None) -> Layer:
         elif isinstance(table, dict):
             layer |= {f"{group}.{name}": value for name, value in table.items()}
         else:
-            raise SettingsError(f"{file}: {group}: {_unknown(group)}")
+            raise SettingsError(f"{file}: {group}: {unknown(group)}")
     for name in layer:
         require_known(name, f"{file}: {name}")
     return layer
@@ -97,7 +97,8 @@ def _read_environment(environ: Mapping[str, str]) -> Layer:
         # CREWEL_PORT that Kubernetes sets for a service of that name.
         if "__" in variable:
             name = variable.removeprefix(_PREFIX).lower().replace("__", ".", 1)
-            require_known(name, variable)
+            if declared_as(name) is None:
+                raise SettingsError(f"{variable}: {unknown(name, spelled=variable_of)}")
             layer[name] = text
     return layer
 
@@ -131,10 +132,12 @@ def _rules(read: Callable[[Any], Layer], given: Any, place: str) -> Layer:
 def require_known(name: str, place: str) -> None:
     """Raise SettingsError, which suggests the nearest name, if there is no such setting; `place` is where it stands."""
     if declared_as(name) is None:
-        raise SettingsError(f"{place}: {_unknown(name)}")
+        raise SettingsError(f"{place}: {unknown(name)}")
 
 
-def _unknown(name: str) -> str:
+def unknown(name: str, known: Iterable[str] = (), spelled: Callable[[str], str] = str) -> str:
+    """What is wrong with the name of a setting that there is not, with the nearest one: of those that are `known`, or else of
+    all, as `spelled` writes it."""
     rule = split_rule_name(name)
     if rule is not None:
         near = difflib.get_close_matches(rule[1], declared_rules(), n=1)
@@ -142,12 +145,19 @@ def _unknown(name: str) -> str:
         return f"a rule for topics has no such field; {hint}"
     if name.startswith(f"{TOPICS}."):
         return f"expected a channel or pattern and a field, such as {rule_name('/chat/**', 'history.max_entries')}"
-    known = list(declared())
+    found = _nearest(name, list(known) or list(declared()))
+    return f"unknown setting; did you mean {spelled(found)}?" if found else "unknown setting"
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """The setting that is most like this name; or whose last part is, for the group is what people leave out or mix up. Empty
+    if there is none."""
+    last = name.rpartition(".")[2]
+    by_last = {full.rpartition(".")[2]: full for full in reversed(known)}
+    if last in by_last:
+        return by_last[last]
     near = difflib.get_close_matches(name, known, n=1)
-    if not near:
-        last = name.rpartition(".")[2]
-        near = [full for full in known if full.rpartition(".")[2] == last][:1]
-    return f"unknown setting; did you mean {near[0]}?" if near else "unknown setting"
+    return near[0] if near else next((by_last[each] for each in difflib.get_close_matches(last, by_last, n=1)), "")
 
 
 def _nested(layer: Layer) -> dict[str, dict[str, Any]]:
