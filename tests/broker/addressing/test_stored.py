@@ -203,6 +203,10 @@ class TestPersistent:
         assert not reply["successful"]
         assert reply["ext"]["publish"]["errorCode"] == "resource.noMoreSpace"
         assert joe.take() == []
+        assert world.broker.metrics.publishes == 0
+        world.store.is_full = False
+        clerk.post("hi", "joe/1", persistent=True)
+        assert world.broker.metrics.publishes == 1
 
     def test_a_publish_that_subscribers_do_not_get_says_which_destinations_have_it(
         self, world: StoredWorld, clerk: Clerk

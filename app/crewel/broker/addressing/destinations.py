@@ -122,17 +122,16 @@ class Destinations:
             resolve_destination(each, names, next_of, has_store=has_store, remote=there)
             for each, there in zip(qos.destinations, remote, strict=True)
         ]
-        if not (channel.is_broadcast and qos.subscribable):
-            self._runtime.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         sender = "" if publisher is None else publisher.name
-        if not (qos.persistent or self._must_wait(routes, qos)):
-            return self._send_now(_Outgoing(channel, encode(fields), publisher, sender, qos, routes), key)
-        if not has_store:
+        is_stored = qos.persistent or self._must_wait(routes, qos)
+        if is_stored and not has_store:
             if qos.persistent:
                 raise StoreUnavailable("this server has no store")
-            routes = [without_store(each) for each in routes]
-            return self._send_now(_Outgoing(channel, encode(fields), publisher, sender, qos, routes), key)
-        sending: Sending = yield self._store(_Outgoing(channel, encode(fields), publisher, sender, qos, routes), key)
+            is_stored, routes = False, [without_store(each) for each in routes]
+        outgoing = _Outgoing(channel, encode(fields), publisher, sender, qos, routes)
+        sending: Sending = (yield self._store(outgoing, key)) if is_stored else self._send_now(outgoing, key)
+        if not (channel.is_broadcast and qos.subscribable):
+            self._runtime.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         return sending
 
     @staticmethod

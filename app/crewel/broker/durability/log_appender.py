@@ -139,6 +139,7 @@ class LogAppender:
                 self._topics.added_to_history(outgoing.channel.name, log_id)
             if outgoing.submission.key:
                 self._ids.stored.remember(outgoing.submission.key, str(log_id))
+            self._metrics.publishes += 1
             outgoing.resolve(Published(str(log_id), outcome is PublishOutcome.REPEATED))
         return []
 

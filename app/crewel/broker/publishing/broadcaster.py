@@ -98,7 +98,6 @@ class Broadcaster:
             known: Promise[Published] = Promise()
             known.resolve(Published(first, is_repeated=True))
             return known
-        self._metrics.publishes += 1
         for_services = dict(fields) if self._registry.subscribed else None
         pipe = self._outbound.pipe
         if pipe.sends and not pipe.send(None, fields):
