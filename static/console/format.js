@@ -47,6 +47,11 @@ export function time(milliseconds) {
     return moment.format(new Date(milliseconds));
 }
 
+/** 04:31 */
+export function clock(milliseconds) {
+    return time(milliseconds).slice(11, 16);
+}
+
 /** A date that an operator writes as this page shows it, with the zone of this page: the server takes one without for UTC. */
 export function zoned(text) {
     const [, date, clock] = /^([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[ T]([0-9]{2}:[0-9]{2}(?::[0-9]{2})?))?$/.exec(text) ?? [];

@@ -282,7 +282,7 @@ function signIn(why) {
     warn("");
     document.title = "Sign in – Crewel";
     document.querySelector("#nav").hidden = document.querySelector("#who").hidden = true;
-    const said = h("p", {class: "trouble", role: "alert"}, why);
+    const said = h("p", {class: "trouble", role: "alert"}, sentence(why));
     const field = h("input", {id: "token", type: "password", autocomplete: "current-password", required: true});
     const form = h("form", {class: "card join"},
         h("h1", {}, "Sign in"),

@@ -6,7 +6,7 @@ import {get} from "./api.js";
 import {Chart} from "./charts.js";
 import {WORDS} from "./conditions.js";
 import {facts, h, missing, parts, swap, table} from "./elements.js";
-import {ago, bytes, capital, count, figure, span, things, time, took} from "./format.js";
+import {ago, bytes, capital, clock, count, figure, span, things, time, took} from "./format.js";
 import {Samples} from "./samples.js";
 import {pastOutages, shortTimeline} from "./timeline.js";
 
@@ -33,13 +33,14 @@ export function overview({has}) {
         new Chart("Refused requests", "per second", [{column: "refused", label: "refused"}]),
     ];
     const wrong = h("section", {"aria-labelledby": "wrongTitle", class: "wrong"});
+    const past = h("section", {"aria-label": "Over", class: "wrong"});
     const tiles = h("dl", {class: "tiles"});
     const tables = h("div", {class: "cards"});
     const servers = h("div", {class: "stack"});
     const day = h("section", {class: "stack"});
     const stale = h("p", {class: "hint", hidden: true});
     const element = h("div", {class: "stack"},
-        h("h1", {class: "unseen"}, "Overview"), stale, wrong, tiles,
+        h("h1", {class: "unseen"}, "Overview"), stale, wrong, past, tiles,
         h("div", {class: "charts"}, charts.map((chart) => chart.element)), tables, servers, day);
 
     /** The nodes and what happened, as of the last request: their ages grow with each event of the live feed. */
@@ -75,8 +76,10 @@ export function overview({has}) {
         stale.hidden = true;
         element.classList.remove("stale");
         const {nodes, happened} = around;
-        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has)),
-            ...happened === null ? [] : pastOutages(happened));
+        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has)));
+        const over = happened === null ? [] : pastOutages(happened);
+        past.hidden = over.length === 0;
+        swap(past, h("h2", {}, `Over, in the last hour: ${over.length}`), ...over);
         swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
         swap(day, ...happened === null ? [] : shortTimeline(happened));
         swap(tiles, ...figures(told, samples));
@@ -130,14 +133,14 @@ function figures(told, samples) {
         tile("Waiting", count(backlog), all.queued ? `${count(all.queued)} of these for subjects and groups` : "", "#/receivers?sort=waiting"),
         tile("Sessions", count(number), all.pages ? `and ${things(all.pages, "page")}` : "", "#/receivers"),
         tile("On hold", count(all.held), "", `#/receivers?condition=${encodeURIComponent("on hold")}`),
-        tile("Dead letters", kept.kept ? count(kept.letters) : "–", "", "#/dead-letters"),
+        tile("Dead letters", ...!kept.kept ? ["–", ""] : kept.unknownSince ? ["unknown", `since ${clock(kept.unknownSince)}`] : [count(kept.letters), ""], "#/dead-letters"),
     ];
 }
 
 /** The newest time that is known, and when that was: there may be no acknowledgement at present. */
 function acknowledgement({columns}) {
     const known = columns.p99.findLastIndex((value) => value !== null && value !== undefined && !Number.isNaN(value));
-    return known < 0 ? ["–"] : [took(columns.p99[known]), known === columns.p99.length - 1 ? "" : `at ${time(columns.at[known]).slice(11, 16)}`];
+    return known < 0 ? ["–"] : [took(columns.p99[known]), known === columns.p99.length - 1 ? "" : `at ${clock(columns.at[known])}`];
 }
 
 /** How the sessions stand. Each is connected or away; the others say how many of them are something else as well. */
@@ -153,13 +156,14 @@ function sessions(all) {
 
 function store({store: kept, uptimeMs}) {
     const most = kept.maxMemory ? ` of ${bytes(kept.maxMemory)}` : "";
+    const unknown = kept.unknownSince ? `unknown since ${clock(kept.unknownSince)}` : "";
     return h("section", {class: "card"}, h("h2", {}, "Server and store"), facts([
         ["Server runs for", span(uptimeMs)],
         ["Store", !kept.kept ? "none: nothing is stored" : kept.trouble ?? "in order"],
-        ["Memory of the store", kept.kept ? bytes(kept.usedMemory) + most : ""],
+        ["Memory of the store", kept.kept ? unknown || bytes(kept.usedMemory) + most : ""],
         ["Disk of the store", kept.disk ? disk(kept.disk) : ""],
         ["File of the store", kept.disk ? bytes(kept.disk.file) : ""],
-        ["Memory of dead letters", kept.lettersBytes ? `${bytes(kept.lettersBytes)} of ${bytes(kept.lettersMaxBytes)}` : ""],
+        ["Memory of dead letters", kept.lettersBytes || unknown ? unknown || `${bytes(kept.lettersBytes)} of ${bytes(kept.lettersMaxBytes)}` : ""],
         ["Dead letters dropped", kept.lettersDropped ? count(kept.lettersDropped) : ""],
     ]), kept.messagesHeld?.length ? [h("h3", {}, "Stored messages by account"), h("p", {class: "hint"}, kept.accountMaxBytes === null ? "" : `At present, one account may have ${bytes(kept.accountMaxBytes)}.`),
         facts(kept.messagesHeld.map((each) => [each.account || "the server and sessions without a name", `${count(each.messages)}, ${bytes(each.bytes)}`]))] : null, kept.lettersHeld?.length ? [h("h3", {}, "Dead letters by account"),

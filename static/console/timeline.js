@@ -12,11 +12,16 @@ const HOUR_MS = 3_600_000;
 const COMPARED_MS = 15_000;
 const ENDED = {stop: "after a stop", crash: "the run before ended without a stop: it was killed, or has crashed"};
 
+/** Why something lasted, in words. */
+function reasons(why) {
+    return why.join("; ") || "the reason is not known";
+}
+
 /** What each kind is called, what is said of it, and whether it is bad. */
 const KINDS = {
     started: ["started", ({version, after}) => [`version ${version}`, ENDED[after]].filter(Boolean).join(", "), ({after}) => after === "crash"],
     stopped: ["stopped", () => "", () => false],
-    "store outage": ["the store could not be used", ({why, store, until}) => [why.join("; "), until !== null && store && `afterwards, ${store}`].filter(Boolean).join("; "), () => true],
+    "store outage": ["the store could not be used", ({why, store, until, times}) => [times && `${count(times)} times in a row`, reasons(why), until !== null && store && `afterwards, ${store}`].filter(Boolean).join("; "), () => true],
     "store lost data": ["the store had lost data", ({count: number}) => `${things(number, "message")} that ${number === 1 ? "was" : "were"} answered as stored`, () => true],
     "task failed": ["a task of the server failed", ({why}) => why.join("; "), () => true],
     "out of file descriptors": ["no file descriptors were left", ({why}) => why.join("; "), () => true],
@@ -52,13 +57,14 @@ function hints({whole, ...told}) {
 /** The outages of the store of the last hour that are over, as calm cards of the overview. */
 export function pastOutages({events}) {
     const isRecent = ({until}) => until !== null && Date.now() - until < HOUR_MS;
+    const isInOrder = !events.some(({what, until}) => what === "store outage" && until === null);
     const losses = events.filter(({what}) => what === "store lost data");
     return events.filter((each) => each.what === "store outage" && isRecent(each)).map(({at, until, why, store}) => {
         const lost = losses.filter((each) => each.at >= at && each.at < until + COMPARED_MS).reduce((sum, each) => sum + each.count, 0);
         const after = capital([store, lost ? `${things(lost, "message")} that ${lost === 1 ? "was" : "were"} answered as stored ${lost === 1 ? "is" : "are"} lost` : Date.now() > until + COMPARED_MS ? "nothing that was answered is lost" : ""].filter(Boolean).join(", and "));
         return h("article", {class: `finding ${lost ? "bad" : "info"}`},
-            h("h3", {}, h("a", {href: "#/timeline"}, `The store could not be used for ${span(until - at)}`), h("span", {class: "hint"}, ` at ${time(at)}, ${span(Date.now() - at)} ago; it is in order again`)),
-            h("p", {}, parts(capital(why.join("; ")), ".")),
+            h("h3", {}, h("a", {href: "#/timeline"}, `The store could not be used for ${span(until - at)}`), h("span", {class: "hint"}, ` at ${time(at)}, ${span(Date.now() - at)} ago${isInOrder ? "; it is in order again" : ""}`)),
+            h("p", {}, parts(capital(reasons(why)), ".")),
             h("p", {class: "hint"}, `${after}. Publishers got errors meanwhile.`));
     });
 }

@@ -143,6 +143,11 @@ def test_titles_name_one_receiver_or_count_them_and_say_since_when_and_where() -
     [
         (Figures(concerns=DOWN), "The store cannot be used", "Look at the store and its log"),
         (Figures(concerns=DOWN, disk=disk(70)), "The store cannot be used", "/var/lib/crewel/store.log says why"),
+        (
+            Figures(concerns={"store": Concern("no answer within 3 s")}, disk=disk(70)),
+            "The store cannot be used",
+            "or end its process, which the server starts again",
+        ),
         (Figures(concerns=DOWN, disk=disk(100)), "The disk of the store is full", "Make room on the disk of /var/lib"),
         (
             Figures(concerns={"store": Concern("the memory of the store is full: 9 of 9 MiB")}, disk=disk(10)),

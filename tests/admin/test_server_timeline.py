@@ -9,6 +9,7 @@ import pytest
 
 from crewel.admin import server_timeline
 from crewel.admin.server_timeline import together
+from crewel.storage.connection import CLOSED
 from tests.admin.desk import SETS, Desk, Receiver
 from tests.functional.wire import until
 from tests.server_process import Server
@@ -32,9 +33,31 @@ def test_what_several_nodes_say_of_one_outage_is_one_event() -> None:
 def test_a_store_that_fails_again_and_again_is_one_event() -> None:
     outages = [event("store outage", "a", at, at + 900, why=["the store ended: No space left"]) for at in (1000, 3000)]
     (one,) = together(outages)
-    assert (one["at"], one["until"], one["nodes"]) == (1000, 3900, ["a"])
+    assert (one["at"], one["until"], one["nodes"], one["times"]) == (1000, 3900, ["a"], 2)
     (lasting,) = together([*outages, event("store outage", "a", 5000, None, why=[])])
     assert (lasting["at"], lasting["until"]) == (1000, None)
+
+
+def test_outages_for_several_reasons_are_several_events_at_all_nodes() -> None:
+    whys = "the store was killed by signal 9", "no answer within 3 s", "the disk of /var is full"
+    outages = [
+        event("store outage", node, at + late, at + 2000, why=[why])
+        for at, why in zip((1000, 4000, 7000), whys, strict=True)
+        for node, late in (("a", 0), ("b", 300))
+    ]
+    found = together(outages)
+    assert [(each["at"], each["why"], each["nodes"]) for each in found] == [
+        (at, [why], ["a", "b"]) for at, why in zip((7000, 4000, 1000), reversed(whys), strict=True)
+    ]
+    again = event("store outage", "a", 10_000, 10_500, why=[whys[0]])
+    assert len(together([outages[0], again])) == 2  # for the same reason, but much later
+
+
+def test_the_reason_of_an_outage_takes_the_place_of_its_first_sign() -> None:
+    outage = server_timeline._Outage("store outage", 0)
+    for why in (CLOSED, "", CLOSED, "the store was killed by signal 9", "a", "b", "c", "c"):
+        outage.note(why)
+    assert outage.reasons == ["the store was killed by signal 9", "b", "c"]
 
 
 def test_an_outage_that_lasts_for_one_node_lasts() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.admin.desk import SETS, Desk, Receiver, publish
 from tests.browser.test_console import Console
 from tests.browser.test_looks import PHONE, look_at
+from tests.faults.health import store_pid
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -168,6 +171,27 @@ def test_the_overview_has_one_finding_for_each_cause_with_its_time(console: Cons
     day = page.get_by_role("table", name="The last day of the servers")
     expect(day.locator("tr", has_text="started").first).to_contain_text("it was killed, or has crashed")
     expect(day.locator("tr", has_text="logins were refused")).to_contain_text("3 with user.security.authentication")
+
+
+def test_an_operator_signs_in_while_the_store_hangs_and_sees_what_is_unknown(browser: Browser, server: Server) -> None:
+    store, desk = store_pid(server), Desk(server)
+    os.kill(store, signal.SIGSTOP)
+    try:
+        until(lambda: desk.cmd("__cmd:?lastError") != "")
+        console = Console(browser, server)
+        console.refusals.append("503")
+        page = console.open().page
+        expect(page.locator(".finding", has_text="The store cannot be used")).to_contain_text("no answer in time")
+        tile = page.locator(".tiles div", has_text="Dead letters").locator("dd")
+        expect(tile).to_have_text(re.compile(r"^unknown since \d\d:\d\d$"))
+        expect(page.locator("dt", has_text="Memory of the store").locator("+ dd")).to_have_text(tile.inner_text())
+        expect(page.get_by_role("heading", name="What is wrong")).to_have_text(
+            f"What is wrong: {page.locator('.wrong[aria-labelledby] article').count()}"
+        )
+        console.close()
+    finally:
+        os.kill(store, signal.SIGCONT)
+    until(lambda: desk.cmd("__cmd:?lastError") == "")
 
 
 def test_receivers_and_servers_look_well(browser: Browser, server: Server) -> None:

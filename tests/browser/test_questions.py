@@ -188,6 +188,7 @@ def _why_the_store_failed(me: Newcomer, asked: Asked) -> None:
     outage = me.finding("The store could not be used")
     expect(outage).to_contain_text(re.compile(r"for \d+ \w+.* ago; it is in order again"))
     expect(outage).to_contain_text("The server started it again, and nothing that was answered is lost.")
+    expect(outage).to_contain_text("The store was killed by signal 9")
     row = me.row("The last day of the servers", "the store could not be used")
     age = row.locator("td").first.inner_text()
     expect(row.locator("td").first).not_to_have_text(age, timeout=SEEN_MS)

@@ -19,6 +19,9 @@ class Remembered:
     def __init__(self) -> None:
         self.ids: set[str] = set()
 
+    def begin(self, id_: str) -> None:
+        assert id_ not in self.ids
+
     async def is_spent(self, id_: str) -> bool:
         return id_ in self.ids
 

@@ -15,7 +15,7 @@ import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.embedded import Embedded, server_binary, unusable
+from crewel.storage.embedded import Embedded, server_binary, unusable, why_ended
 from crewel.storage.store import Store
 from tests.faults.disks import SmallDisk, can_mount
 from tests.storage.conftest import opened, settings_for, until
@@ -108,10 +108,28 @@ async def test_embedded_store_that_keeps_dying_is_tried_with_longer_pauses(tmp_p
     await until(lambda: starts.exists() and starts.read_text().count("\n") >= 4)
     first, *_, fourth = (int(each) / 1e9 for each in starts.read_text().split()[:4])
     assert fourth - first > 0.5  # 0.1, 0.2 and 0.4 s, and not three times the first
-    await until(lambda: store.trouble == "the store ended: no space left")
+    await until(lambda: store.trouble == "the store ended: there was no space left on its disk")
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "why"),
+    [
+        (-9, "12:M 28 Nov 2026 04:38:01.123 * Ready to accept connections unix", "the store was killed by signal 9"),
+        (0, "12:M 28 Nov 2026 04:38:01.123 # Valkey is now ready to exit, bye bye...", "the store was told to end"),
+        (
+            1,
+            "12:M 28 Nov 2026 04:38:01.123 # Can't recover from AOF write error: No space left on device. Exiting...",
+            "the store ended: there was no space left on its disk",
+        ),
+        (1, "12:M 28 Nov 2026 04:38:01.123 # Fatal error, no config", "the store ended: Fatal error, no config"),
+        (3, "its log says nothing", "the store ended: its log says nothing"),
+    ],
+)
+def test_why_a_store_has_ended_is_said_in_words(status: int, said: str, why: str) -> None:
+    assert why_ended(status, said) == why
 
 
 async def test_a_store_that_never_comes_up_is_given_up_with_its_last_words(
@@ -121,7 +139,7 @@ async def test_a_store_that_never_comes_up_is_given_up_with_its_last_words(
     program = tmp_path / "broken"
     program.write_text("#!/bin/sh\necho no space left >&2\nexit 3\n")
     program.chmod(0o755)
-    with pytest.raises(StoreUnavailable, match="no space left"):
+    with pytest.raises(StoreUnavailable, match="no space left on its disk"):
         async with opened(tmp_path, f"storage.server_binary={program}"):
             pass
 

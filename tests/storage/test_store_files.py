@@ -134,7 +134,7 @@ async def test_a_store_that_comes_up_in_time_is_no_damage(tmp_path: Path) -> Non
     program.chmod(0o755)
     store = Store(settings_for(f"storage.data_dir={tmp_path}", f"storage.server_binary={program}"))
     opening = asyncio.create_task(store.open())
-    await until(lambda: store.trouble == "the store ended: no space left")
+    await until(lambda: store.trouble == "the store ended: there was no space left on its disk")
     opening.cancel()
     with pytest.raises((asyncio.CancelledError, StoreUnavailable)):
         await opening

@@ -187,10 +187,14 @@ class Administration:
 
     @property
     def store(self) -> Store:
-        """The store. Raises StoreUnavailable if there is none."""
-        if not self.broker.runtime.access.has_store:
+        """The store. Raises StoreUnavailable if there is none, or if it is known to be away: a store that hangs would be waited
+        for, and a browser with so many requests under way makes no others."""
+        access = self.broker.runtime.access
+        if not access.has_store:
             raise StoreUnavailable("this server has no store, and so no dead letters")
-        return self.broker.runtime.access.store
+        if (why := access.store.why_away) is not None:
+            raise StoreUnavailable(why if why.startswith("the store") else f"the store cannot be used: {why}")
+        return access.store
 
     def takes(self, session: Session) -> bool:
         """Whether messages go to the session at present: its client is there, and it is not on hold."""

@@ -32,6 +32,10 @@ from crewel.storage.store import Store
 
 _CODES: Final = 8
 _LATEST: Final = 10**15
+_UNKNOWN: Final = dict.fromkeys(
+    ("usedMemory", "maxMemory", "letters", "lettersNew", "lettersDropped", "lettersBytes", "lettersMaxBytes")
+)
+"""The figures that only the store has, while it does not say them."""
 
 
 async def _overview(ask: Ask) -> dict[str, Any]:
@@ -60,9 +64,9 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         dead_letters_since=last_hour.recent.since,
         dead_letter_pairs=last_hour.recent.pairs,
         messages_dropped=admin.metrics_history.lost,
-        dead_letters_dropped=store["lettersDropped"],
-        store_used=store["usedMemory"],
-        store_most=store["maxMemory"],
+        dead_letters_dropped=store["lettersDropped"] or 0,
+        store_used=store["usedMemory"] or 0,
+        store_most=store["maxMemory"] or 0,
         disk=disk,
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
         empty_groups=empty_groups,
@@ -136,29 +140,20 @@ def _last_stop(admin: Administration, members: Collection[Session]) -> tuple[int
 
 
 async def _store(admin: Administration) -> dict[str, Any]:
-    """What the store reports. One that does not answer leaves the rest of the overview as it is."""
+    """What the store reports. One that does not answer leaves the rest of the overview as it is: its figures are unknown."""
     access = admin.broker.runtime.access
-    shown: dict[str, Any] = {
-        "trouble": access.trouble if access.has_store else None,
-        "kept": access.has_store,
-        "usedMemory": 0,
-        "maxMemory": 0,
-        "letters": 0,
-        "lettersNew": 0,
-        "lettersDropped": 0,
-        "lettersBytes": 0,
-        "lettersMaxBytes": 0,
-        "lettersHeld": [],
-        "messagesHeld": [],
-        "accountMaxBytes": None,
-        "codes": [],
-    }
-    if not access.has_store or access.trouble is not None:
-        return shown
-    try:
-        return shown | await _asked(admin, access)
-    except StoreError as error:
-        return shown | {"trouble": str(error)}
+    told: dict[str, Any] = {"trouble": None, "kept": access.has_store, "unknownSince": None}
+    told |= {**_UNKNOWN, "lettersHeld": [], "messagesHeld": [], "accountMaxBytes": None, "codes": []}
+    if not access.has_store:
+        return told | dict.fromkeys(_UNKNOWN, 0)
+    trouble = access.trouble
+    if trouble is None:
+        try:
+            return told | await _asked(admin, access)
+        except StoreError as error:
+            trouble = str(error)
+    since = admin.server_timeline.since("store")
+    return told | {"trouble": trouble, "unknownSince": int(time() * 1000) if since is None else since}
 
 
 def _share(each: Share, what: str) -> dict[str, Any]:
@@ -201,8 +196,9 @@ OVERVIEW_ROUTES: Final = (
         f"`samples`: by column ({', '.join(COLUMNS)}) a list, the oldest first; rates are per second, null is unknown."
         " `memoryBytes`: messages queued in memory, without those in the store. `sessions`, `store`: the current figures."
         " `pages`: operators' pages; `queued`: messages for subjects and groups; `conditions`: how many sessions stand how,"
-        " in plain words. In `store`, `messagesHeld`: while more than half of its memory is used, the accounts with the most"
-        " stored messages (`account`, `messages`, `bytes`), and `accountMaxBytes`: how much one may have"
+        " in plain words. `trouble` of the store: why it cannot be used, or null; its figures are null from `unknownSince` on,"
+        " while it cannot be asked. `messagesHeld`: while more than half of the store's memory is used, the accounts with the"
+        " most stored messages (`account`, `messages`, `bytes`), and `accountMaxBytes`: how much one may have"
         " (`limits.max_stored_ratio`), or null. `disk`: that of an embedded store, else null: `directory`, and in bytes"
         " `total`, `free`, `used` and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A"
         " finding has `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or"

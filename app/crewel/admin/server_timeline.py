@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.errors import StoreError
 from crewel.storage import server_events
+from crewel.storage.connection import CLOSED
 from crewel.storage.disk import FREE_DISK, look_at_disk
 from crewel.version import VERSION
 
@@ -30,7 +31,10 @@ _MOST_WAITING: Final = 200
 _REFUSALS_MS: Final = 60_000
 """Refused logins of this time are one event for each cause."""
 _TOGETHER_MS: Final = 30_000
-"""Events of one kind of several nodes, or of one, that begin within this time are shown as one."""
+"""Events of one kind of several nodes that begin within this time are shown as one."""
+_FLAPS_MS: Final = 5000
+"""An outage that begins so soon after the one before, for one of its reasons, belongs to it; and so late do other nodes notice
+one."""
 _REASONS: Final = 3
 """Reasons of one outage that are kept: the first, and the last ones."""
 _NAMES: Final = {"store": "store outage", "task": "task failed", "descriptors": "out of file descriptors"}
@@ -52,9 +56,10 @@ class _Outage:
     """Of the store, when it began."""
 
     def note(self, why: str) -> None:
-        """This is why, as far as is known now."""
-        if why and why not in self.reasons:
-            self.reasons = [*self.reasons[:1], *[*self.reasons[1:], why][-_REASONS + 1 :]] if self.reasons else [why]
+        """This is why, as far as is known now. A closed connection is only the first sign of what turns out to be so."""
+        known = [] if self.reasons == [CLOSED] else self.reasons
+        if why and why not in known:
+            self.reasons = [*known[:1], *[*known[1:], why][-_REASONS + 1 :]] if known else [why]
 
 
 class ServerTimeline:
@@ -175,6 +180,8 @@ class ServerTimeline:
         outage = self._outages.pop(about, None)
         if outage is None:
             return
+        if about == "store":  # it may have been back before it was looked at again
+            outage.note(self._store().why_ended)
         details: dict[str, Any] = {"why": outage.reasons}
         if outage.generation:
             changed = _CHANGED if self._store().home is None else _RESTARTED
@@ -206,7 +213,7 @@ class ServerTimeline:
 
     async def _stored(self) -> list[Event]:
         access = self._admin.broker.runtime.access
-        return await server_events.last_day(access.store, int(time() * 1000)) if access.has_store else []
+        return await server_events.last_day(self._admin.store, int(time() * 1000)) if access.has_store else []
 
 
 def together(events: Iterable[Event]) -> list[Event]:
@@ -237,19 +244,24 @@ def _is_near(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if one["what"] == "logins refused":
         return bool(other["at"] - end <= 2 * _REFUSALS_MS)
     if "why" in other:
-        return bool(other["at"] - end <= _TOGETHER_MS)
+        return bool(other["at"] - end <= _FLAPS_MS)
     return bool(one["what"] != "took over" and other["at"] - one["at"] <= _TOGETHER_MS)
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two events of one kind that are near are one for an operator: several nodes note one thing at about the same
-    time, and a store that fails again and again has one cause."""
-    return other["what"] == "logins refused" or "why" in other or other["node"] not in one["nodes"]
+    time, and a store that fails again and again for one reason has one outage."""
+    if other["what"] == "logins refused" or other["node"] not in one["nodes"]:
+        return True
+    reasons = one.get("why", []), other.get("why", [])
+    return "why" in other and (not all(reasons) or not set(reasons[0]).isdisjoint(reasons[1]))
 
 
 def _join(same: Event, event: Event) -> None:
     if event["node"] not in same["nodes"]:
         same["nodes"].append(event["node"])
+    elif "why" in event:
+        same["times"] = same.get("times", 1) + 1
     if same["what"] in ("logins refused", _LOST):
         same["count"] += event["count"]
     if same["what"] == "logins refused":

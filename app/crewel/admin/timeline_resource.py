@@ -26,8 +26,9 @@ TIMELINE_ROUTES: Final = (
         " `what` (started, stopped, store outage, store lost data, task failed, out of file descriptors, took over, logins"
         " refused), `at` and `until` (milliseconds since 1970; `until` is null while it lasts), `node` and `nodes` (all that"
         " it happened to). A start has `version` and `after` (stop, crash, or empty: how the run before ended). An outage"
-        " has `why`, a list of reasons, and `store` (whether it is the same one); outages with less than 30 s between them"
-        " are one. A store that lost data has `count`: how many messages. A take-over has `sessions`, `of` (nodes) and"
+        " has `why`, a list of reasons, and `store` (whether it is the same one). Outages for one reason with less than 5 s"
+        " between them are one, with `times`: how many there were. A store that lost data has `count`: how many messages. A"
+        " take-over has `sessions`, `of` (nodes) and"
         " `planned` (whether these ended as planned)."
         " Refused logins have `code`, `reason`, `count` and the last `name` and `address`. With `cluster.enabled`, also"
         " `unreached`: how many nodes did not answer, `failed` of them because of an internal error.",

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 import jwt
 
+from crewel.errors import StoreError, StoreUnavailable
 from crewel.security.grants import OPERATOR, Grants, role_of, scope_of
 from crewel.security.jwt import EXPIRED, BadToken
 from crewel.security.tokens import AdminToken, key_of
@@ -25,6 +26,8 @@ PAGE_S: Final = 43_200
 FEED_S: Final = 60
 """How long the token of a live feed may be shown in a handshake."""
 SIGNED_OUT: Final = "the page was signed out"
+_UNCHECKED_CODE: Final = "the store is away, so that a link that works once cannot be checked: sign in with a token"
+_UNCHECKED_PAGE: Final = "the store is away, so that this earlier sign-in cannot be checked: sign in again with a token"
 _ALGORITHM: Final = "HS256"
 _CODE: Final = "crewel sign-in code"
 _PAGE: Final = "crewel signed-in page"
@@ -39,8 +42,7 @@ def code(admin_token: str) -> str:
 
 
 def _sealed(key: bytes, claims: dict[str, Any], seconds: float) -> str:
-    own = {"exp": time() + seconds, "jti": new_id()}
-    return jwt.encode(claims | own, key, _ALGORITHM)
+    return jwt.encode({"jti": new_id(), "exp": time() + seconds, **claims}, key, _ALGORITHM)
 
 
 def _opened(key: bytes, text: str, what: str) -> dict[str, Any]:
@@ -71,6 +73,9 @@ def own_grants(admin: AdminToken, token: str) -> Grants | None:
 class SpentIds(Protocol):
     """Remembers the ids of codes that were used and of sign-ins that have ended."""
 
+    def begin(self, id_: str) -> None:
+        """A sign-in with this id begins, which no server can have ended yet."""
+
     async def is_spent(self, id_: str) -> bool:
         """Whether what has this id holds no more. Raises StoreUnavailable if that cannot be known."""
 
@@ -91,7 +96,11 @@ class SignIns:
     async def enter(self, text: str) -> Grants:
         """What this code grants, which grants nothing from now on. Raises BadToken, and StoreError."""
         claims = _opened(self._admin.key(_CODE), text, "code")
-        if not await self._spent.use(claims["jti"], claims["exp"]):
+        try:
+            is_unused = await self._spent.use(claims["jti"], claims["exp"])
+        except StoreError as error:
+            raise StoreUnavailable(_UNCHECKED_CODE) from error
+        if not is_unused:
             text = "the code has been used, or is from before a restore, or the start of a server without a store"
             raise BadToken(f"{text}: `crewel console` prints a new one", EXPIRED)
         return Grants("", role=role_of(True))
@@ -99,7 +108,9 @@ class SignIns:
     def seal(self, grants: Grants) -> tuple[str, float]:
         """The value of the cookie for an operator with these grants, and when it expires, in seconds since 1970."""
         seconds = float(PAGE_S) if grants.expires_at is None else min(PAGE_S, grants.expires_at - time())
-        claims = {"who": grants.subject, "role": grants.scope.as_claim()}
+        id_ = new_id()
+        claims = {"who": grants.subject, "role": grants.scope.as_claim(), "jti": id_}
+        self._spent.begin(id_)
         return _sealed(self._admin.key(_PAGE), claims, seconds), time() + seconds
 
     def feed(self, grants: Grants) -> tuple[str, float]:
@@ -123,6 +134,10 @@ class SignIns:
 
     async def _claims(self, value: str) -> dict[str, Any]:
         claims = _opened(self._admin.key(_PAGE), value, "sign-in")
-        if await self._spent.is_spent(claims["jti"]):
+        try:
+            is_spent = await self._spent.is_spent(claims["jti"])
+        except StoreError as error:
+            raise StoreUnavailable(_UNCHECKED_PAGE) from error
+        if is_spent:
             raise BadToken(SIGNED_OUT, EXPIRED)
         return claims

@@ -199,7 +199,7 @@ def why_not(error: Exception, *, is_own: bool) -> SettingsError | StoreUnavailab
         return SettingsError(f"storage.url: {error}")
     if isinstance(error, ResponseError):
         return SettingsError(f"storage.url: the store answered: {error}")
-    reason = f"the store cannot be reached: {error or 'no answer in time'}"
+    reason = f"the store cannot be reached: {str(error) or 'no answer in time'}"
     return StoreUnavailable(reason if is_own else f"{reason.rstrip('.')}; start it, or correct storage.url")
 
 

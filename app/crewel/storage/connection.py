@@ -42,7 +42,7 @@ REPLICAS_MS: Final = 1000  # that replicas have for what was sent together
 _MOST_TOGETHER: Final = 1000  # commands in one write
 _ALONG_S: Final = 0.02  # that what should go with other commands waits for some
 _NOT_YET: Final = object()
-_CLOSED: Final = "the store has closed the connection"
+CLOSED: Final = "the store has closed the connection"
 _FULL: Final = ("OOM", "MISCONF")
 _NOT_NOW: Final = (
     "LOADING",
@@ -227,11 +227,11 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The store sends no more."""
-        self._lost(_CLOSED)
+        self._lost(CLOSED)
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended, by whatever."""
-        self._lost(str(error) if error else _CLOSED)
+        self._lost(str(error) or type(error).__name__ if error and not isinstance(error, ConnectionError) else CLOSED)
 
     def _check_deadline(self) -> None:
         """See whether the exchange that is under way takes too long, if one is. A stall of the loop is no outage of the store:

@@ -13,6 +13,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -45,6 +46,15 @@ END_LIMIT_S = 30.0  # it may have much to write to its file before it ends
 _LEAST_FREE = 1 << 20  # bytes of the disk: a store that ended with less has ended because of that
 _LAST_WRITES_S = 1.0  # a store whose owner was killed needs about as long to end
 _PR_SET_PDEATHSIG = 1
+_LOG_PREFIX: Final = re.compile(r"^\d+:\w \d+ \w+ \d+ [\d:.]+ \S ")
+"""What the program begins each line of its log with: `26121:M 28 Nov 2026 04:38:01.123 # `."""
+_LAST_WORDS: Final = (
+    (re.compile("no space left", re.IGNORECASE), "there was no space left on its disk"),
+    (re.compile("input/output error", re.IGNORECASE), "its disk has failed"),
+    (re.compile("permission denied|read-only file system", re.IGNORECASE), "it may not write its files"),
+    (re.compile("out of memory|can't allocate", re.IGNORECASE), "the system had no memory left"),
+)
+"""What the end of its log means, where that is known."""
 _CONTAINER_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -146,6 +156,8 @@ class Embedded:
         self._why_full = ""  # why the store had no space when it ended the last time, until `ensure` has raised it
         self.last_words = ""
         """What the store said before it ended, the last time it ended unasked; nothing once it has answered again."""
+        self.why_ended = ""
+        """Why it ended then, in words for an operator."""
 
     @property
     def directory(self) -> Path:
@@ -176,7 +188,7 @@ class Embedded:
             why, self._why_full = self._why_full, ""
             raise SettingsError(why)
         if loop.time() < self._started_at + self._pause:
-            raise StoreUnavailable(f"the store ended: {self.last_words}")
+            raise StoreUnavailable(self.why_ended)
         lock = await asyncio.to_thread(self._prepare)
         if lock is None:
             return
@@ -345,11 +357,26 @@ class Embedded:
             self._pause = 0.0
         try:
             self.last_words = await asyncio.to_thread(self._read_last_words)
+            self.why_ended = why_ended(status, self.last_words)
             self._why_full = await asyncio.to_thread(self._find_why_full)
         finally:
             if not is_damage(self.last_words):  # which the next attempt to start it reports
                 log.error("the store ended with status %d: %s", status, self.last_words or "its log cannot be read")
             self._ended()
+
+
+def why_ended(status: int, last_words: str) -> str:
+    """Why a store has ended, in words for an operator: of the status of its process, and of the last line of its log. Pure.
+
+    A store that was killed has written nothing about that: its last line is about something else, and is not repeated.
+    """
+    if status < 0:
+        return f"the store was killed by signal {-status}"
+    if status == 0:
+        return "the store was told to end"
+    words = _LOG_PREFIX.sub("", last_words)
+    said = next((meaning for sign, meaning in _LAST_WORDS if sign.search(words)), words)
+    return f"the store ended: {said}"
 
 
 def _before_start() -> Callable[[], None]:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
+from time import time
 from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
@@ -82,6 +83,8 @@ class Store:
         """Why the store cannot be used, as that process says."""
         self._home: Path | None = None
         self.trouble: str | None = "not opened yet"
+        self.away_since: float | None = None
+        """Since when it has been away after it was there, in seconds since 1970; None if it is there, or never was."""
         self._storage = settings.storage
         self._news = asyncio.Event()
         self._embedded = None if settings.storage.url else Embedded(settings.storage, self._news.set)
@@ -266,6 +269,11 @@ class Store:
         return self._home if self._embedded is None else self._embedded.directory
 
     @property
+    def why_ended(self) -> str:
+        """Why the store of our own ended, until it is in use again; empty if it did not end, or is one of others."""
+        return "" if self._embedded is None else self._embedded.why_ended
+
+    @property
     def why_away(self) -> str | None:
         """Why the store cannot be used, as the process says that runs it, if that is another one; None while it can."""
         return None if self.trouble is None else self.owner_trouble or self.trouble
@@ -323,13 +331,13 @@ class Store:
             raise
         if self._embedded is not None:
             self._embedded.last_words = ""
-        self.trouble = None
+        self.trouble = self.away_since = None
         self.is_up = True
 
     def _why_not(self, error: Exception) -> SettingsError | StoreUnavailable:
         why = why_not(error, is_own=self.home is not None)
         if self._embedded is not None and self._embedded.last_words and not isinstance(why, Loading):
-            return StoreUnavailable(f"the store ended: {self._embedded.last_words}")
+            return StoreUnavailable(self._embedded.why_ended)
         return why
 
     def _embedded_url(self) -> str:
@@ -495,13 +503,15 @@ class Store:
                     came()  # in the turn in which the store is up
                 except Exception:
                     log.exception("a part of the server could not continue after the store came back")
+            if self._embedded is not None:
+                self._embedded.why_ended = ""
 
     def _lose(self, reason: str) -> None:
         """The writer calls this when its connection is gone."""
         self.trouble = reason
         if not self.is_up:
             return
-        self.is_up = False
+        self.is_up, self.away_since = False, time()
         self._news.set()
         log.warning("the store is unavailable: %s", reason)
         for close in list(self._further.values()):

@@ -49,7 +49,7 @@ class NoStore(Store):
         self.keys = Keys(settings.storage.prefix)
         self.is_up = self.is_full = self.is_scarce = False
         self.room, self.until_look = 0, math.inf
-        self.why_full = self.owner_says = self.owner_trouble = self._home = self._embedded = None
+        self.why_full = self.owner_says = self.owner_trouble = self._home = self._embedded = self.away_since = None
         self.trouble = _NO_STORE
 
     @property

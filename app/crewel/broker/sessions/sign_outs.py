@@ -41,12 +41,22 @@ class SignOuts:
         """Feeds of the sweep that runs."""
         self._look: asyncio.Task[None] | None = None
 
+    def begin(self, id_: str) -> None:
+        """A sign-in with this id begins here: it holds, also if the store is away."""
+        self._confirm(id_)
+
     async def is_spent(self, id_: str) -> bool:
-        """Whether what has this id holds no more. Raises StoreUnavailable if only the store knows, and is away."""
+        """Whether what has this id holds no more. Raises StoreError if only the store knows, and is away. What was issued since
+        then holds: a sign-out at another server is not obeyed here before the store is back, as that server says."""
         if id_ in self._spent:
             return True
         if not self._access.has_store:
             return spent_ids.issued_at(id_) < self._started
+        away_since = self._access.store.away_since
+        if away_since is not None:  # it is not asked, for it may hang
+            if id_ in self._confirmed or spent_ids.issued_at(id_) >= away_since:
+                return False
+            raise StoreUnavailable("the store is away")
         try:
             is_spent = bool(await spent_ids.spent(self._access.store, [id_]))
         except StoreError:
