@@ -40,7 +40,7 @@ async function completions(text, commands, role) {
     }
     if (path.startsWith("client/")) {
         const {sessions} = await get("/sessions", {contains: path.replace(/\/$/, ""), count: OFFERED});
-        return sessions.map((each) => [`${each.name}/?`, each.state]);
+        return sessions.map((each) => [`${each.name}/?`, each.conditions.join(", ")]);
     }
     if (path.startsWith("topic/")) {
         const below = path.slice("topic".length, path.lastIndexOf("/"));

@@ -24,6 +24,7 @@ def test_a_held_receiver_is_found_and_activated(post: Post, joe: Receiver) -> No
     assert (found["name"], found["holdback"]["reason"]) == ("client/joe/1", "out of paper")
     assert [each["name"] for each in post.lines("sessions", "list")] == ["client/ann/1", "client/joe/1"]
     assert [each["name"] for each in post.lines("sessions", "list", "--subject", "ann")] == ["client/ann/1"]
+    assert [each["name"] for each in post.lines("sessions", "list", "--state", "on hold")] == ["client/joe/1"]
     assert post.lines("sessions", "list", "--state", "DEAD") == []
     (answer,) = post.lines("sessions", "skip", "joe/1")
     assert (answer["letters"], answer["active"]) == (1, False)
@@ -38,11 +39,13 @@ def test_sessions_are_held_and_drained_for_people(post: Post, joe: Receiver) -> 
     publish(post.server, "/a/b", 2)
     table = post.run("sessions", "list", "--no-json").out
     heading, row = table.splitlines()[:2]
-    assert heading.split() == ["session", "state", "waiting", "subscriptions", "on", "hold;", "next"]
-    name, *others = row.split()[:4]
-    assert (name, others) == ("client/joe/1", ["ALIVE", "2", "/a/b"])
-    assert "by admin since" in " ".join(table.split())
-    assert "user.lunch, lunch; ends at" in " ".join(table.split())
+    assert heading.split() == ["session", "state", "waiting", "subscriptions", "why;", "next"]
+    assert row.split()[:6] == ["client/joe/1", "on", "hold,", "connected", "2", "/a/b"]
+    assert "user.lunch: lunch, by admin since 2" in " ".join(table.split())
+    assert "; ends at" in " ".join(table.split())
+    heading, row = post.run("sessions", "list", "--no-json", "--api-state").out.splitlines()[:2]
+    assert heading.split()[1:5] == ["state", "in", "the", "API"]
+    assert row.split()[4] == "ALIVE"
     ended = post.run("sessions", "drain", "joe/1", "--no-json")
     assert ended.out == "client/joe/1: 2 became dead letters, 0 waiting\n"
     assert "lunch" in post.run("sessions", "show", "joe/1", "--no-json").out
@@ -65,6 +68,20 @@ def test_the_list_says_what_comes_next_and_a_retry_can_be_had_now(post: Post) ->
     assert post.run("sessions", "retry", name, "--no-json").out == "client/joe/1: tried again\n"
     assert [message["data"] for message in joe.take()] == [0]
     assert post.run("sessions", "retry", name, "--no-json").out == "client/joe/1: nothing waited for a retry\n"
+
+
+def test_what_waits_for_a_session_is_shown_and_stays(post: Post, joe: Receiver) -> None:
+    publish(post.server, "/a/b", 3)
+    first, second = post.lines("sessions", "peek", "joe/1", "--count", "2")
+    assert (first["channel"], first["data"], second["data"]) == ("/a/b", 0, 1)
+    ended = post.run("sessions", "peek", "client/joe/1", "--no-json")
+    heading, row, *_, last = ended.out.splitlines()
+    assert heading.split() == ["message", "published", "channel", "data"]
+    assert row.split()[0] == first["ext"]["update"]["id"]
+    assert row.split()[2:] == ["/a/b", "0"]
+    assert last == "3 of 3 waiting"
+    assert [message["data"] for message in joe.take()] == [0, 1, 2]
+    assert_refused(post.run("sessions", "peek", "nobody/1"), "there is no session client/nobody/1")
 
 
 def test_sessions_are_pinged_and_killed(post: Post, joe: Receiver) -> None:

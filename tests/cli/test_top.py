@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.cli.top import bars, figure
+from crewel.cli.top import _conditions, _store, bars, figure
 from tests.admin.desk import Receiver
 from tests.cli.operators import Post
 from tests.functional.wire import until
@@ -26,6 +26,22 @@ def test_figure(value: float | None, column: str, shown: str) -> None:
     assert figure(value, column) == shown
 
 
+def test_top_says_what_is_unknown_while_the_store_is_away() -> None:
+    away = {
+        "kept": True,
+        "trouble": "no answer within 3 s",
+        "unknownSince": 1_790_000_000_000,
+        "letters": None,
+        "usedMemory": None,
+    }
+    assert (
+        _store(away)
+        == "no answer within 3 s; its memory and its dead letters are unknown since 2026-09-21T14:13:20.000Z"
+    )
+    assert _conditions({"connected": 2, "on hold": 1, "away": 1}) == "2 connected, 1 away; of these 1 on hold"
+    assert _conditions({}) == "none"
+
+
 def test_top_prints_what_is_wrong(post: Post, joe: Receiver) -> None:
     assert joe.id
     post.desk.post("/sessions/joe/1/hold", {"reason": "out of \x1b[31mpaper"})
@@ -34,6 +50,7 @@ def test_top_prints_what_is_wrong(post: Post, joe: Receiver) -> None:
     assert ended.status == 0
     assert "published /s" in ended.out
     assert "BAD client/joe/1 is on hold: out of" in ended.out
+    assert "sessions: 1 connected; of these 1 on hold" in ended.out
     assert "\x1b" not in ended.out
     (overview,) = post.lines("top", "--once")
     assert overview["node"] == "heron"

@@ -15,6 +15,7 @@ from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_c
 from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, text_field
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
+from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_others, add_usual
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
@@ -227,7 +228,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
             unnamed += not session.name
             if not session.name:
                 continue
-            if _is_wanted(dispatchers, session, fields) and ask.covers_session(session):
+            if _is_wanted(dispatchers, session, fields) and ask.covers_session(session) and _stands(ask, session):
                 place = place_in_order(sort, order(dispatchers, session), session.name)
                 if after is None or place > after:
                     yield place, session
@@ -252,6 +253,12 @@ def _is_wanted(dispatchers: DispatcherRunner, session: Session, fields: dict[str
         and (state is None or dispatchers.state(session) == state)
         and (active is None or (dispatchers.holdback(session) is None) is active)
     )
+
+
+def _stands(ask: Ask, session: Session) -> bool:
+    """Whether the session stands as asked for, as far as the operator sees that."""
+    condition = ask.fields.get("condition")
+    return condition is None or condition in session_view(ask.admin, session, ask.scope)["conditions"]
 
 
 def _found(ask: Ask) -> Session:
@@ -335,7 +342,8 @@ SESSION_ROUTES: Final = (
         " many nodes did not answer, `failed` of them because of an internal error.",
         query=(
             text_field("subject", "Only this subject's: joe."),
-            text_field("state", f"Only those in this state: {_STATES}.", one_of(*DispatcherState)),
+            text_field("state", f"Only those in this state of the API: {_STATES}.", one_of(*DispatcherState)),
+            text_field("condition", f"Only those that stand so: {', '.join(Condition)}.", one_of(*Condition)),
             flag_text("active", "false: only those on hold; true: only the others."),
             text_field("contains", "Only those whose name contains this text."),
             text_field(

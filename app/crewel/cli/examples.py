@@ -35,6 +35,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "settings get": "crewel settings get bayeux.timeout_ms",
     "settings set": "crewel settings set delivery.commit_ms=100 bayeux.max_lazy_ms=2000",
     "sessions list": "crewel sessions list --held",
+    "sessions peek": "crewel sessions peek joe/1 --count 5",
     "sessions show": "crewel sessions show joe/1",
     "sessions activate": "crewel sessions activate joe/1 --reason 'database is back'",
     "sessions hold": "crewel sessions hold joe/1 --reason 'database is down'",

@@ -133,40 +133,54 @@ async def _list_sessions(
     admin: Admin,
     subject: Annotated[str | None, typer.Option(metavar="SUBJECT", help="Only sessions of this subject.")] = None,
     state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only sessions in this state: ALIVE, POLLING or DEAD.")
+        str | None,
+        typer.Option(
+            metavar="STATE",
+            help="Only sessions that stand so, as the list says: 'on hold', full, 'expired token', away, connected and"
+            " others; or in this state of the API: ALIVE, POLLING or DEAD.",
+        ),
     ] = None,
     held: Annotated[bool, typer.Option("--held", help="Only those on hold.")] = False,
+    api_state: Annotated[
+        bool, typer.Option("--api-state", help="Also print the state as the API has it: ALIVE, POLLING or DEAD.")
+    ] = False,
     as_json: AsJson = None,
 ) -> None:
-    """Print the sessions that have a name."""
-    query = given(subject=subject, state=state, active="false" if held else None)
+    """Print the sessions that have a name, with how they stand, why and since when."""
+    condition, state = (None, state) if state is None or state.isupper() else (state, None)
+    query = given(subject=subject, state=state, condition=condition, active="false" if held else None)
     everything = admin.pages("/sessions", "sessions", query)
     if output.wants_json(as_json):
-        await output.print_entries(everything, (), _session_row, as_json)
+        await output.print_entries(everything, (), list, as_json)
         return
     first = await admin.call("GET", "/sessions", {"count": 1})
-    if "unreached" in first:  # several nodes share the store
-        headings: tuple[str, ...] = ("session", "node", *_SESSION[1:])
-        await output.print_entries(everything, headings, _session_row_of_node, as_json)
-    else:
-        await output.print_entries(everything, _SESSION, _session_row, as_json)
+    columns = [
+        each
+        for each in _SESSION
+        # The node stands there where several share the store.
+        if (each is not _NODE or "unreached" in first) and (each is not _API_STATE or api_state)
+    ]
+    headings = [heading for heading, _ in columns]
+    await output.print_entries(everything, headings, lambda session: [cell(session) for _, cell in columns], as_json)
     if first["unnamed"]:
         print(f"and {first['unnamed']} without a name")
 
 
-_SESSION: Final = ("session", "state", "waiting", "subscriptions", "on hold; next")
+Column = tuple[str, Callable[[Mapping[str, Any]], Any]]
 
-
-def _session_row(session: Mapping[str, Any]) -> tuple[Any, ...]:
-    channels = ", ".join(session["subscriptions"])
+_NODE: Final[Column] = "node", lambda session: session["node"]
+_API_STATE: Final[Column] = "in the API", lambda session: session["state"]
+_SESSION: Final[tuple[Column, ...]] = (
+    ("session", lambda session: session["name"]),
+    _NODE,
+    ("state", lambda session: ", ".join(session["conditions"])),
+    _API_STATE,
+    ("waiting", lambda session: session["waiting"]),
+    ("subscriptions", lambda session: ", ".join(session["subscriptions"])),
     # In one column: on a narrow terminal two of them could not be read.
-    last = "; ".join(filter(None, (_why(session["holdback"]), _next(session))))
-    return session["name"], session["state"], session["waiting"], channels, last
-
-
-def _session_row_of_node(session: Mapping[str, Any]) -> tuple[Any, ...]:
-    name, *others = _session_row(session)
-    return name, session["node"], *others
+    ("why; next", lambda session: "; ".join(filter(None, (_why(session), _next(session))))),
+)
+"""The columns of the list: heading, and what stands there of a session."""
 
 
 def _next(session: Mapping[str, Any]) -> str:
@@ -183,13 +197,46 @@ def _next(session: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def _why(holdback: Mapping[str, Any] | None) -> str:
+def _why(session: Mapping[str, Any]) -> str:
+    """The causes for which the session stands as it does, each with its time; of a holdback also whose it is."""
+    held = session["holdback"]
+    parts = []
+    for cause in session["causes"]:
+        words = [cause["text"]]
+        if cause["kind"] == "held" and held is not None:
+            words += [f"by {held['who']}"] * (held["who"] not in cause["text"])
+            words += [f"message {held['id']}"] * bool(held["id"])
+        parts.append(", ".join(words) + _since(cause))
+    return "; ".join(parts)
+
+
+def _since(cause: Mapping[str, Any]) -> str:
     from crewel.times import format_timestamp
 
-    if holdback is None:
-        return ""
-    reasons = (holdback["code"], holdback["reason"], holdback["id"] and f"message {holdback['id']}")
-    return ", ".join((f"by {holdback['who']} since {format_timestamp(holdback['since'])}", *filter(None, reasons)))
+    since = cause.get("since")
+    return "" if since is None else f" since {format_timestamp(since)}"
+
+
+@command(sessions, "peek")
+async def _peek(
+    admin: Admin,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The session: joe/1, or client/joe/1.")],
+    count: Annotated[int, typer.Option(min=1, max=1000, help="Print at most this many of the first messages.")] = 20,
+    as_json: AsJson = None,
+) -> None:
+    """Print the queue of a session. The messages stay."""
+    [about] = named_sessions([name])
+    found = await admin.call("GET", f"{Level.SESSION.resource}/messages", {"count": count}, about=about)
+    headings = ("message", "published", "channel", "data")
+    shown = await output.print_entries(found["messages"], headings, _message_row, as_json)
+    if not output.wants_json(as_json):
+        print(f"{shown} of {found['waiting']} waiting")
+
+
+def _message_row(message: Mapping[str, Any]) -> tuple[Any, ...]:
+    origin = message.get("ext", {}).get("update", {})
+    shown_id = origin.get("id", message.get("id", ""))
+    return shown_id, origin.get("rcvTimestamp", ""), message["channel"], message.get("data")
 
 
 @command(subjects, "list")

@@ -29,6 +29,8 @@ _LINES: Final = (
 )
 """Columns of the samples, and what they are called here."""
 _TIMES: Final = ("p50", "p99")
+_PRESENCE: Final = ("connected", "away")
+"""How a session stands at least."""
 
 
 async def top(
@@ -78,19 +80,34 @@ def shown(overview: Mapping[str, Any]) -> "RenderableType":
     for column, name in _LINES:
         values = overview["samples"][column][-_SHOWN:]
         rates.add_row(name, figure(values[-1] if values else None, column), bars(values))
-    states = ", ".join(f"{count} {state}" for state, count in sessions["states"].items()) or "none"
-    used = store["usedMemory"] / 1_048_576
     lines = [
         Text(
             f"{overview['node']}   {format_timestamp(overview['at'])}   up {format_span(overview['uptimeMs'] // 1000)}",
             style="bold",
         ),
         rates,
-        Text(f"sessions: {states}; {sessions['held']} on hold"),
-        Text(f"store: {store['trouble'] or 'ready'}, {used:.0f} MiB, {store['letters']:,} dead letters"),
+        Text(f"sessions: {_conditions(sessions['conditions'])}"),
+        Text(f"store: {_store(store)}"),
         *(_finding(finding) for finding in overview["findings"]),
     ]
     return Group(*lines, *([] if overview["findings"] else [Text("nothing is wrong", style="green")]))
+
+
+def _conditions(counts: Mapping[str, int]) -> str:
+    """How many sessions stand how, in the words of the other lists: each is connected or away, and may be more than that."""
+    there = [f"{counts[word]:,} {word}" for word in _PRESENCE if word in counts]
+    more = [f"{count:,} {word}" for word, count in counts.items() if word not in _PRESENCE]
+    return "; of these ".join(filter(None, (", ".join(there) or "none", ", ".join(more))))
+
+
+def _store(store: Mapping[str, Any]) -> str:
+    from crewel.times import format_timestamp
+
+    if (since := store.get("unknownSince")) is not None:
+        return f"{store['trouble']}; its memory and its dead letters are unknown since {format_timestamp(since)}"
+    if not store["kept"]:
+        return "none: nothing is stored"
+    return f"ready, {store['usedMemory'] / 1_048_576:.0f} MiB, {store['letters']:,} dead letters"
 
 
 def _finding(finding: Mapping[str, Any]) -> "RenderableType":
