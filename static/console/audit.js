@@ -3,7 +3,7 @@
  */
 
 import {get} from "./api.js";
-import {filters, h, pager, select, swap, table} from "./elements.js";
+import {filters, h, pageSize, pager, select, swap, table} from "./elements.js";
 import {count, time, things} from "./format.js";
 
 const PAGE = 100;
@@ -21,7 +21,7 @@ export function audit({query, go}) {
     const element = h("div", {class: "stack"}, h("h1", {}, "Audit"), form, total, list);
 
     async function refresh() {
-        const told = await get("/audit", {...wanted, after: asked.after, count: PAGE});
+        const told = await get("/audit", {...wanted, after: asked.after, count: pageSize(PAGE)});
         total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}${told.held.length ? `; the most: ${told.held.slice(0, 3).map((each) => `${each.who || "refused sign-ins"} ${count(each.entries)}`).join(", ")}` : ""}.`;
         swap(list,
             table("Audit", HEADINGS, told.entries.map(row), told.next ? "No match so far; the search continues on the next page." : Object.keys(wanted).length ? "No entry matches." : "Nothing yet. What operators do, and what is refused to them, stands here."),

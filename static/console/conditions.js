@@ -63,12 +63,20 @@ export function causeText(cause) {
     return [parts(capital(cause.text), "."), times ? [" ", h("span", {class: "hint times"}, times)] : ""];
 }
 
-/** The causes of a receiver in a list: those that are trouble; without any, what explains it. */
-export function causesInList({causes = [], lastFailure, waiting}) {
+/**
+ * The causes of a receiver in a list: those that are trouble; without any, what explains it. The first has one line, and all of it
+ * and the others are there on demand.
+ */
+export function causesInList({name, causes = [], lastFailure, waiting}) {
     const trouble = causes.filter(({level}) => level !== "info");
-    const shown = trouble.length ? trouble : causes;
-    const last = shown.length === 0 && waiting && lastFailure ? [h("div", {}, parts(`last failure: ${lastFailure.code}: ${lastFailure.reason}`, "."))] : [];
-    return shown.length + last.length ? h("div", {}, shown.map((each) => h("div", {}, causeText(each))), last) : "";
+    const texts = (trouble.length ? trouble : causes).map(causeText);
+    if (texts.length === 0 && waiting && lastFailure) {
+        texts.push(parts(`last failure: ${lastFailure.code}: ${lastFailure.reason}`, "."));
+    }
+    const [first, ...others] = texts;
+    return first === undefined ? "" : h("details", {class: "why", "data-key": name},
+        h("summary", {}, h("span", {class: "line"}, first), others.length ? h("span", {class: "hint more", title: `and ${count(others.length)} more`}, `+${count(others.length)}`) : null),
+        others.map((each) => h("div", {}, each)));
 }
 
 /** What to do about a cause, by its kind. */

@@ -20,6 +20,14 @@ export function h(tag, properties = {}, ...children) {
     return element;
 }
 
+/** Rows of a list on a telephone, where each takes a good part of the screen. */
+const PHONE_ROWS = 10;
+
+/** How many rows a page of a list has: so many where there is room, ten on a telephone. */
+export function pageSize(usual) {
+    return matchMedia("(max-width: 45rem)").matches ? Math.min(PHONE_ROWS, usual) : usual;
+}
+
 /** What the operator may have scrolled within a part of the page. */
 const SCROLLED = ".scroll, pre, .data, .names";
 
@@ -28,14 +36,21 @@ function trait(element) {
     return [element.tagName, element.getAttribute("href"), element.getAttribute("aria-label"), element.getAttribute("href") ? "" : element.textContent].join();
 }
 
-/** Shows these children in place of those that are there. The link or button that had the focus keeps it, and scrolled parts stay scrolled. */
+/**
+ * Shows these children in place of those that are there. The link or button that had the focus keeps it, scrolled parts stay
+ * scrolled, and details with a key stay open.
+ */
 export function swap(element, ...children) {
     const active = element.contains(document.activeElement) && document.activeElement !== element ? document.activeElement : null;
     const wanted = active && trait(active);
     const alike = (root) => [...root.querySelectorAll("a, button, input, select, summary")].filter((each) => trait(each) === wanted);
     const place = active ? alike(element).indexOf(active) : 0;
     const scrolled = [...element.querySelectorAll(SCROLLED)].map(({scrollLeft, scrollTop}) => [scrollLeft, scrollTop]);
+    const opened = new Set([...element.querySelectorAll("details[open][data-key]")].map(({dataset: {key}}) => key));
     element.replaceChildren(...children);
+    for (const details of opened.size ? element.querySelectorAll("details[data-key]") : []) {
+        details.open = opened.has(details.dataset.key);
+    }
     if (scrolled.some(([left, top]) => left || top)) {
         [...element.querySelectorAll(SCROLLED)].slice(0, scrolled.length).forEach((each, index) => {
             [each.scrollLeft, each.scrollTop] = scrolled[index];

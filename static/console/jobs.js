@@ -4,7 +4,7 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, pager, receiverLink, select, swap, table, topicLink} from "./elements.js";
+import {facts, h, pageSize, pager, receiverLink, select, swap, table, topicLink} from "./elements.js";
 import {ago, count, sentence as asSentence, span, things, time} from "./format.js";
 import {jobOf} from "./resource.js";
 
@@ -74,7 +74,7 @@ export function jobs({query, go}) {
     const element = h("div", {class: "stack"}, h("h1", {}, "Jobs"), form, list);
 
     async function refresh() {
-        const told = await get("/jobs", {state: asked.state, after: asked.after, count: PAGE});
+        const told = await get("/jobs", {state: asked.state, after: asked.after, count: pageSize(PAGE)});
         swap(list,
             table("Jobs", HEADINGS, told.jobs.map(row), asked.state ? "No job matches." : "No jobs. A redrive or discard of many dead letters, or a drain of many receivers, stands here with its progress."),
             pager(asked, told.next, go));

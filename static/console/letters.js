@@ -4,7 +4,7 @@
  */
 
 import {get, post} from "./api.js";
-import {data, filtered, filters, h, pager, parts, swap, table} from "./elements.js";
+import {data, filtered, filters, h, pageSize, pager, parts, swap, table} from "./elements.js";
 import {count, span, things, time} from "./format.js";
 import {name, restoring, works} from "./letter_works.js";
 import {Selection} from "./selection.js";
@@ -115,13 +115,13 @@ export function deadLetters({query, go, me, again, changed}) {
 
 /** A page, the newest first. A search reads page after page until it has enough, or has looked at many. */
 async function found(path, filters, after) {
-    const letters = [];
+    const letters = [], size = pageSize(PAGE);
     let next = after;
     for (let pages = 0; pages < 10; pages += 1) {
-        const told = await get(path, {...filters, after: next, count: PAGE - letters.length});
+        const told = await get(path, {...filters, after: next, count: size - letters.length});
         letters.push(...told.letters);
         next = told.next;
-        if (!next || letters.length >= PAGE) {
+        if (!next || letters.length >= size) {
             break;
         }
     }
@@ -186,7 +186,7 @@ export function bin({query, go, me, again}) {
     }
 
     async function refresh() {
-        const told = await get("/dead-letters/bin", {...wanted, after: asked.after, count: PAGE});
+        const told = await get("/dead-letters/bin", {...wanted, after: asked.after, count: pageSize(PAGE)});
         const why = told.letters.length ? await reasons(me) : () => "";
         const inAll = told.kept === null ? "" : `${things(told.kept, "discarded dead letter")} in all. `;  // null: only some channels are the operator's
         total.textContent = `${inAll}Each can be restored for a day after its discard, less if dead letters need the room.`;

@@ -4,6 +4,7 @@
 
 import {Refused, Unreachable, get, post} from "./api.js";
 import {audit} from "./audit.js";
+import {showBadges} from "./badges.js";
 import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
 import {Feed} from "./feed.js";
@@ -48,6 +49,9 @@ const VIEWS = [
 const COST = 20;
 const LONGEST_REST_MS = 30_000;
 
+/** How often the page asks for what its badges say, while the live feed does not bring it. */
+const BADGES_MS = 15_000;
+
 /** How often the page sees whether the server is there, and how long it waits for that: the loss is on screen within twice that. */
 const PULSE_MS = 1400;
 
@@ -55,15 +59,20 @@ const PULSE_MS = 1400;
 const GATHERED_MS = 500;
 
 const main = document.querySelector("#view");
+const nav = document.querySelector("#nav");
 const trouble = document.querySelector("#trouble");
 let me = null;
 let shown = null;
 let timer = 0;
+let looking = 0;
 let noticed = 0;
 /** Since when the server does not answer, as performance.now(); null while it does. */
 let lostAt = null;
 const feed = new Feed({
-    overview: (told) => shown?.show?.(told),
+    overview: (told) => {
+        badges(told);
+        return shown?.show?.(told);
+    },
     notice: ({kind}) => {
         if (shown?.hears?.includes(kind) && noticed === 0) {
             noticed = setTimeout(() => {
@@ -108,14 +117,14 @@ async function route({focus = false} = {}) {
     }
     const view = viewOf(path);
     close();
-    for (const link of document.querySelectorAll("#nav a")) {
+    for (const link of nav.querySelectorAll("a:not(.badge)")) {
         const at = view?.under ?? path;
         const isHere = at.startsWith(link.getAttribute("href").slice(1)) && (link.hash !== "#/" || at === "/");
         if (isHere) {
             link.setAttribute("aria-current", "page");
-            const {left, right} = link.getBoundingClientRect(), nav = link.parentElement.getBoundingClientRect();
-            if (left < nav.left || right > nav.right) { // only sideways: the page itself stays where it is
-                link.parentElement.scrollLeft += left - nav.left;
+            const {left, right} = link.getBoundingClientRect(), all = nav.getBoundingClientRect();
+            if (left < all.left || right > all.right) { // only sideways: the page itself stays where it is
+                nav.scrollLeft += left - all.left;
             }
         } else {
             link.removeAttribute("aria-current");
@@ -127,7 +136,7 @@ async function route({focus = false} = {}) {
     }
     document.title = `${view.name} – Crewel`;
     const words = view.address.exec(path).slice(1).map((word) => decodeURIComponent(word));
-    shown = view.show({me, query, words, go, note, changed, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => refresh(shown)});
+    shown = view.show({me, query, words, go, note, changed, badges, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => refresh(shown)});
     main.replaceChildren(shown.element);
     if (focus) {
         main.focus({preventScroll: true});
@@ -202,6 +211,20 @@ async function pulse() {
     setTimeout(pulse, PULSE_MS);
 }
 
+/** Shows beside the views what an overview says of them. */
+function badges(told) {
+    showBadges(nav, told);
+}
+
+/** Asks for what the badges say, now and again, unless the live feed brings it. */
+async function lookAround() {
+    clearTimeout(looking);
+    if (!document.hidden && me?.everywhere && !feed.isLive) {
+        await get("/overview", {after: Date.now()}).then((told) => me && badges(told), () => {});
+    }
+    looking = setTimeout(lookAround, BADGES_MS);
+}
+
 /** The address with other values in its query: what was left out stays, what is empty goes. */
 function changed(changes) {
     const {path, query} = place();
@@ -248,9 +271,9 @@ async function begin() {
 
 function enter(operator) {
     me = operator;
-    document.querySelector("#nav").replaceChildren(...VIEWS.filter(isOpen).map((view) =>
+    nav.replaceChildren(...VIEWS.filter(isOpen).map((view) =>
         h("a", {href: view.href, title: `Key: g ${view.key}`}, view.name)));
-    document.querySelector("#nav").hidden = false;
+    nav.hidden = false;
     const who = document.querySelector("#who");
     who.replaceChildren(
         h("span", {class: "node", title: "The server that answers"}, me.node),
@@ -262,6 +285,7 @@ function enter(operator) {
     who.hidden = false;
     if (me.everywhere !== null) {
         feed.start();
+        lookAround();
     }
     route();
 }
@@ -281,7 +305,7 @@ function signIn(why) {
     close();
     warn("");
     document.title = "Sign in – Crewel";
-    document.querySelector("#nav").hidden = document.querySelector("#who").hidden = true;
+    nav.hidden = document.querySelector("#who").hidden = true;
     const said = h("p", {class: "trouble", role: "alert"}, sentence(why));
     const field = h("input", {id: "token", type: "password", autocomplete: "current-password", required: true});
     const form = h("form", {class: "card join"},

@@ -18,7 +18,7 @@ const LIVE_MS = 60_000;
 /** The last answer, for a visit while the server cannot be reached. */
 let last = null;
 
-export function overview({has}) {
+export function overview({has, badges}) {
     const samples = new Samples();
     const charts = [
         new Chart("Messages", "per second", [{column: "published", label: "in"}, {column: "delivered", label: "out"}]),
@@ -73,6 +73,7 @@ export function overview({has}) {
     async function draw(told) {
         samples.add(told.samples, told.at, told.everyMs);
         last = {...told, all: samples.columns};
+        badges(told);
         stale.hidden = true;
         element.classList.remove("stale");
         const {nodes, happened} = around;

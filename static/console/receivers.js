@@ -6,7 +6,7 @@
 import {get, post} from "./api.js";
 import {CAUSES, WORDS as CONDITIONS, causesInList, causesOf, standing} from "./conditions.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filtered, filters, h, missing, pager, parts, select, swap, table, topicLink} from "./elements.js";
+import {data, facts, filtered, filters, h, missing, pageSize, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
 import {hrefOfGroup} from "./groups.js";
 import {ReceiverWorks, messageToSkip} from "./receiver_works.js";
@@ -29,12 +29,29 @@ const SHOWN = 20;
 const AUDITED_MS = 3000;
 /** How many messages of a queue are shown: at first, and with each wish for more. */
 const SIZES = [20, 100, 1000];
-/** The columns; a list is sorted by those with `sort`. */
-const HEADINGS = [{text: "Receiver", sort: "name"}, {text: "State", sort: "trouble"}, {text: "Waiting", class: "number", sort: "waiting"}, {text: "Size", class: "number", sort: "waitingBytes"},
-    {text: "Oldest", class: "id", sort: "oldest"}, "Why", "Transport", "Address", "Client"];
+/**
+ * The columns: heading, what stands below it, and on which wish they are shown; without one they always are. A list is sorted by those
+ * with `sort`.
+ */
+const COLUMNS = [
+    [{text: "Receiver", sort: "name", class: "name"}, (each) => h("span", {}, h("a", {href: hrefOf(each)}, parts(each.name, "/")), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`))],
+    [{text: "State", sort: "trouble"}, standing],
+    ["State in the API", ({state, held}) => h("code", {}, state, held ? ", held" : ""), "api"],
+    [{text: "Waiting", class: "number", sort: "waiting"}, (each) => count(each.waiting)],
+    [{text: "Size", class: "number", sort: "waitingBytes"}, (each) => each.waitingBytes === null ? "" : bytes(each.waitingBytes), "size"],
+    [{text: "Oldest", class: "id", sort: "oldest"}, (each) => each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`],
+    [{text: "Why", class: "cause"}, causesInList],
+    ["Transport", (each) => h("span", {class: "id"}, each.transport === "none" ? NO_TRANSPORT : each.transport), "client"],
+    ["Address", (each) => each.address.includes(":") ? parts(each.address, ":") : each.address && h("span", {class: "id"}, each.address), "client"],
+    ["Client", (each) => each.client ? h("span", {class: "data program"}, each.client) : "", "client"],
+];
+/** What the operator may wish to see as well, by what the address says. */
+const WISHES = [["", "usual"], ["client", "with connections"], ["api", "with the API's states"], ["all", "all"]];
 const NO_TRANSPORT = "none";
 const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "none at the moment"]];
 const FIELDS = [["contains", "Name", "search"], ["address", "Address"], ["client", "Client"]];
+/** Filters that are about the client of a receiver. */
+const CLIENTS = ["transport", "address", "client"];
 const RECEIVERS_CHANGE = ["held", "released", "died"];
 const SORTS = [["trouble", "Trouble"], ["name", "Name"], ["waiting", "Waiting messages"], ["waitingBytes", "Their size"], ["oldest", "Oldest message"]];
 
@@ -49,9 +66,13 @@ export function receivers({query, go, me, again, changed}) {
         select("kind", "Kind", [["", "any"], ["session", "sessions"], ["subject", "subjects"], ["group", "groups"]], asked.kind ?? "", go),
         select("condition", "State", [["", "any"], ...CONDITIONS.map((each) => [each, each])], asked.condition ?? (asked.held === "true" ? "on hold" : ""), (changes) => go({...changes, held: "", state: ""})),
         select("transport", "Transport", TRANSPORTS, asked.transport ?? "", go),
+        select("columns", "Columns", WISHES, asked.columns ?? "", go),
         select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === USUAL ? "" : changes.sort})));
     const list = h("div");
-    const {after: _, sort: __, ...matching} = asked;
+    const {after: _, sort: __, columns: wish = "", ...matching} = asked;
+    // Who asks for certain clients sees which they are, and who sorts by size sees that.
+    const wishes = wish === "all" ? ["client", "api", "size"] : [wish, CLIENTS.some((each) => asked[each]) ? "client" : "", sort === "waitingBytes" ? "size" : ""];
+    const columns = COLUMNS.filter(([, , wished]) => wished === undefined || wishes.includes(wished));
     const empty = Object.keys(matching).length ? "No receiver matches." : NONE;
     const works = new ReceiverWorks(me.role, matching, again);
     const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form,
@@ -61,12 +82,12 @@ export function receivers({query, go, me, again, changed}) {
         const rates = {...await ratesBy("receiver"), ...await ratesBy("group")};
         const told = await get("/receivers", {
             contains: asked.contains, address: asked.address, client: asked.client, transport: asked.transport,
-            kind: asked.kind, condition: asked.condition, cause: asked.cause, state: asked.state, held: asked.held, sort, after: asked.after, count: PAGE,
+            kind: asked.kind, condition: asked.condition, cause: asked.cause, state: asked.state, held: asked.held, sort, after: asked.after, count: pageSize(PAGE),
         });
         // With one server its name would be the same in each row.
         const hasNodes = "unreached" in told;
-        const sorted = HEADINGS.map((each) => each.sort ? {...each, href: changed({sort: each.sort === USUAL ? "" : each.sort, after: ""}), order: each.sort === sort && (DESCENDING.includes(sort) ? "descending" : "ascending")} : each);
-        const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each), h("span", {class: "id"}, each.node)])] : [sorted, told.receivers.map(row)];
+        const sorted = columns.map(([each]) => each.sort ? {...each, href: changed({sort: each.sort === USUAL ? "" : each.sort, after: ""}), order: each.sort === sort && (DESCENDING.includes(sort) ? "descending" : "ascending")} : each);
+        const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each, columns), h("span", {class: "id"}, each.node)])] : [sorted, told.receivers.map((each) => row(each, columns))];
         swap(list,
             missing(told, "receivers are missing here"),
             table("Receivers", ...works.boxed(...withRates(headings, rows, told.receivers.map((each) => each.name), rates), told.receivers, !asked.after && !told.next), empty), pager(asked, told.next, go));
@@ -75,18 +96,8 @@ export function receivers({query, go, me, again, changed}) {
     return {element, refresh, everyMs: 5000, hears: RECEIVERS_CHANGE};
 }
 
-function row(each) {
-    return [
-        h("span", {}, h("a", {href: hrefOf(each)}, parts(each.name, "/")), each.kind === "session" ? null : h("span", {class: "hint"}, ` ${each.kind}, ${things(each.members, "session")}`)),
-        standing(each),
-        count(each.waiting),
-        each.waitingBytes === null ? "" : bytes(each.waitingBytes),
-        each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`,
-        causesInList(each),
-        each.transport === "none" ? NO_TRANSPORT : each.transport,
-        each.address.includes(":") ? parts(each.address, ":") : each.address && h("span", {class: "id"}, each.address),
-        each.client ? h("span", {class: "data"}, each.client) : "",
-    ];
+function row(each, columns) {
+    return columns.map(([, cell]) => cell(each));
 }
 
 /** A text with a code, which breaks at its dots. */
@@ -154,7 +165,7 @@ function subject({words: [name], query, go}) {
         swap(head, told === null ? h("p", {class: "hint"}, "It has no session and no queued messages.") : facts([
             ["Sessions", told.sessions.length ? told.sessions.slice(0, SHOWN).map((each) => [h("a", {href: hrefOf({name: each})}, each), " "]).flat() : "none"],
             ["Logins", told.blocked ? "refused: the subject is blocked" : "accepted"],
-            ["Waiting", `${things(told.queued, "message")}, of at most ${count(told.maxEntries)}`],
+            ["Waiting", `${things(messages.queued, "message")}, of at most ${count(told.maxEntries)}`],
         ]));
         swap(queue, h("h2", {}, `Queue: ${things(messages.queued, "message")}`),
             ...queued(messages.messages, messages.queued, most, go));
@@ -198,14 +209,14 @@ function session({words: [name], query, go, me, again}) {
             queue.replaceChildren();
             return;
         }
-        const rates = await ratesBy("receiver");
+        const [rates, messages] = await Promise.all([ratesBy("receiver"), get(resource.below("messages"), {count: most})]);
+        told.waiting = messages.waiting; // one view has one number of them
         swap(head, ...about(told, rates?.[name], failedAt));
         const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
             swap(actions, ...possible.map((each) => button(each)));
         }
-        const messages = await get(resource.below("messages"), {count: most});
         swap(queue, h("h2", {}, `Queue: ${things(messages.waiting, "message")}`),
             ...queued(messages.messages, messages.waiting, most, go, told.holdback?.id));
     }

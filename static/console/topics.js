@@ -4,7 +4,7 @@
 
 import {call, get, post} from "./api.js";
 import {action, check, json, may} from "./dialogs.js";
-import {data, facts, filters, h, missing, pager, pathOf, select, swap, table} from "./elements.js";
+import {data, facts, filters, h, missing, pageSize, pager, parts, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
 import {hrefOfGroup} from "./groups.js";
 import {topicOf} from "./resource.js";
@@ -27,7 +27,7 @@ const NUMBER = {class: "number"};
 
 /** The columns: a heading, and what stands below it. */
 const COLUMNS = [
-    ["Topic", (topic) => h("a", {href: hrefOf(topic.channel)}, topic.channel)],
+    [{text: "Topic", class: "name"}, (topic) => h("a", {href: hrefOf(topic.channel)}, parts(topic.channel, "/"))],
     ["State", state],
     [{text: "History", ...NUMBER}, history],
     [{text: "Waiting", ...NUMBER}, (topic) => count(topic.queued)],
@@ -58,7 +58,7 @@ export function topics({query, go}) {
     async function refresh() {
         const [rates, told, counted] = await Promise.all([
             ratesBy("topic"),
-            get("/topics", {pattern, state: asked.state, after: asked.after, count: PAGE}),
+            get("/topics", {pattern, state: asked.state, after: asked.after, count: pageSize(PAGE)}),
             below === null ? null : get("/prefixes", {below, count: most}),
         ]);
         prefixes.hidden = counted === null || (counted.prefixes.length === 0 && below === "");
@@ -154,6 +154,7 @@ export function topic({words: [name], query, go, me, again}) {
             swap(actions, ...may(told.may, "operate") ? [publishing()] : [], ...possible.map(button));
         }
         const [past, rates] = await Promise.all([get(topicOf(channel, "history"), {count: most}), ratesBy("topic"), showSubscribers()]);
+        told.history.entries = past.entries; // one view has one number of them
         swap(head, missing(told, "what it has of this topic is missing here"), about(told, rates?.[channel]));
         if (!isOpened && told.queued > 0 && told.subscribers > 0) { // for whom they wait
             isOpened = subscribers.open = true;

@@ -374,7 +374,7 @@ def follow_a_job(page: Page) -> None:
     page.get_by_role("button", name="Find").click()
     expect(page.get_by_role("table", name="Stored messages").locator("tbody tr").first).to_contain_text(HOSTILE)
     expect(page.get_by_role("table", name="Dead letters").locator("tbody tr").first).to_contain_text(HOSTILE)
-    page.get_by_role("navigation").get_by_role("link", name="Dead letters").click()
+    page.get_by_role("navigation").get_by_role("link", name="Dead letters", exact=True).click()
 
 
 def steer_a_job(page: Page) -> None:

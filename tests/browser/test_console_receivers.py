@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.admin.desk import SETS, Desk, Receiver, publish
 from tests.browser.test_console import Console
-from tests.browser.test_looks import PHONE, look_at
+from tests.browser.test_looks import DESKTOP, PHONE, look_at
 from tests.faults.health import store_pid
 from tests.functional.wire import until
 from tests.server_process import Server
@@ -98,6 +98,37 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
     )
     expect(page.locator("tbody tr").last).to_contain_text("client/well/1")
     page.get_by_role("combobox", name=re.compile("^State")).select_option("full")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert "condition=full" in page.url
+
+
+ONE_LINE = 30
+"""Pixels of a line, less than those of two."""
+
+
+def test_names_and_causes_have_one_line_and_the_rest_is_there_on_demand(console: Console) -> None:
+    page = console.open("/receivers").page
+    page.set_viewport_size(DESKTOP["viewport"])
+    expect(page.locator("tbody tr", has_text="client/full/1")).to_be_visible()
+    heights = "each => each.map((one) => one.getBoundingClientRect().height)"
+    assert max(page.locator("tbody td.name .parts, tbody .why .line").evaluate_all(heights)) < ONE_LINE
+    headings = page.locator("thead th")
+    assert not {"Transport", "Address", "Client", "State in the API"} & set(headings.all_inner_texts())
+    page.get_by_label("Columns").select_option("all")
+    expect(page.locator("td[data-label='State in the API']").first).to_have_text(re.compile("ALIVE|POLLING"))
+    expect(headings.filter(has_text="Address")).to_be_visible()
+    page.goto(f"{console.server.base}/admin/#/receivers?transport=none")
+    expect(headings.filter(has_text="Address")).to_be_visible()  # for those who ask for certain clients
+    page.goto(f"{console.server.base}/admin/#/receivers?contains=full")
+    cause = page.locator(".why")
+    cause.locator("summary").click()
+    old = cause.element_handle()
+    page.wait_for_function("each => !each.isConnected", arg=old, timeout=FRESH_MS)  # the next answer is there
+    expect(cause).to_have_attribute("open", "")
+    menu = page.get_by_role("navigation")
+    expect(menu.get_by_role("link", name="2 on hold")).to_be_visible()
+    expect(menu.get_by_role("link", name=re.compile(r"^\d dead letters$"))).to_be_visible()
+    menu.get_by_role("link", name="1 full").click()
     expect(page.locator("tbody tr")).to_have_count(1)
     assert "condition=full" in page.url
 

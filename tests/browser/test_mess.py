@@ -21,6 +21,8 @@ AXE = ROOT / "tests" / "interop" / "node_modules" / "axe-core" / "axe.min.js"
 HEALS_MS = 60_000
 """A view is refreshed every few seconds, and rests for up to half a minute where that takes long: on a machine under load."""
 PHONE = 390
+LONGEST = 6000
+"""The pixels of a list on a phone at most: seven screens."""
 PAPER = 964
 """The pixels of a sheet on its side between its margins, of the narrower of the two usual sizes."""
 VIEWS = (
@@ -124,6 +126,13 @@ def test_axe_finds_nothing_in_any_view_and_each_fits_a_phone_and_paper(browser: 
         expect(page.locator("main h1")).to_be_attached()
         page.wait_for_load_state("networkidle")
         found[view] = findings(page) + too_wide(page)
+    page.set_viewport_size({"width": PHONE, "height": 844})
+    page.goto(f"{mess.server.base}/admin/#/dead-letters?since=1h")
+    expect(page.locator("tbody tr")).to_have_count(10)
+    assert page.evaluate("document.documentElement.scrollHeight") < LONGEST
+    page.get_by_role("button", name="Next page").click()
+    expect(page.get_by_role("button", name="First page")).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 720})
     page.keyboard.press("?")
     found["keys"] = findings(page)
     page.keyboard.press("Escape")
