@@ -47,6 +47,8 @@ CONVERTED = [
     "resource.fileIO",
     "resource.fileIO.fileLost",
     "resource.maintenance",
+    "resource.maintenance.drained",
+    "resource.maintenance.skipped",
     "resource.noMoreSpace",
     "resource.outOfMemory",
     "resource.overflow.queue.bytes",
