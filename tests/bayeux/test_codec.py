@@ -83,6 +83,11 @@ class TestDecode:
             assert read(body, max_depth=4)
             assert fault_of(body, max_depth=3) is Fault.TOO_DEEP
 
+    def test_depth_counts_in_a_flat_message_too(self) -> None:
+        body = b'{"channel":"/a","data":{"n":1}}'
+        assert read(body, max_depth=3)
+        assert fault_of(body, max_depth=2) is Fault.TOO_DEEP
+
     def test_many_brackets_side_by_side_or_in_text_are_not_deep(self) -> None:
         assert read(b"[" + b",".join([b"{}"] * 50) + b"]", max_depth=2)
         assert read(b'["[[[[[[{{{{{{"]', max_depth=1)

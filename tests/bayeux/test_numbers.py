@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import random
 from decimal import Decimal
+from functools import partial
 
 import orjson
 import pytest
@@ -46,6 +48,31 @@ def test_any_number_keeps_its_value() -> None:
         power = numbers.choice(["", "", f"e{numbers.randint(-330, 200)}", f"E-{numbers.randint(0, 30)}"])
         text = numbers.choice(["", "-"]) + whole + numbers.choice(["", f".{part}", f".000{part}"]) + power
         assert Decimal(encode(parse(text.encode())).decode()) == Decimal(text)
+
+
+def some_value(some: random.Random, depth: int) -> str:
+    """The JSON of a value."""
+    kind = some.choice(["text", "number", "number", "word", "object", "array"][: None if depth else 4])
+    if kind == "object":
+        return "{" + ",".join(f'"{name}":{some_value(some, depth - 1)}' for name in "abc"[: some.randint(0, 3)]) + "}"
+    if kind == "array":
+        return "[" + ",".join(some_value(some, depth - 1) for _ in range(some.randint(0, 3))) + "]"
+    if kind == "number":
+        return some.choice([*NUMBERS, "0", "-12", "1.5", "2e-7", "1764316779000"])
+    return some.choice(
+        ["true", "null"] if kind == "word" else ['"e-400"', '"1234567890123456789012"', '"2026-11-28"', '""']
+    )
+
+
+def test_any_message_keeps_its_numbers_wherever_they_are() -> None:
+    """As a parser reads them that has no doubles."""
+    some = random.Random(63)
+    read = partial(json.loads, parse_float=Decimal, parse_int=Decimal)
+    for _ in range(5_000):
+        names = ["data", *some.sample(["ext", "more", "other"], some.randint(0, 2))]
+        fields = ",".join(f'"{name}":{some_value(some, some.randint(0, 3))}' for name in some.sample(names, len(names)))
+        text = f'{{"channel":"/a","clientId":"x7","id":"1",{fields}}}'
+        assert read(join(map(encode, decode(text.encode(), 10, 10)))) == [read(text)]
 
 
 def test_an_exact_number_counts_as_the_nearest_double() -> None:

@@ -19,6 +19,10 @@ from crewel.errors import Fault, PayloadError
 _MAX_DEPTH: Final = 254
 """How deeply orjson nests."""
 _BINARY: Final = (bytes, bytearray, memoryview)
+_SIMPLE: Final = frozenset((str, int, bool, type(None)))
+"""Types of values that nest nothing, and that orjson reads exactly: an integer beyond 64 bits becomes a float."""
+_SIMPLE_DEPTH: Final = 3
+"""The batch, the message, and its `data`."""
 HANDSHAKE_NAMES: Final = ("/meta/handshake", "/meta/handshake/")
 """A trailing slash names the same channel."""
 
@@ -41,22 +45,43 @@ def decode(body: bytes | str, max_messages: int, max_depth: int) -> list[Any]:
         if type(value) is not dict:
             raise PayloadError(Fault.EMPTY if value is None else Fault.MALFORMED)
         value = [value]
-    if not value:
-        raise PayloadError(Fault.EMPTY)
     # A batch of one, which nearly all are, needs no check.
-    if len(value) > 1:
+    if len(value) != 1:
+        if not value:
+            raise PayloadError(Fault.EMPTY)
         check_batch(value, max_messages=max_messages)
-        has_data = True
-    else:
-        first = value[0]
-        has_data = type(first) is dict and "data" in first  # connects, which are most of what comes, have none
-    if has_data and may_have_exact(body):
-        elements: list[Any] = read_exactly(body, value)
-        value = elements
+        value = _with_exact(body, value)
+    elif type(first := value[0]) is dict and "data" in first:  # connects, which are most of what comes, have none
+        if max_depth >= _SIMPLE_DEPTH and _is_simple(first):
+            return value
+        value = _with_exact(body, value)
     # What is nested so deep has that many brackets on either side; most bodies are shorter than they would be.
     if len(body) >= 2 * max_depth and _openings(body) >= max_depth and depth_of(value) > max_depth:
         raise too_deep(value, max_depth)
     return value
+
+
+def _with_exact(body: bytes | str, value: list[Any]) -> list[Any]:
+    """The value of the body, which orjson has read, with its exact numbers."""
+    if not may_have_exact(body):
+        return value
+    elements: list[Any] = read_exactly(body, value)
+    return elements
+
+
+def _is_simple(message: dict[str, Any]) -> bool:
+    """Whether the values of this message are simple ones and objects of these. Then orjson has changed no number, and nothing
+    is nested deeper than `_SIMPLE_DEPTH`."""
+    for value in message.values():
+        if type(value) is str:  # as most are
+            continue
+        if type(value) is dict:
+            for part in value.values():
+                if type(part) not in _SIMPLE:
+                    return False
+        elif type(value) not in _SIMPLE:
+            return False
+    return True
 
 
 def check_batch(elements: list[Any], *, max_messages: int) -> None:

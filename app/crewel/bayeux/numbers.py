@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Final
 
 import orjson
 
-_MARKS: Final = bytes(ord("0") if chr(each) in "0123456789." else ord(" ") for each in range(256))
+_MARKS: Final = b"".join(
+    b"0" if each in b"0123456789." else b"e" if each in b"eE" else b"-" if each in b"-" else b" " for each in range(256)
+)
+"""What `bytes.translate` makes of each byte: all that a number is not made of becomes a space."""
 _STEP: Final = 8
 _LONG: Final = b"0" * 16
 _MINUS: Final = ord("-")
-_SMALL: Final = re.compile(rb"[eE]-\d{3}")
+_SMALL: Final = b"e-000"
 _LEAST, _BEYOND, _LONGEST = -(1 << 63), 1 << 64, 20
 
 
@@ -45,11 +47,11 @@ def may_have_exact(text: bytes | str) -> bool:
     """Whether orjson may change a number in this JSON, which needs at least 16 digits, or an exponent of three."""
     if isinstance(text, str):
         text = text.encode()
-    # Every message comes this way, and a regular expression takes longer than the parser. Of 16 characters in a row, every
-    # eighth is two.
-    if text[::_STEP].translate(_MARKS).find(b"00") >= 0 and text.translate(_MARKS).find(_LONG) >= 0:
-        return True
-    return _MINUS in text and _SMALL.search(text) is not None
+    # A regular expression takes several times as long as the parser. Of 16 characters in a row, every eighth is two.
+    if _MINUS not in text and text[::_STEP].translate(_MARKS).find(b"00") < 0:
+        return False
+    marks = text.translate(_MARKS)
+    return marks.find(_LONG) >= 0 or marks.find(_SMALL) >= 0
 
 
 def read_exactly(text: bytes | str, value: Any) -> Any:

@@ -87,10 +87,10 @@ class Connects(ABC):
         """Answer or hold what a waiting client sends again and again: a connect that comes alone and says nothing unusual, for
         a session without news; or the repeat of its last connect. False: nothing has been done, the general way takes it."""
         try:
-            if type(fields) is not dict or fields["channel"] != _CONNECT:
+            if fields["channel"] != _CONNECT:
                 return False
             session, message_id = self._sessions[fields["clientId"]], fields["id"]
-        except (KeyError, TypeError):  # an unknown session, or something that is no id of one
+        except (KeyError, TypeError):  # no message, an unknown session, or something that is no id of one
             return False
         if type(message_id) is not str or ("ext" in fields and type(fields["ext"]) is not dict):
             return False
