@@ -43,26 +43,13 @@ _NO_UPGRADE: Final = _UNUSUAL - {b"upgrade"} | {b"content-length"}
 class Head:
     """One head: what it says of the body and of the client, and the lines that begin every response to it."""
 
-    __slots__ = (
-        "browser",
-        "charset",
-        "client",
-        "is_json",
-        "keep_alive",
-        "length",
-        "lines",
-        "media_type",
-        "page",
-        "raw",
-    )
+    __slots__ = ("browser", "charset", "client", "is_json", "keep_alive", "length", "lines", "media_type", "raw")
 
     def __init__(
         self, raw: bytes, browser: str | None, length: int, client: Client, content_type: str, *, keep_alive: bool
     ) -> None:
         self.raw = raw
         self.browser = browser
-        self.page: str | None = None
-        """What stands for the browser if no cookie does."""
         self.length = length
         """The length of the body in bytes."""
         self.client = client
@@ -72,12 +59,11 @@ class Head:
         """Whether the body can be nothing but JSON in UTF-8."""
         self.lines = _LINES
 
-    def of(self, raw: bytes, cookie: str | None) -> Head:
+    def of(self, raw: bytes, browser: str | None) -> Head:
         """The head that says the same, but for its cookie."""
         head: Head = Head.__new__(Head)
         head.raw = raw
-        head.browser = cookie or self.page
-        head.page = self.page
+        head.browser = browser
         head.length = self.length
         head.client = self.client
         head.keep_alive = self.keep_alive
@@ -130,7 +116,7 @@ class Heads:
         self._posts = tuple(self._post + end for end in (b" ", b"/", b"?"))
         self._get = f"GET {bayeux.path}".encode() if "websocket" in bayeux.transports else self._post
         self._known: dict[tuple[bytes, str | None, str], Head] = {}
-        """Heads without a cookie, by all that they were made from."""
+        """Heads without a cookie, by all that they were made from. Their browser is the page, if it is of another site."""
         self._upgrading: dict[tuple[bytes, str | None, str], Client] = {}
         """The clients of upgrades, by all that they were made from."""
 
@@ -149,13 +135,16 @@ class Heads:
         plain, cookie = _without(_COOKIE, raw)
         known = self._known.get((plain, remote, scheme))
         if known is not None:
-            return known if cookie is None else known.of(raw, self._cookie.value(cookie))
-        head = self._parse(raw, remote, scheme)
-        if head is not None and len(plain) <= _KNOWN_LENGTH and (cookie is not None or b"cookie" not in raw.lower()):
+            return known if cookie is None else known.of(raw, self._cookie.value(cookie) or known.browser)
+        parsed = self._parse(raw, remote, scheme)
+        if parsed is None:
+            return None
+        head, page = parsed
+        if len(plain) <= _KNOWN_LENGTH and (cookie is not None or b"cookie" not in raw.lower()):
             # Dropping all is simpler than choosing, and what is in use is back after one request.
             if len(self._known) >= _KNOWN_HEADS:
                 self._known.clear()
-            self._known[plain, remote, scheme] = head.of(plain, None)
+            self._known[plain, remote, scheme] = head.of(plain, page)
         return head
 
     def upgrade(self, raw: bytes, remote: str | None, scheme: str) -> Upgrade | None:
@@ -207,7 +196,8 @@ class Heads:
         key = text.get("sec-websocket-key", "")
         return Upgrade(raw, self._cookie.read(text), client, key if _KEYS.fullmatch(key) else "", plain)
 
-    def _parse(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
+    def _parse(self, raw: bytes, remote: str | None, scheme: str) -> tuple[Head, str | None] | None:
+        """The head, and what stands for the browser if no cookie does."""
         collector = _Collector()
         parser = httptools.HttpRequestParser(collector)
         try:
@@ -234,9 +224,8 @@ class Heads:
         page = self._bound_page(headers, client)
         browser = self._cookie.read(headers) or page
         head = Head(raw, browser, int(length), client, content_type, keep_alive=parser.should_keep_alive())
-        head.page = page
         head.lines += "".join(f"{name}: {value}\r\n" for name, value in cors.items()).encode(*_TEXT)
-        return head
+        return head, page
 
 
 class _Collector:

@@ -125,11 +125,11 @@ class Limiter:
         """The session has begun, or another client has taken it over: its accounts count it."""
         subject = _subject(session)
         session.charge_subject(self.subjects.of(subject) if subject else None)
-        groups = self._groups.count(session) if session in self._groups.counted else 0  # a new session costs no call
         for account in (session.account, session.subject_account):
             if account is not None:
                 account.sessions += 1
-                account.groups += groups
+                if session in self._groups.counted:  # a new session is not
+                    account.groups += self._groups.count(session)
         if session.account is not None:
             session.account.subscriptions += len(session.subscriptions)
         session.mailbox.charge(receiver_payers(session))

@@ -316,12 +316,12 @@ class Outbound(Connects):
                 is_kept = session.mailbox.batches is not NO_BATCHES
             else:
                 is_kept = self._settings.allow_message_delivery_during_handshake
-            is_last = session.connecting is exchange.peer
-            if is_last:
+            if session.connecting is exchange.peer:
                 session.connecting = None
-            if is_last and exchange.has_waited and exchange.peer.is_gone:
-                session.connect_id = None  # it has no answer: once more, it is no copy
-            elif is_kept:
+                if exchange.has_waited and exchange.peer.is_gone:
+                    session.connect_id = None  # it has no answer: once more, it is no copy
+                    is_kept = False
+            if is_kept:
                 session.answered = parts
             self._times.arm_time_out(session, self._loop.time())
         if not exchange.peer.pushes:

@@ -302,8 +302,9 @@ def _queues(wanted: Mapping[str, Choices]) -> set[str]:
 
 def _checked(channels: list[Channel]) -> list[Channel]:
     """These channels. Raises Refused if one cannot be subscribed to. A subscription that an older version stored can end."""
-    if any(channel.has_dot_segments for channel in channels):
-        raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
+    for channel in channels:
+        if channel.has_dot_segments:
+            raise Refused(BayeuxCode.SUBSCRIPTION_INVALID)
     return channels
 
 
