@@ -103,6 +103,9 @@ class SharedModel:
 
     def requeue(self, name: str, ids: Sequence[LogId], attempts: int, *, has_failed: bool) -> None:
         for log_id in ids:
+            source = self.inboxes[name][log_id].source
+            if not has_failed and source.startswith("group:") and not self.members.get(source, set()) - {name}:
+                continue  # it keeps what no other member may have
             how = self.give_back(name, log_id, attempts, has_failed=has_failed)
             if how == "returned":
                 del self.inboxes[name][log_id]

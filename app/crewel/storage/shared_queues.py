@@ -135,7 +135,8 @@ class Requeued(NamedTuple):
     returned: int
     """How many have left it: they lie in their queues again, or other sessions of their subject have them, or had."""
     stay: tuple[LogId, ...] = ()
-    """The others: their groups have no members any more, or none that has not failed them where the session tries again."""
+    """The others: their groups have no members any more, or no other one; or none that has not failed them where the session
+    tries again."""
 
 
 class StoredQueue(NamedTuple):
@@ -240,11 +241,12 @@ def requeue(
     tries_again: bool = False,
 ) -> Step[Requeued]:
     """Requeue messages of a session's inbox, into the queues that they came from; `attempts` says for each how often it may
-    have been sent. `failed`: they are not leased to this session again, unless there is no other.
-    `tries_again`: it has failed them, and would try them again.
+    have been sent. `failed`: they are not leased to this session again, unless there is no other; otherwise the session has not
+    failed them, and gets nothing for the time being. `tries_again`: it has failed them, and would try them again.
 
-    All of them that came from a queue leave the inbox, unless their group has no members any more, or the session would try
-    them again and there is no other that has not failed them; the facts say `returned`:
+    All of them that came from a queue leave the inbox, unless their group has no members any more; or the session would try
+    them again and there is no other that has not failed them; or it has not failed them and their group has no other member.
+    The facts say `returned`:
     a subject's message that other sessions of it still have open, or that one of them has settled, goes nowhere.
     """
     arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]

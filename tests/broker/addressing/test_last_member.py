@@ -151,6 +151,34 @@ def test_what_a_sole_member_holds_back_stays_with_it(here: StoredWorld, there: S
     assert ends(here) == {(wanted[0], "settled"): 1}
 
 
+def test_what_a_sole_member_on_hold_has_becomes_dead_letters_when_it_ends(
+    here: StoredWorld, there: StoredWorld
+) -> None:
+    joe = member(here, "joe/1")
+    wanted = publish(here, 1, 2, 3)
+    joe.take(failed(come(joe)[1], HELD))
+    assert here.inbox(joe.session) == [int(each) for each in wanted]
+    joe.say("/meta/disconnect")
+    assert letters(here) == [(JOE, GONE, each) for each in wanted]
+    assert ends(here) == {(each, "dead"): 1 for each in wanted}
+
+
+def test_what_a_sole_member_on_hold_has_goes_to_one_that_joins_at_another_node(
+    here: StoredWorld, there: StoredWorld
+) -> None:
+    joe = member(here, "joe/1")
+    wanted = publish(here, 1, 2, 3)
+    joe.take(failed(come(joe)[1], HELD))
+    ann = member(there, "ann/1")
+    here.broker.addressing.groups.add_elsewhere(group_queue(WORK, "workers"))
+    here.sweep_after(2.0)
+    there.sweep_after(2.0)
+    messages = come(ann)
+    assert (sorted(ids(messages)), here.inbox(joe.session)) == (wanted, [])
+    settled(ann, *messages)
+    assert ends(there) == {(each, "settled"): 1 for each in wanted}
+
+
 @QUEUES
 def test_what_a_sole_member_could_not_take_comes_again_after_each_pause(
     here: StoredWorld, there: StoredWorld, queue: str

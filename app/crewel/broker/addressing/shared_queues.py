@@ -499,8 +499,8 @@ class SharedQueues:
 
     def sweep(self) -> None:
         """Make dead letters of what has waited for a subject for so long that no session will come, forget queues without
-        messages, and let others have what members of groups have fetched whose clients are gone."""
-        self._requeue_of_absent()
+        messages, and let others have what members of groups have fetched that are on hold, or whose clients are gone."""
+        self._requeue_of_unable()
         for name in list(self.blocked):  # room may have come about without a notice
             self.schedule_lease(name)
         idle = self._settings.ptp.subject_idle_ms / 1000
@@ -518,15 +518,16 @@ class SharedQueues:
             else:
                 self._sweep_filled(queue, now)
 
-    def _requeue_of_absent(self) -> None:
+    def _requeue_of_unable(self) -> None:
         if self._mailboxes.times.are_excused(self._loop.time()):
             return
         for name in self._groups.with_members():
             members = self._groups.members(name)
             # Without another member they keep it: a queue ends with the last member.
             if name in self._groups.elsewhere or any(map(self.is_able, members)):
-                for session in filter(self._is_gone, members):
-                    self.requeue.requeue_all(session)
+                for session in members:
+                    if session.mailbox.is_paused or self._is_gone(session):
+                        self.requeue.requeue_all(session)
 
     def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
         """Something waits in the queue, and sessions may come for it."""

@@ -14,21 +14,23 @@ local function has_another(queue, failed)
 end
 
 -- Gives a message back, with so many attempts; the receiver is noted if it has failed it, and so is for whom a subject's
--- message has ended already. Nothing is taken out of the inbox.
+-- message has ended already. Nothing is taken out of the inbox. The receiver keeps it if it `tries_again` and no other session
+-- is left that has not failed it; or if it `waits`, and its group has no other member: a queue ends with the last member.
 -- Returns nil if the message came from no shared queue; 'queued'; 'others' if further sessions of the subject still have it
--- open; 'settled' if one of them has settled it; 'lapsed' if the group has no member any more; 'last' if the receiver would
--- try it again, and no other session is left that has not failed it. And the queue.
-local function give_back(id, attempts, has_failed, tries_again)
+-- open; 'settled' if one of them has settled it; 'lapsed' if the group has no member any more; 'last' if the receiver keeps
+-- it. And the queue.
+local function give_back(id, attempts, has_failed, tries_again, waits)
   local text = call('HGET', session, 'i:' .. id)
   local priority, expires, source = origin_of(text or '')
   local message = source ~= '' and call('HGET', inbox, id)
   if not message then
     return nil
-  elseif string.sub(source, 1, 6) == 'group:' and call('EXISTS', base .. 'members:' .. source) == 0 then
-    return 'lapsed', source
   end
-  local fields, kept = unpacked(message), {}
-  if tries_again and not is_common(source) and not has_another(source, fields.f or '') then
+  local fields, kept, is_group = unpacked(message), {}, string.sub(source, 1, 6) == 'group:'
+  if is_group and call('EXISTS', base .. 'members:' .. source) == 0 then
+    return 'lapsed', source
+  elseif (tries_again and not is_common(source) and not has_another(source, fields.f or ''))
+    or (waits and is_group and not has_another(source, '')) then
     return 'last', source
   end
   if is_common(source) then
