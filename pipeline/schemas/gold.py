@@ -118,13 +118,13 @@ POISON: Final = _gold(
 
 FAILING_CHANNELS: Final = _gold(
     "failing_channels",
-    "Channels whose publisher is the cause of rejections: most receivers reject this shape, and accepted an earlier one.",
+    "Channels whose publisher is the cause of rejections: most receivers reject its data, and accepted what came before.",
     _CHANNEL,
-    Column("shape", "string", "Fields of the data, with their types; empty if no dead letter is left."),
+    Column("shape", "string", "As in `letters`, of most of them; empty if no dead letter is left."),
     Column(
         "earlier_shape",
         "string",
-        "The shape of earlier messages that most receivers accepted.",
+        "The shape of earlier messages that receivers accepted; null if what changed is not the shape, or no sample shows it.",
         nullable=True,
     ),
     Column("publishers", "array<string>", "The named sessions that published them, at most ten."),

@@ -2,8 +2,8 @@
 
 Each message that was rejected has its rejecters and its takers, and they decide, the first rule that holds:
 
-- **channel**: of one shape of data, many messages of a channel were rejected by most that got them, an earlier shape of the
-  channel was taken, and the rejecters rejected little else meanwhile. The publisher has changed.
+- **channel**: many messages of a channel were rejected by most that got them, since its publisher changed what it sends
+  (`changes`), and the rejecters rejected little else meanwhile.
 - **message**: more receivers rejected it than took it, also if only those count that are not failing themselves.
 - **receiver**: it rejected three messages or more that at least as many others took, or that no other receiver got; or most of
   what it answered within some seconds; or more receivers took the message than rejected it.
@@ -17,13 +17,14 @@ again has another id; it is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from crewel.pipeline.transformations.changes import Keep, by_most, marked
 from crewel.pipeline.transformations.expected import origins, with_channel
 
 CHANNEL: Final = "channel"
@@ -35,11 +36,10 @@ _DOUBLINGS: Final = 5
 """How often the chain of redrives is shortened to half: messages that were sent again up to 32 times are followed."""
 
 _MOST_LETTERS: Final = 10
-Keep = Callable[[DataFrame], DataFrame]
-"""Returns a frame that is computed once, however often it is used."""
 
 _PAIR: Final = ["message_id", "receiver"]
-_SHAPE: Final = ["channel", "shape"]
+_OF_LETTER: Final = ("reason", "body", "sender", "shape")
+"""What only a dead letter knows of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,6 @@ class Limits:
     receiver_messages: int = 3
     outage_share: float = 0.5
     """Of all that it answered at that time."""
-    channel_messages: int = 5
-    channel_share: float = 0.05
-    """Of all messages of the channel, from the first to the last that was rejected."""
-    lone_share: float = 0.5
-    """Of all messages of the channel, if only one receiver rejected them."""
-    beside_share: float = 0.5
-    """How many messages of other shapes and channels they may have rejected meanwhile, by the number of these messages."""
 
 
 LIMITS: Final = Limits()
@@ -76,7 +69,7 @@ def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
         f.max("at").alias("last_at"),
         f.collect_set("code").alias("codes"),
         f.max("channel").alias("channel"),
-        f.max_by(f.struct("reason", "body", "sender"), "at").alias("sample"),
+        f.max_by(f.struct(*_OF_LETTER), "at").alias("sample"),
         f.slice(f.collect_list("letter"), 1, _MOST_LETTERS).alias("letters"),
     )
     by_id = by_witness.groupBy("id", "receiver").agg(*_together(f.max("times")))
@@ -105,14 +98,14 @@ def rejections(silver: Mapping[str, DataFrame], origin: DataFrame) -> DataFrame:
         "sample.reason",
         "sample.body",
         "sample.sender",
-        f.coalesce(shape(f.col("sample.body")), f.lit("")).alias("shape"),
+        f.coalesce("sample.shape", f.lit("")).alias("shape"),
         f.slice("letters", 1, _MOST_LETTERS).alias("letters"),
     )
 
 
 def causes(silver: Mapping[str, DataFrame], keep: Keep, limits: Limits = LIMITS) -> DataFrame:
     """Return the rows of `rejections` whose receivers have not taken the message since, with `takers` and `rejecters` of the
-    message, `taken` and `rejected` of the receiver, `published` and `earlier_shape` of a shape that is the cause, and
+    message, `taken` and `rejected` of the receiver, `published`, `earlier_shape` and `either` as of `changes.marked`, and
     `cause`."""
     origin = keep(origins(silver["fact_redriven"], _DOUBLINGS))
     rejected = keep(rejections(silver, origin))
@@ -127,64 +120,7 @@ def causes(silver: Mapping[str, DataFrame], keep: Keep, limits: Limits = LIMITS)
         .withColumn("takers", f.coalesce("takers", f.lit(0)))
         .withColumn("rejecters", f.count("*").over(of_message))
     )
-    changed = failing_shapes(unsolved, silver, limits)
-    is_changed = f.col("published").isNotNull() & _by_most()
-    marked = unsolved.join(f.broadcast(changed), _SHAPE, "left").withColumn("is_changed", is_changed)
-    return keep(_judged(marked, settled, limits))
-
-
-def failing_shapes(unsolved: DataFrame, silver: Mapping[str, DataFrame], limits: Limits = LIMITS) -> DataFrame:
-    """Return (channel, shape, published, earlier_shape) of the shapes of data that most receivers reject on a channel since a
-    publisher changed: with how many messages the channel had from the first to the last of them, and with the shape that was
-    taken before."""
-    by_most = unsolved.where(_by_most() & f.col("log_id").isNotNull() & (f.col("shape") != ""))
-    found = (
-        by_most.groupBy(*_SHAPE)
-        .agg(
-            f.count_distinct("message_id").alias("messages"),
-            f.collect_set("receiver").alias("names"),
-            f.min("log_id").alias("first_id"),
-            f.max("log_id").alias("last_id"),
-        )
-        .where(f.col("messages") >= limits.channel_messages)
-    )
-    # No one keeps the data of what was taken; but some of it was rejected by a few, and shows what most took.
-    taken = unsolved.where(~_by_most() & (f.col("shape") != "")).select(
-        "channel", f.col("shape").alias("other"), f.col("log_id").alias("before_id")
-    )
-    is_earlier = (f.col("before_id") < f.col("first_id")) & (f.col("other") != f.col("shape"))
-    earlier = (
-        taken.join(f.broadcast(found.select(*_SHAPE, "first_id")), "channel")
-        .where(is_earlier)
-        .groupBy(*_SHAPE)
-        .agg(f.mode("other").alias("earlier_shape"))
-    )
-    changed = found.join(earlier, _SHAPE)
-    within = f.col("log_id").between(f.col("first_id"), f.col("last_id"))
-    others = by_most.join(f.broadcast(changed), _SHAPE, "left_anti").select("log_id", "message_id", "receiver")
-    is_beside = within & f.array_contains("names", f.col("receiver"))
-    beside = (
-        others.join(f.broadcast(changed), is_beside)
-        .groupBy(*_SHAPE)
-        .agg(f.count_distinct("message_id").alias("beside"))
-    )
-    messages = silver["fact_published"].select("channel", "log_id")
-    messages = messages.unionByName(silver["fact_addressed"].select("channel", "log_id").distinct())
-    published = (
-        messages.join(f.broadcast(changed.select(*_SHAPE, "first_id", "last_id")), "channel")
-        .where(within)
-        .groupBy(*_SHAPE)
-        .agg(f.count("*").alias("published"))
-    )
-    least = f.when(f.size("names") > 1, limits.channel_share).otherwise(limits.lone_share)
-    return (
-        changed.join(published, _SHAPE, "left")
-        .join(beside, _SHAPE, "left")
-        .withColumn("published", f.greatest("published", "messages"))
-        .where(f.col("messages") >= least * f.col("published"))
-        .where(f.coalesce("beside", f.lit(0)) <= limits.beside_share * f.col("messages"))
-        .select(*_SHAPE, "published", "earlier_shape")
-    )
+    return keep(_judged(marked(unsolved, silver, settled, keep), settled, limits))
 
 
 def of_ids(caused: DataFrame) -> DataFrame:
@@ -192,27 +128,20 @@ def of_ids(caused: DataFrame) -> DataFrame:
     return caused.select(f.explode("ids").alias("message_id"), "receiver", "cause", "codes")
 
 
-def shape(body: Column) -> Column:
-    """Return which fields the data of a message has, and of which types, as SQL: `OBJECT<id: NUMBER, name: STRING>`; null if
-    the body is no JSON."""
-    told = f.schema_of_variant(f.try_variant_get(f.try_parse_json(body), "$.data", "variant"))
-    return f.regexp_replace(told, r"\b(?:BIGINT|DOUBLE|FLOAT|DECIMAL\(\d+,\d+\))", "NUMBER")
-
-
-def _judged(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
+def _judged(found: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
     """Add `taken`, `rejected` and `cause`."""
     rest = ~f.col("is_changed")
     of_receiver, of_message = Window.partitionBy("receiver"), Window.partitionBy("message_id")
     others_took = f.col("is_stored") & (f.col("takers") > f.col("rejecters"))
     is_its_own = (f.col("takers") >= f.col("rejecters")) | (f.col("rejecters") == 1) | ~f.col("is_stored")
     told = (
-        _with_answers(marked, settled, limits)
+        _with_answers(found, settled, limits)
         .withColumn("rejected", f.count_if(rest).over(of_receiver))
         .withColumn("own", f.count_if(rest & is_its_own).over(of_receiver))
     )
     is_failing = (f.col("own") >= limits.receiver_messages) | f.col("is_out")
     is_credible = rest & ~f.col("is_failing") & (f.col("taken") > f.col("rejected"))
-    is_poison = f.col("is_stored") & _by_most() & (f.count_if(is_credible).over(of_message) > f.col("takers"))
+    is_poison = f.col("is_stored") & by_most() & (f.count_if(is_credible).over(of_message) > f.col("takers"))
     return (
         told.withColumn("is_failing", is_failing)
         .withColumn("is_poison", is_poison)
@@ -227,16 +156,16 @@ def _judged(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
     )
 
 
-def _with_answers(marked: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
+def _with_answers(found: DataFrame, settled: DataFrame, limits: Limits) -> DataFrame:
     """Add `taken` of the receiver, and `is_out`: whether it rejected most of what it answered at that time.
 
     Seconds are looked at, minutes, and tens of minutes, as messages may be many or few. What was taken is counted by second
     only beside a rejection.
     """
-    refused = marked.where("NOT is_changed").select("receiver", *_slots("last_at"))
+    refused = found.where("NOT is_changed").select("receiver", *_slots("last_at"))
     beside = f.explode(f.array(*(f.col("second") + each for each in (-1, 0, 1)))).alias("second")
     near = refused.select("receiver", beside).distinct().withColumn("is_near", f.lit(True))
-    rejecting = f.broadcast(marked.select("receiver").distinct())
+    rejecting = f.broadcast(found.select("receiver").distinct())
     took = (
         settled.join(rejecting, "receiver", "left_semi")
         .select("receiver", *_slots("at"))
@@ -264,7 +193,7 @@ def _with_answers(marked: DataFrame, settled: DataFrame, limits: Limits) -> Data
         .where(f.col("refused") > 0)
         .select("receiver", "second", "taken", "is_out")
     )
-    known = marked.select("*", _slots("last_at")[1]).join(answers, ["receiver", "second"], "left").drop("second")
+    known = found.select("*", _slots("last_at")[1]).join(answers, ["receiver", "second"], "left").drop("second")
     return known.fillna(0, ["taken"]).fillna(False, ["is_out"])
 
 
@@ -276,11 +205,6 @@ def _slots(at: str) -> list[Column]:
     return [
         f.expr(f"unix_millis({at}) div {length}").alias(name) for name, length in (("minute", 60_000), ("second", 1000))
     ]
-
-
-def _by_most() -> Column:
-    """Whether more receivers rejected a message than took it."""
-    return f.col("rejecters") > f.col("takers")
 
 
 def _taken(ended: DataFrame, origin: DataFrame) -> DataFrame:
@@ -308,10 +232,10 @@ def _together(times: Column) -> list[Column]:
 
 
 def _rejections(failed: DataFrame, letters: DataFrame, ended: DataFrame) -> DataFrame:
-    """What each witness reports of one id: (id, receiver, code, at, witness, is_final, channel, reason, body, sender,
+    """What each witness reports of one id: (id, receiver, code, at, witness, is_final, channel, reason, body, sender, shape,
     letter)."""
     nothing = f.lit(None).cast("string")
-    unknown = [nothing.alias(name) for name in ("reason", "body", "sender", "letter")]
+    unknown = [nothing.alias(name) for name in (*_OF_LETTER, "letter")]
     said = "code", "at"
     return (
         failed.where(~_is_holdback("code"))
@@ -335,9 +259,7 @@ def _rejections(failed: DataFrame, letters: DataFrame, ended: DataFrame) -> Data
                 f.lit("letter").alias("witness"),
                 f.lit(True).alias("is_final"),
                 f.nullif("channel", f.lit("")).alias("channel"),
-                "reason",
-                "body",
-                "sender",
+                *_OF_LETTER,
                 f.col("place").alias("letter"),
             )
         )

@@ -1,4 +1,4 @@
-"""Channels that fail since a publisher changed the data: most receivers reject this shape, and took an earlier one."""
+"""Channels that fail since a publisher changed the data: most receivers reject it, and took what came before."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.causes import CHANNEL
+from crewel.pipeline.transformations.common import clock
 from crewel.pipeline.transformations.poison import evidence, firsts
 
-_ONE = ["channel", "shape"]
+_ONE = ["channel", "group"]
 
 
 def failing_channels(caused: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:
     """Return the table `failing_channels`, from the rows of `causes`."""
     found = (
         caused.where(f.col("cause") == CHANNEL)
+        # Where no earlier shape is known, whatever came from one moment on is one finding.
+        .withColumn("group", f.when(f.col("earlier_shape").isNotNull(), f.col("shape")).otherwise(""))
         .groupBy(*_ONE)
         .agg(
+            f.mode("shape").alias("shape"),
             f.count_distinct("message_id").alias("messages"),
             f.max("published").alias("published"),
             f.count_distinct("receiver").alias("receivers"),
@@ -49,13 +53,18 @@ def failing_channels(caused: DataFrame, silver: Mapping[str, DataFrame]) -> Data
 
 
 def _why() -> Column:
+    by_shape = f.format_string(
+        "%d receivers reject %d of %d messages since the first of this shape", "receivers", "messages", "published"
+    )
+    by_moment = f.format_string(
+        "%d receivers took it until %s, and reject %d of %d messages since, all of one publisher",
+        f.col("receivers"),
+        clock("first_at"),
+        f.col("messages"),
+        f.col("published"),
+    )
     return f.concat(
-        f.format_string(
-            "%d receivers reject %d of %d messages since the first of this shape",
-            "receivers",
-            "messages",
-            "published",
-        ),
+        f.when(f.col("earlier_shape").isNull(), by_moment).otherwise(by_shape),
         f.when(f.col("takers") == 0, "; none took them").otherwise(
             f.format_string("; at most %d took one of them", "takers")
         ),

@@ -35,6 +35,11 @@ def duration(ms: Column) -> Column:
     )
 
 
+def clock(at: str) -> Column:
+    """Return a time to the second, with its date."""
+    return f.date_format(at, "yyyy-MM-dd HH:mm:ss")
+
+
 def in_common(rejected: DataFrame) -> DataFrame:
     """Return (receiver, common) of rows of `causes`: texts such as `country CH`, `channel /orders` and `amount from 900 to
     990`, at most four. A range of numbers is named if it is narrow: its length is less than half of its greatest value."""

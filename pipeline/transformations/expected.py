@@ -41,6 +41,12 @@ def patterns_of(channel: Column) -> Column:
     )
 
 
+def stored(silver: Mapping[str, DataFrame]) -> DataFrame:
+    """Return (log_id, channel) of all messages that were stored, each once."""
+    published = silver["fact_published"].select("log_id", "channel")
+    return published.unionByName(silver["fact_addressed"].select("log_id", "channel").distinct())
+
+
 def with_channel(rows: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:
     """Return rows with one column more, the `channel` of the message of each `log_id`; null if no one tells."""
     # Each join finds one row at most, and only what is asked for is grouped: messages are many.

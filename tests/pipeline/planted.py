@@ -1,7 +1,8 @@
 """Faults that are planted among many messages, and the cause of each dead letter: what the findings are measured by.
 
 Each mixture has channels and receivers of its own, so all are computed at once. Messages are published 20 ms apart, and have
-data of one shape, unless that is the fault.
+data of one shape, unless that is the fault. The server samples the shapes of what is taken, unless the mixture is of a time
+before it did.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Mixture:
     random: Random
     first_ms: int
     receivers: int = 5
+    is_sampled: bool = True
     at: int = field(default=0, init=False)
 
     @property
@@ -56,6 +58,8 @@ class Mixture:
         usual = {"body": body, "ms": ms + 5, "sender": f"client/shop-{self.name}/1", **letter}
         took = [name for name in self.names if name not in refusing]
         self.scene.publish(log_id, self.channel(number), took, refusing, **usual)
+        if took and self.is_sampled:
+            self.scene.sample(log_id, self.channel(number), body, ms, usual["sender"])
         self.truth |= {(str(log_id), name): cause for name, cause in refusing.items()}
 
     def channel(self, number: int) -> str:
@@ -171,6 +175,43 @@ def _publisher_changes(mixture: Mixture) -> None:
         mixture.publish(number, refusing, data)
 
 
+def _outage_of_two_shapes(mixture: Mixture) -> None:
+    """Each shape was taken before, and is rejected with the other one."""
+    for number in mixture.numbers():
+        data = {**mixture.data(number), "note": "gift"} if number % 10 > 3 else None
+        mixture.publish(number, mixture.all_for(OF_RECEIVER) if 150 <= number < 260 else {}, data)
+
+
+CHANGES: dict[str, Callable[[int], dict[str, Any]]] = {
+    "field": lambda number: {"order": number, "sum": 10 + number % 90, "country": "CH"},
+    "type": lambda number: {"order": number, "amount": str(10 + number % 90), "country": "CH"},
+    "worth": lambda number: {"order": number, "amount": 10 + number % 90, "country": "Switzerland"},
+}
+"""What a publisher sends from some time on: another field, another type, or only another value."""
+
+
+def _changes(mixture: Mixture, data: Callable[[int], dict[str, Any]], *, most: bool, beside: bool) -> None:
+    """The publisher of one channel changes what it sends: all of three receivers reject it, or two. Beside it, the first one
+    has had an outage, and the second one a bug."""
+    mixture.receivers = 3
+    for number in range(240):
+        changed = number >= 120 and number % 2 == 1
+        refusing = dict.fromkeys(mixture.names[: 2 if most else 3], OF_CHANNEL) if changed else {}
+        if beside and 40 <= number < 80:
+            refusing[mixture.names[0]] = OF_RECEIVER
+        if beside and not changed and mixture.random.random() < 0.1:
+            refusing[mixture.names[1]] = OF_RECEIVER
+        mixture.publish(number, refusing, data(number) if changed else {**mixture.data(number), "country": "CH"})
+
+
+def _changed(name: str, *, most: bool, sampled: bool, beside: bool) -> Callable[[Mixture], None]:
+    def play(mixture: Mixture) -> None:
+        mixture.is_sampled = sampled
+        _changes(mixture, CHANGES[name], most=most, beside=beside)
+
+    return play
+
+
 MIXTURES: dict[str, Callable[[Mixture], None]] = {
     "poison": _poison,
     "while": _sick_for_a_while,
@@ -184,12 +225,25 @@ MIXTURES: dict[str, Callable[[Mixture], None]] = {
     "partly": _two_of_three_partly_sick,
     "transient": _transient_beside,
     "change": _publisher_changes,
+    "twofold": _outage_of_two_shapes,
 }
+"""Those that are also played by clients of a real server."""
+
+COMPUTED: dict[str, Callable[[Mixture], None]] = MIXTURES | {
+    "-".join(
+        (name, "most" if most else "all", "sampled" if sampled else "old", "beside" if beside else "alone")
+    ): _changed(name, most=most, sampled=sampled, beside=beside)
+    for name in CHANGES
+    for most in (False, True)
+    for sampled in (True, False)
+    for beside in (False, True)
+}
+"""All of them."""
 
 
 def plant(seed: int) -> tuple[Scene, Truth]:
     """Return the rows of all mixtures, and the cause of each dead letter."""
     scene, truth = Scene(), Truth()
-    for number, (name, play) in enumerate(MIXTURES.items(), 1):
+    for number, (name, play) in enumerate(COMPUTED.items(), 1):
         play(Mixture(name, scene, truth, Random(seed * 100 + number), number * PAUSE_MS))
     return scene, truth

@@ -1,17 +1,17 @@
 """Whose fault rejections are, from small frames: the message's, the receiver's or the publisher's."""
 
+import json
 from collections import Counter
 from typing import NamedTuple
 
 import pytest
 from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as f
 
-from crewel.pipeline.transformations.causes import causes, shape
+from crewel.pipeline.transformations.causes import causes
 from crewel.pipeline.transformations.channels import failing_channels
 from crewel.pipeline.transformations.expected import origins
 from crewel.pipeline.transformations.poison import poison
-from tests.pipeline.frames import frame, of_rows, told
+from tests.pipeline.frames import frame, told
 from tests.pipeline.rejections import USUAL, Scene
 
 pytestmark = pytest.mark.timeout(400)
@@ -20,6 +20,8 @@ pytestmark = pytest.mark.timeout(400)
 NAMES = [f"client/r{number}/1" for number in range(20)]
 THREE = [f"client/three{number}/1" for number in range(3)]
 SICK_OF_THREE = THREE[:2]
+TOTALS = [f"client/total{number}/1" for number in range(3)]
+TWO = ["client/both/1", "client/both/2"]
 PAIR_OF_FAILING = ["client/bad/1", "client/bad/2"]
 
 
@@ -69,6 +71,27 @@ def _two_of_three_fail(scene: Scene) -> None:
         scene.publish(number, "/three", [name for name in THREE if name not in refusing], refusing)
 
 
+def _a_publisher_changes_and_nothing_tells_the_earlier_shape(scene: Scene) -> None:
+    for number in range(6700, 6820):
+        changed = number >= 6772
+        body = json.dumps({"data": {"n": number, ("sum" if changed else "total"): 1}})
+        took, rejected = ([], TOTALS) if changed else (TOTALS, [])
+        scene.publish(number, "/totals", took, rejected, body=body, sender="client/till/1", ms=number)
+
+
+def _a_lone_receiver_looks_the_same(scene: Scene) -> None:
+    for number in range(6900, 6940):
+        took, rejected = (["client/lone/1"], []) if number < 6920 else ([], ["client/lone/1"])
+        scene.publish(number, "/lone", took, rejected, sender="client/till/1", ms=number)
+
+
+def _two_publishers_at_one_moment(scene: Scene) -> None:
+    """Whatever has changed, it is not one of them."""
+    for number in range(6950, 6990):
+        took, rejected = (TWO, []) if number < 6970 else ([], TWO)
+        scene.publish(number, "/both", took, rejected, sender=f"client/till/{number % 2}", ms=number)
+
+
 def _dead_letters_are_redriven(scene: Scene) -> None:
     for name, first in (("client/taken/1", 7000), ("client/again/1", 7100)):
         scene.publish(first, "/redriven", rejected=[name])
@@ -101,6 +124,8 @@ class Found(NamedTuple):
     """How many rejections of each receiver have each cause."""
     poison: dict[str, Row]
     channels: dict[str, Row]
+    either: Counter[tuple[str, str]]
+    """How many rejections of each receiver its publisher may have caused as well."""
 
     def of(self, *names: str) -> dict[tuple[str, str], int]:
         """The counts of some receivers."""
@@ -117,6 +142,9 @@ def found(spark: SparkSession) -> Found:
         _two_get_channels_alone,
         _one_takes_another_channel_meanwhile,
         _two_of_three_fail,
+        _a_publisher_changes_and_nothing_tells_the_earlier_shape,
+        _a_lone_receiver_looks_the_same,
+        _two_publishers_at_one_moment,
         _dead_letters_are_redriven,
         _failures_are_tried_again,
         _nothing_is_rejected,
@@ -129,6 +157,7 @@ def found(spark: SparkSession) -> Found:
         Counter((row["receiver"], row["cause"]) for row in caused.select("receiver", "cause").collect()),
         {row["message_id"]: row for row in poison(caused).collect()},
         {row["channel"]: row for row in failing_channels(caused, made).collect()},
+        Counter((row["receiver"], row["either"]) for row in caused.where("either != ''").collect()),
     )
 
 
@@ -150,14 +179,34 @@ def test_the_failing_receiver_of_twenty_is_the_cause_and_so_is_the_bad_message(f
 
 def test_a_publisher_that_changed_is_the_cause_of_what_most_receivers_reject(found: Found) -> None:
     row = found.channels["/orders"]
-    assert (row["shape"], row["publishers"], row["names"]) == ("OBJECT<n: STRING>", ["client/shop/1"], NAMES[:4])
+    assert (row["shape"], row["publishers"], row["names"]) == ("{n: text}", ["client/shop/1"], NAMES[:4])
     assert (row["messages"], row["published"], row["earlier"], row["receivers"]) == (50, 50, 100, 4)
     assert row["why"] == (
         "4 receivers reject 50 of 50 messages since the first of this shape; at most 2 took one of them; the channel had"
         " 100 before"
     )
-    assert row["earlier_shape"] == "OBJECT<n: NUMBER>"
-    assert found.channels.keys() == {"/orders"}, "without an earlier shape that differs, no publisher has changed"
+    assert row["earlier_shape"] == "{n: number}"
+    assert found.channels.keys() == {"/orders", "/totals"}
+
+
+def test_what_all_take_up_to_one_message_and_none_from_there_on_is_the_publisher(found: Found) -> None:
+    row = found.channels["/totals"]
+    assert found.of(*TOTALS) == {(name, "channel"): 48 for name in TOTALS}
+    assert (row["shape"], row["earlier_shape"], row["publishers"]) == (
+        "{n: number, sum: number}",
+        None,
+        ["client/till/1"],
+    )
+    assert row["why"] == (
+        "3 receivers took it until 1970-01-01 00:00:06, and reject 48 of 48 messages since, all of one publisher; none took"
+        " them; the channel had 72 before"
+    )
+    assert found.of(*TWO) == {(name, "receiver"): 20 for name in TWO}, "of two publishers, none has changed"
+
+
+def test_of_a_lone_receiver_either_side_may_have_changed(found: Found) -> None:
+    assert found.of("client/lone/1") == {("client/lone/1", "receiver"): 20}
+    assert found.either == {("client/lone/1", "client/till/1"): 20}
 
 
 def test_two_failing_receivers_make_no_message_poison(found: Found) -> None:
@@ -203,17 +252,3 @@ def test_chains_of_redrives_lead_to_the_first_message(spark: SparkSession) -> No
     chains = origins(frame(spark, "fact_redriven", rows), 5)
     assert {*told(chains, "origin")} == {("1",)}
     assert chains.count() == 19
-
-
-def test_a_shape_has_fields_and_types_and_no_values(spark: SparkSession) -> None:
-    bodies = {
-        '{"data":{"b":1,"a":"x"}}': "OBJECT<a: STRING, b: NUMBER>",
-        '{"data":{"b":1.25,"a":"y"}}': "OBJECT<a: STRING, b: NUMBER>",
-        '{"data":[1,2.5]}': "ARRAY<NUMBER>",
-        '{"data":"x"}': "STRING",
-        "{": None,
-        "": None,
-    }
-    rows = of_rows(spark, [(each,) for each in bodies], "body STRING")
-    shapes = {row["body"]: row["shape"] for row in rows.select("body", shape(f.col("body")).alias("shape")).collect()}
-    assert shapes == bodies

@@ -38,6 +38,7 @@ from crewel.storage.keys import Keys
 from tests.faults.conftest import IS_FULL, volume
 from tests.faults.report import DID
 from tests.pipeline.pipeline_job import PipelineJob, rows_of
+from tests.pipeline.planted import MIXTURES
 from tests.pipeline.played import GROUP, Play, key_of
 from tests.server_process import Server
 from tests.store_process import StoreProcess, until
@@ -64,7 +65,7 @@ GOOD, SICK, AWAY = ("good/1", "good/2", "good/3"), "sick/1", "away/1"
 POISON = 117
 """Number of a message that no receiver can take."""
 FAILS, POISONED = "user.update.sickness", "user.update.error"
-PLAYED = 12 * 5 * 20
+PLAYED = len(MIXTURES) * 5 * 20
 """Messages that receivers of the mixtures may hold at once."""
 LEFT = 5
 """Messages that are published to the absent receiver."""
@@ -378,7 +379,7 @@ def test_the_cause_of_each_dead_letter_of_the_mixtures_is_found(
         named = sum(number for (_, told), number in pairs.items() if told == cause)
         figures.append(f"{cause}: {planted_ones}, precision {right / named:.3f}, recall {right / planted_ones:.3f}")
         assert right >= LEAST * max(named, planted_ones, 1), (cause, sorted(by_mixture.items()))
-    record_property(DID, f"dead letters of 12 mixtures by cause: {'; '.join(figures)}")
+    record_property(DID, f"dead letters of {len(MIXTURES)} mixtures by cause: {'; '.join(figures)}")
 
 
 def test_the_report_names_the_causes(spark: SparkSession, scene: Scene, filled: Tables) -> None:

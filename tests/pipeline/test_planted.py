@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from crewel.pipeline.transformations.causes import causes, of_ids
 from crewel.pipeline.transformations.poison import poison
 from tests.faults.conftest import IS_FULL
-from tests.pipeline.planted import MIXTURES, plant
+from tests.pipeline.planted import COMPUTED, plant
 
 LEAST = 0.95
 SEEDS = (1, 2, 3) if IS_FULL else (1,)
@@ -31,7 +31,7 @@ def test_the_cause_of_each_planted_dead_letter_is_found(spark: SparkSession, see
         for key, cause in truth.items()
     )
     print(*sorted(by_mixture.items()), sep="\n")
-    assert {name for name, _, _ in by_mixture} == MIXTURES.keys()
+    assert {name for name, _, _ in by_mixture} == COMPUTED.keys()
     for cause in ("message", "receiver", "channel"):
         right = pairs[cause, cause]
         planted = sum(number for (true, _), number in pairs.items() if true == cause)

@@ -27,15 +27,18 @@ from crewel.pipeline.jobs.report import (
 from crewel.pipeline.report.slots import ALL, of_points
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
-from tests.admin.desk import SETS, Receiver, publish
+from tests.admin.desk import SETS, STORED, Receiver, publish
 from tests.conftest import StartServer
 from tests.pipeline.frames import frame, silver, told
+from tests.server_process import Server
 from tests.store_process import until
 
 pytestmark = pytest.mark.timeout(300)  # a report has many jobs of Spark, which take long beside other tests
 
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
 NAMES = ["client/ann/1", "client/joe/1"]
+REJECTED = 8
+"""Messages of another shape, which all receivers reject."""
 
 
 def test_the_page_names_the_message_that_all_rejected_and_the_command_that_removes_it(
@@ -45,7 +48,8 @@ def test_the_page_names_the_message_that_all_rejected_and_the_command_that_remov
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server = start_server(*SETS, f"storage.url={address.url}", f"storage.prefix={address.prefix}")
+    stored = (f"storage.url={address.url}", f"storage.prefix={address.prefix}", "events.flush_ms=50")
+    server = start_server(*SETS, *stored)
     receivers = [Receiver(server).be(name.removeprefix("client/")) for name in NAMES]
     for each in receivers:
         each.subscribe("/orders")
@@ -54,21 +58,30 @@ def test_the_page_names_the_message_that_all_rejected_and_the_command_that_remov
         messages = each.take_all()
         each.reject(messages[:1])
         each.accept(messages[1:])
+    tills = _change_of_the_publisher(server)
     with address.client() as client:
-        until(lambda: client.xlen(address.keys.dead) == len(NAMES))
+        until(lambda: client.xlen(address.keys.dead) == len(NAMES) + REJECTED * len(tills))
+        until(lambda: any(b"total: number" in fields[b"d"] for _, fields in client.xrange(address.keys.events)))
     tables = Tables(spark, tmp_path)
     tables.create()
     assert _audited(tables) is None, "there was no audit yet"
     page, lines = tmp_path / "report.html", list[str]()
     options = Options(address=address, directory=tmp_path, html=page, url=server.url)
     result = run(spark, options)
-    assert (result.letters, result.poison, result.sick) == (2, 1, [])
+    assert (result.letters, result.poison, result.sick) == (2 + REJECTED * len(tills), 1, [])
     shown = json.loads((tmp_path / "report.json").read_text())
     (row,) = shown["poison"]
     assert (row["channel"], row["names"], row["why"]) == ("/orders", NAMES, "2 receivers rejected it, none took it")
-    assert [(each["cause"], each["letters"]) for each in shown["triage"]] == [("message", 1), ("message", 1)]
-    assert sum(each["letters"] for each in shown["deaths"]) == 2
-    assert (shown["failing_channels"], shown["times"]) == ([], [])
+    causes = [(each["cause"], each["letters"]) for each in shown["triage"]]
+    assert causes == [*[("channel", REJECTED)] * len(tills), ("message", 1), ("message", 1)]
+    assert sum(each["letters"] for each in shown["deaths"]) == 2 + REJECTED * len(tills)
+    (channel,) = shown["failing_channels"]
+    assert (channel["channel"], channel["publishers"], channel["names"]) == ("/totals", ["client/shop/1"], tills)
+    assert (channel["shape"], channel["earlier_shape"]) == ("{n: number, sum: number}", "{n: number, total: number}")
+    assert (channel["messages"], channel["published"], channel["earlier"]) == (REJECTED, REJECTED, 12)
+    assert "Find out what <code>client/shop/1</code> changed" in page.read_text()
+    assert "fix the program" not in page.read_text()
+    assert shown["times"] == []
     assert f"crewel dead-letters discard {' '.join(row['dead_letters'])}" in page.read_text()
     assert len(row["dead_letters"]) == 2
     assert shown["audit"] == [], "the report runs the audit"
@@ -83,6 +96,21 @@ def test_the_page_names_the_message_that_all_rejected_and_the_command_that_remov
     _run_audit(spark, options, lines.append)
     assert lines == ["the page has the findings of the last audit: it is away"]
     assert shown["audited"] is not None
+
+
+def _change_of_the_publisher(server: Server) -> list[str]:
+    """A publisher sends another field from some message on, and all three receivers reject it; return their names."""
+    tills = [Receiver(server).be(f"till/{number}") for number in range(1, 4)]
+    for each in tills:
+        each.subscribe("/totals")
+    shop = Receiver(server).be("shop/1")
+    for number in range(12 + REJECTED):
+        shop.publish("/totals", {"n": number, ("total" if number < 12 else "sum"): 1}, ext=STORED)
+    for each in tills:
+        messages = each.take_all()
+        each.accept(messages[:12])
+        each.reject(messages[12:])
+    return [f"client/till/{number}" for number in range(1, 4)]
 
 
 def test_dead_letters_of_a_report_are_those_of_its_time(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
