@@ -163,7 +163,12 @@ RECEIVERS: Final = _gold(
         "How many of them were accepted by at least as many receivers as rejected them.",
         "messages",
     ),
-    Column("common", "array<string>", "What these messages have in common, as far as their dead letters show it."),
+    Column(
+        "common",
+        "array<string>",
+        "What tells these messages from those that it accepted: stretches of time, and one field or value with both rates."
+        " Empty if nothing does.",
+    ),
     Column(
         "failure_rate", "double", "Failures less the excused ones, as a share of all statuses.", "share", nullable=True
     ),

@@ -17,7 +17,8 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.causes import CHANNEL, MESSAGE, RECEIVER, of_ids
-from crewel.pipeline.transformations.common import duration, in_common
+from crewel.pipeline.transformations.common import clock, duration
+from crewel.pipeline.transformations.distinctions import distinctions
 from crewel.pipeline.transformations.expected import patterns_of
 
 
@@ -57,14 +58,17 @@ def receivers(
     silver: Mapping[str, DataFrame], caused: DataFrame, since: datetime, until: datetime, limits: Limits = LIMITS
 ) -> DataFrame:
     """Return the table `receivers` for the time from `since` to `until`. `silver` has the tables `fact_ended`,
-    `fact_held`, `fact_released`, `fact_sessions`, `intervals`, `event_failed`, `event_redelivered`, `event_traffic` and
-    `event_closed`; `caused` are the rows of `causes`."""
+    `fact_held`, `fact_released`, `fact_sessions`, `intervals`, `event_failed`, `event_redelivered`, `event_traffic`,
+    `event_closed` and `event_shape`; `caused` are the rows of `causes`."""
     start, end = f.lit(since), f.lit(until)
     answers = _answers(silver, _failures(silver, caused), start, end)
     by_receiver = caused.where((f.col("cause") == RECEIVER) & f.col("last_at").between(start, end))
     own = by_receiver.groupBy(f.col("receiver").alias("session")).agg(
         f.count("*").alias("rejected"),
         f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
+        f.min_by(f.struct("channel", "either", "last_at"), f.when(f.col("either").isNotNull(), f.col("log_id"))).alias(
+            "step"
+        ),
     )
     holds = held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"])
     held = _clipped(holds, start, end)
@@ -82,7 +86,7 @@ def receivers(
         .join(redelivered, "session", "full")
         .join(own, "session", "full")
         .join(_transient(silver, start, end), "session", "left")
-        .join(in_common(by_receiver).withColumnRenamed("receiver", "session"), "session", "left")
+        .join(distinctions(by_receiver, caused, silver).withColumnRenamed("receiver", "session"), "session", "left")
         .join(still.select("session", f.lit(True).alias("is_held")).distinct(), "session", "left")
         .fillna(False, ["is_held"])
         .fillna(0, [*_COUNTS])
@@ -271,11 +275,20 @@ def _why(limits: Limits, window_ms: float) -> Column:
         | ((rate >= limits.failure_rate) & (rate > limits.times * f.coalesce(usual_rate, f.lit(0.0))))
     )
     others_took = f.when(f.col("others_took") > 0, f.format_string(", %d of them taken by others", "others_took"))
-    alike = f.when(f.size("common") > 0, f.concat(f.lit("; all with "), f.array_join("common", ", ")))
+    alike = f.when(f.size("common") > 0, f.concat(f.lit("; "), f.array_join("common", "; ")))
+    publisher = f.coalesce(f.nullif("step.either", f.lit("")), f.lit("its publisher"))
+    # Nobody else got them, so what changed is not to be seen.
+    either = f.concat(
+        f.lit(": it took "),
+        "step.channel",
+        f.lit(" until "),
+        clock("step.last_at"),
+        f.lit("; either it changed then, or "),
+        publisher,
+    )
     rejects = f.concat(
         f.format_string("rejected %d messages", "rejected"),
-        f.coalesce(others_took, f.lit("")),
-        f.coalesce(alike, f.lit("")),
+        *(f.coalesce(each, f.lit("")) for each in (others_took, either, alike)),
     )
     redelivers = (f.col("redelivered") >= limits.redeliveries) & (f.col("redelivery_rate") >= limits.redelivery_rate)
     lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
