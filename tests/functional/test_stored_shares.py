@@ -108,7 +108,8 @@ def test_who_fills_the_store_is_refused_and_others_are_not(servers: list[Server]
     server.end_well()
     servers.append(started(tmp_path))
     again = servers[-1]
-    until(lambda: not stores(client_at(again, FLOOD), 1)["successful"])
+    until(lambda: store_of(again)["messagesHeld"] != [])
+    assert fill(client_at(again, FLOOD))["error"] == REFUSED
     assert stores(client_at(again, OTHER), 10)["successful"]
     doctor = crewel("doctor", "--json", f"--set=storage.data_dir={tmp_path / 'data'}", directory=tmp_path)
     assert f"address {FLOOD}" in doctor.out

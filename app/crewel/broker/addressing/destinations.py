@@ -230,8 +230,8 @@ class Destinations:
             outgoing.qos.expires(outgoing.accepted),
             outgoing.qos.key,
         )
+        size = len(outgoing.body) * len(outgoing.deliveries)
         if is_scarce:
-            size = len(outgoing.body) * len(outgoing.deliveries)
             message = message._replace(account=access.shares.admit(outgoing.publisher, size))
         # Each has a key, so that it can be asked again what happened to it.
         step = shared_queues.send(
@@ -247,7 +247,7 @@ class Destinations:
         def answered(answer: Sent | StoreError) -> None:
             self._answered(outgoing, step, answer)
 
-        access.writing.submit(step, answered)
+        access.writing.submit(step, answered, size=size)
         return outgoing.promise
 
     def _deliveries(self, routes: Iterable[Route]) -> list[Delivery]:
