@@ -94,14 +94,14 @@ for _state in State:
 
 
 _secrets: list[str] = []
-_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
+_ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
 
 
 def new_secret() -> str:
     """An unguessable `clientId` or cookie: 130 random bits in 26 characters of `[a-z2-7]`; Bayeux 1.0 asks for 128."""
     if not _secrets:
-        # One system call for 64. `base64` takes many times as long as the table, which has each letter eight times.
-        text = secrets.token_bytes(26 * 64).translate(_LETTERS).decode()
+        # One system call for 64. `base64` takes many times as long as the table, which has each character eight times.
+        text = secrets.token_bytes(26 * 64).translate(_ALPHABET).decode()
         _secrets.extend([text[start : start + 26] for start in range(0, len(text), 26)])
     return _secrets.pop()
 

@@ -125,7 +125,7 @@ class Lease(NamedTuple):
     expired: int
     """How many have gone because their life had ended."""
     after: str = ""
-    """The place behind which another call has to go on: this one has looked at very many messages that have expired, or that
+    """The place behind which another call has to continue: this one has looked at very many messages that have expired, or that
     none of the members may have. Empty: there is none."""
 
 

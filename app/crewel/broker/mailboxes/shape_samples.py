@@ -30,7 +30,7 @@ class ShapeSamples:
     def __init__(self) -> None:
         self._waiting: dict[str, Entry] = {}
         self._known: dict[str, tuple[int, float]] = {}
-        """By channel: the hash of its last shape, and when that was told."""
+        """By channel: the hash of its last shape, and when that was noted."""
         self._due = 0.0
 
     def add(self, entry: Entry) -> None:
@@ -58,7 +58,7 @@ class ShapeSamples:
             await turns.rest()
 
     def forget(self) -> None:
-        """What was told is lost: tell it again."""
+        """What was noted is lost: note it again."""
         self._known.clear()
 
     def _is_news(self, channel: str, shape: int, now: float) -> bool:
