@@ -12,6 +12,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 _MEANINGS: Final = {each.code: each.meaning for each in KNOWN}
 _MOST: Final = 3
+_MOST_NAMED: Final = 10
+"""Receivers of one row."""
 
 
 class Advice(NamedTuple):
@@ -141,32 +143,70 @@ def now(told: Mapping[str, Any]) -> list[Advice]:
     """Return what to do about all findings of a report, the most urgent first; the keys are those of `page`."""
     failing = [row for row in told["receivers"] if row["is_sick"]]
     incidents: Rows = told["incidents"]
-    about = {row["session"]: _sickness(row).about for row in failing[:_MOST]}
+    groups = _alike(failing, incidents)[:_MOST]
+    about = {row["session"]: _sickness(row).about for group in groups for row in group}
     left = {row["receiver"] for row in incidents if row["kept"] != 0}
     return [
         *of_audit(told["totals"]["findings"]),
         *of_channels(told["failing_channels"]),
-        *of_sick(failing, gone={row["receiver"] for row in incidents} - left),
+        *of_sick(groups, gone={row["receiver"] for row in incidents} - left),
         *of_died([row for row in incidents if not _begins(row["code"], about.get(row["receiver"]))]),
         *of_poison(told["poison"]),
     ]
 
 
+def _alike(failing: Rows, incidents: Rows) -> list[list[Mapping[str, Any]]]:
+    """Return the failing receivers in groups: those with the same sickness whose largest incidents have one code, reason and
+    cause are one incident."""
+    largest: dict[str, Mapping[str, Any]] = {}
+    for row in incidents:
+        if row["cause"] not in _ELSEWHERE:
+            largest.setdefault(row["receiver"], row)
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in failing:
+        incident = largest.get(row["session"])
+        what = row["session"] if incident is None else _what(incident)
+        groups.setdefault((_sickness(row).part, what), []).append(row)
+    return [*groups.values()]
+
+
+def _what(incident: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What the rows of one incident have in common, at whichever receivers it was."""
+    return incident["code"], incident["template"], incident["cause"]
+
+
 def of_died(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about the most frequent dead letters, those that can be redriven first."""
-    by_receiver = [row for row in rows if row["cause"] not in _ELSEWHERE]
-    # How many are kept may be unknown, which is not 0.
-    left = [row for row in by_receiver if row["kept"] != 0]
-    named = {(row["receiver"], row["code"]) for row in left}
-    gone = [row for row in by_receiver if row["kept"] == 0 and (row["receiver"], row["code"]) not in named]
-    for row in [*left, *gone][:_MOST]:
-        death = next(each for each in _DEATHS if _begins(row["code"], each.code))
-        what = f"`{row['receiver']}`: {death.words} {_GONE if row['kept'] == 0 else death.redrive}"
-        (channel,) = row["channels"] if len(row["channels"]) == 1 else ("",)
-        where = {"error_code": row["code"], "channel": channel, "receiver": row["receiver"]}
-        condition = " and ".join(f"{name} = '{_sql(value)}'" for name, value in where.items() if value)
-        command = "" if row["kept"] == 0 else f"crewel pipeline redrive --dry-run --where {_shell(condition)}"
-        yield Advice(what, command)
+    """Yield what to do about the most frequent dead letters, those that can be redriven first. What died alike at several
+    receivers is one row."""
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["cause"] not in _ELSEWHERE:
+            # How many are kept may be unknown, which is not 0.
+            groups.setdefault((row["kept"] == 0, *_what(row)), []).append(row)
+    left = {key: group for key, group in groups.items() if not key[0]}
+    named = {(row["receiver"], row["code"]) for group in left.values() for row in group}
+    gone = [
+        remaining
+        for key, group in groups.items()
+        if key[0] and (remaining := [row for row in group if (row["receiver"], row["code"]) not in named])
+    ]
+    for group in [*left.values(), *gone][:_MOST]:
+        yield _of_incident(group)
+
+
+def _of_incident(group: Rows) -> Advice:
+    code, is_gone = group[0]["code"], group[0]["kept"] == 0
+    death = next(each for each in _DEATHS if _begins(code, each.code))
+    receivers = list(dict.fromkeys(row["receiver"] for row in group))
+    what = f"{_named(receivers)}: {death.words} {_GONE if is_gone else death.redrive}"
+    if is_gone:
+        return Advice(what)
+    channels = {channel for row in group for channel in row["channels"]}
+    (channel,) = channels if len(channels) == 1 and all(row["channels"] for row in group) else ("",)
+    conditions = [f"{name} = {_sql(value)}" for name, value in (("error_code", code), ("channel", channel)) if value]
+    one = f"receiver = {_sql(receivers[0])}"
+    conditions.append(one if len(receivers) == 1 else f"receiver in ({', '.join(map(_sql, receivers))})")
+    return Advice(what, f"crewel pipeline redrive --dry-run --where {_shell(' and '.join(conditions))}")
 
 
 def of_poison(rows: Rows) -> Iterable[Advice]:
@@ -187,7 +227,7 @@ def of_channels(rows: Rows) -> Iterable[Advice]:
     for row in rows[:_MOST]:
         since = f"{row['first_at']:%Y-%m-%dT%H:%M:%SZ}"
         publishers = ", ".join(f"`{each}`" for each in row["publishers"]) or "its publisher"
-        condition = f"channel = '{_sql(row['channel'])}' and first_seen >= '{since}'"
+        condition = f"channel = {_sql(row['channel'])} and first_seen >= '{since}'"
         letters = row["dead_letters"]
         yield Advice(
             f"`{row['channel']}`: {row['why']}. Find out what {publishers} changed"
@@ -202,17 +242,21 @@ def of_channels(rows: Rows) -> Iterable[Advice]:
         )
 
 
-def of_sick(rows: Rows, gone: Collection[str] = ()) -> Iterable[Advice]:
-    """Yield what to do about failing receivers. `gone` are the receivers whose dead letters are all gone."""
-    for row in rows[:_MOST]:
-        name = row["session"].removeprefix("client/")
-        sickness = _sickness(row)
+def of_sick(groups: Iterable[Rows], gone: Collection[str] = ()) -> Iterable[Advice]:
+    """Yield what to do about failing receivers, one row for those of one incident. `gone` are the receivers whose dead letters
+    are all gone."""
+    for group in groups:
+        sickness = _sickness(group[0])
         words, command = sickness.words, sickness.command
         if sickness.redrive:
-            is_gone = row["session"] in gone
+            is_gone = all(row["session"] in gone for row in group)
             words += f" {_GONE} Its state at the server:" if is_gone else f" {sickness.redrive}"
             command = _SHOW if is_gone else command
-        yield Advice(f"`{row['session']}`: {', and '.join(row['why'])}. {words}", command.format(_shell(name)))
+        names = [row["session"] for row in group]
+        why = ", and ".join(group[0]["why"])
+        about = f"`{names[0]}`: {why}" if len(names) == 1 else f"{_named(names)}, for one reason. The first one {why}"
+        commands = (command.format(_shell(name.removeprefix("client/"))) for name in names[:_MOST_NAMED])
+        yield Advice(f"{about}. {words}", "\n".join(commands))
 
 
 def of_audit(findings: Iterable[str]) -> Iterable[Advice]:
@@ -230,8 +274,17 @@ def _begins(code: str, begin: str | None) -> bool:
     return begin is not None and f"{code}.".startswith(begin)
 
 
+def _named(names: Sequence[str]) -> str:
+    shown = [f"`{name}`" for name in names[:_MOST_NAMED]]
+    if len(names) > _MOST_NAMED:
+        shown.append(f"{len(names) - _MOST_NAMED} more")
+    *first, last = shown
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def _sql(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("'", "\\'")
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _shell(text: str) -> str:

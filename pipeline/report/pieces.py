@@ -15,7 +15,10 @@ Rows = Sequence[Mapping[str, Any]]
 Column = tuple[str, Callable[[Mapping[str, Any]], str], bool]
 """Name of a column, its text as HTML, and whether that is a number."""
 
-MOST_SHOWN: Final = 25
+MOST_SHOWN: Final = 10
+"""Rows of a table that are seen at once."""
+MOST_KEPT: Final = 100
+"""Rows that the page has, the others on demand."""
 _NONE: Final = "-"
 
 
@@ -32,18 +35,27 @@ def tile(figure: int | str, name: str, words: str, *, is_bad: bool) -> str:
 
 
 def table(rows: Rows, *columns: Column, none: str = "There are none.", of: int | None = None) -> str:
-    """Make a table of the first rows, and say how many more there are; or say `none`, if that says anything. `of` is the number
-    of all rows, if these are the first ones only."""
+    """Make a table of the first rows, others to open, and say how many more there are; or say `none`, if that says anything.
+    `of` is the number of all rows, if these are the first ones only."""
     if not rows:
         return f"<p class='fine'>{code(none)}</p>" if none else ""
+    rest = rows[MOST_SHOWN:MOST_KEPT]
+    number_of_all = len(rows) if of is None else of
+    left = number_of_all - MOST_SHOWN - len(rest)
+    more = f"<p class='more'>and {number(left)} more in the tables</p>" if left > 0 else ""
+    if rest:
+        summary = f"the next {number(len(rest))}" if left > 0 else f"{number(len(rest))} more"
+        more = f"<details class='rest'><summary>{summary}</summary>{_rows(rest, columns)}{more}</details>"
+    return _rows(rows[:MOST_SHOWN], columns) + more
+
+
+def _rows(rows: Rows, columns: Sequence[Column]) -> str:
     head = "".join(f"<th{' class=n' if is_number else ''}>{escape(name)}</th>" for name, _, is_number in columns)
     body = "".join(
         "<tr>" + "".join(_cell(name, text(row), is_number=is_number) for name, text, is_number in columns) + "</tr>"
-        for row in rows[:MOST_SHOWN]
+        for row in rows
     )
-    left = (len(rows) if of is None else of) - MOST_SHOWN
-    more = f"<p class='more'>and {number(left)} more in the tables</p>" if left > 0 else ""
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _cell(name: str, text: str, *, is_number: bool) -> str:
@@ -66,6 +78,15 @@ def example(head: str, body: str, link: str = "") -> str:
     if not head and not body:
         return link
     return f"<details><summary>{escape(head) or 'show'}</summary><pre>{escape(body)}</pre>{link}</details>"
+
+
+def folded(names: Iterable[str]) -> str:
+    """Return some names, given as HTML: the first one, and the others to open."""
+    first, *others = [*names] or [""]
+    if not others:
+        return first
+    rest = "".join(f"<div>{each}</div>" for each in others)
+    return f"{first}<br><details><summary>{number(len(others))} more</summary>{rest}</details>"
 
 
 def several(count: int, one: str, more: str) -> str:

@@ -227,13 +227,31 @@ def test_nothing_that_clients_wrote_is_taken_for_html() -> None:
     assert "script" not in Reader(page(told)).names
 
 
-def test_of_long_tables_the_first_rows_are_shown() -> None:
-    incidents = [incident(receiver=f"client/r{number}/1") for number in range(40)]
-    told = {**SOME, "incidents": incidents, "counts": {**SOME["counts"], "incidents": 5000}}
-    text = Reader(page(told)).text
-    assert "client/r24/1" in text
-    assert "client/r25/1" not in text
-    assert "and 4,975 more in the tables" in text
+def test_of_long_tables_ten_rows_are_seen_and_the_others_on_demand() -> None:
+    incidents = [incident(receiver=f"client/r{number}/1") for number in range(140)]
+    page_of = page({**SOME, "incidents": incidents, "counts": {**SOME["counts"], "incidents": 5000}})
+    text = Reader(page_of).text
+    at_once, _, rest = page_of.partition("<details class='rest'>")
+    assert "client/r9/1" in at_once
+    assert "client/r10/1" not in at_once[at_once.index("<h2>Dead letters</h2>") :]
+    assert "client/r99/1" in rest
+    assert "client/r100/1" not in rest
+    assert "the next 90" in text
+    assert "and 4,900 more in the tables" in text
+    few = Reader(page({**SOME, "incidents": incidents[:12], "counts": {**SOME["counts"], "incidents": 12}})).text
+    assert "2 more" in few
+    assert "more in the tables" not in few
+
+
+def test_the_names_of_one_row_are_folded_behind_the_first() -> None:
+    names = [f"client/r{number}/1" for number in range(10)]
+    channels = [f"/orders/{number}" for number in range(10)]
+    page_of = page({**SOME, "poison": [poison(names=names)], "incidents": [incident(channels=channels)]})
+    Reader(page_of)
+    for first, last in (("client/r0/1", "client/r9/1"), ("/orders/0", "/orders/9")):
+        folded = f"<code>{first}</code></span><span><details><summary>9 more</summary><div><code>"
+        assert folded in page_of
+        assert f"<div><code>{last}</code></div></details>" in page_of
 
 
 def test_counts_are_of_all_rows_and_not_of_those_that_the_page_has() -> None:

@@ -62,7 +62,7 @@ def poison(**fields: Any) -> Told:
 def failing_channel(**fields: Any) -> Told:
     """A row of failing channels."""
     usual = {
-        "channel": "/orders/new", "shape": "OBJECT<n: STRING>", "earlier_shape": "OBJECT<n: NUMBER>", "messages": 50,
+        "channel": "/orders/new", "shape": "{n: text}", "earlier_shape": "{n: number}", "messages": 50,
         "publishers": ["client/shop/1"], "codes": ["user.update.error"], "first_at": BEGIN, "last_at": END,
         "sample_reason": "no number", "sample_body": '{"data":{"n":"7"}}', "dead_letters": ["9-0"],
         "why": "4 receivers reject 50 of 55 messages since the first of this shape",
