@@ -182,7 +182,7 @@ def _died(told: Mapping[str, Any], links: Links) -> str:
             ),
             ("Cause", lambda row: escape(row["cause"] or "-"), False),
             ("Reason", lambda row: _reason(row, links), False),
-            ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", True),
+            ("First, last", lambda row: f"{moment(row['first_at'])}<br>{moment(row['last_at'])}", False),
             (
                 "After, attempts",
                 lambda row: f"{duration(row['to_death_median_ms'])}<br>{figure(row['attempts_mean'])}",

@@ -62,7 +62,10 @@ def _cell(name: str, text: str, *, is_number: bool) -> str:
     # On a phone there is no head, and each cell bears its name beside its lines.
     lines = text.replace("<br>", "</span><span>")
     shown = f"<span>{lines}</span>" if text else ""
-    return f'<td data-name="{escape(name, quote=True)}"{" class=n" if is_number else ""}>{shown}</td>'
+    # There, what is not known takes no line.
+    kinds = " ".join(kind for kind, holds in (("n", is_number), ("nil", text == _NONE)) if holds)
+    kind = f' class="{kinds}"' if kinds else ""
+    return f'<td data-name="{escape(name, quote=True)}"{kind}>{shown}</td>'
 
 
 def advices(found: Iterable[Advice]) -> str:

@@ -30,7 +30,7 @@ class ShapeSamples:
     def __init__(self) -> None:
         self._waiting: dict[str, Entry] = {}
         self._known: dict[str, tuple[int, float]] = {}
-        """By channel: the hash of its last shape, and when that was noted."""
+        """By channel: the hash of its last shape, and when that was reported."""
         self._due = 0.0
 
     def add(self, entry: Entry) -> None:
@@ -58,13 +58,13 @@ class ShapeSamples:
             await turns.rest()
 
     def forget(self) -> None:
-        """What was noted is lost: note it again."""
+        """What was reported is lost: report it again."""
         self._known.clear()
 
     def _is_news(self, channel: str, shape: int, now: float) -> bool:
-        known, told = self._known.pop(channel, (None, 0.0))
-        is_news = known != shape or now >= told + _REPEAT_S
-        self._known[channel] = shape, now if is_news else told
+        known, reported = self._known.pop(channel, (None, 0.0))
+        is_news = known != shape or now >= reported + _REPEAT_S
+        self._known[channel] = shape, now if is_news else reported
         if len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
         return is_news
