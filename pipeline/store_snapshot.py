@@ -16,9 +16,10 @@ import pyarrow as pa
 import redis
 from pyspark.sql import SparkSession
 
+from crewel.errors import StoreUnavailable
 from crewel.pipeline.connection import Address, patiently
 from crewel.pipeline.transformations.audit import Records
-from crewel.storage.keys import Keys
+from crewel.storage.keys import RESTORING, Keys
 
 _PORTION: Final = 500
 _UNKNOWN_OWNER: Final = 0
@@ -73,6 +74,15 @@ class Snapshot:
                 )
             )
         )
+
+
+def require_whole(address: Address) -> None:
+    """Raise StoreUnavailable if a restore has begun there and is not complete: what is missing would look lost."""
+    with address.client() as client:
+        if patiently(lambda: client.get(address.keys.format)) == RESTORING.encode():
+            raise StoreUnavailable(
+                "a restore of the store has begun and is not complete: there is only a part of its data"
+            )
 
 
 def take(address: Address) -> Snapshot:

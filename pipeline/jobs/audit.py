@@ -185,6 +185,8 @@ def _of_bronze(inputs: Inputs, damaged: list[damage.Difference]) -> Mapping[str,
 
 
 def _look(address: Address, *streams: str) -> Mapping[str, Extent]:
+    """Return how far these streams go. Raises StoreUnavailable, also if the store is only a part of what a backup had."""
+    store_snapshot.require_whole(address)
     extents = Extents(address, PATIENCE_S)
     try:
         return extents.look(streams)

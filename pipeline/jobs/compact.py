@@ -2,10 +2,12 @@
 counted for long.
 
 The live job may continue meanwhile: Delta's log lets a merge and an addition both happen. It merges too, so the two take turns.
+Days are removed only while no other job adds to the tables.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -17,7 +19,7 @@ from crewel.pipeline.connection import Address
 from crewel.pipeline.delta import KEEP_HOURS
 from crewel.pipeline.jobs import gold
 from crewel.pipeline.jobs.batches import MADE, Progress, quiet
-from crewel.pipeline.jobs.lock import merging
+from crewel.pipeline.jobs.lock import TablesBusy, merging, writing
 from crewel.pipeline.schemas import RAW, TABLES
 from crewel.pipeline.tables import Tables
 
@@ -53,8 +55,14 @@ class Result:
 
 
 def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
-    """Merge and remove files of all tables. Raises CrewelError."""
-    return tidy(Tables(spark, options.directory), progress, options.keep_hours, keep_days=options.keep_days)
+    """Merge and remove files of all tables. Raises CrewelError, and TablesBusy if days are to go while another job adds to the
+    tables: what it adds of such a day after gold was made of it would be missing in gold."""
+    try:
+        with writing(options.directory, "compact") if options.keep_days else nullcontext():
+            return tidy(Tables(spark, options.directory), progress, options.keep_hours, keep_days=options.keep_days)
+    except TablesBusy as error:
+        text = f"{error}; compact may run beside it without --keep-days, which the resident job has too"
+        raise TablesBusy(text) from None
 
 
 def tidy(

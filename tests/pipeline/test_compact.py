@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from crewel.pipeline.delta import Batch, DeltaLog
 from crewel.pipeline.jobs import compact
-from crewel.pipeline.jobs.lock import merging
+from crewel.pipeline.jobs.lock import TablesBusy, merging, writing
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
 from tests.pipeline.test_delta import folder, seqs
@@ -65,3 +65,13 @@ def test_what_is_replaced_while_another_job_merges_it_is_gone(
     monkeypatch.setattr(log, "_actions", merge_first)
     log.replace(folder(log, "new", 9), days)
     assert seqs(log) == [9]
+
+
+def test_days_are_removed_only_while_no_other_job_adds_to_the_tables(tmp_path: Path) -> None:
+    """What it adds to such a day after gold was made of it would be missing in gold."""
+    options = compact.Options(directory=tmp_path, keep_days=1)
+    with (
+        writing(tmp_path, "the live job"),
+        pytest.raises(TablesBusy, match=r"the live job adds .* without --keep-days"),
+    ):
+        compact.run(None, options)  # type: ignore[arg-type]

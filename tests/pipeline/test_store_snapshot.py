@@ -11,7 +11,9 @@ import redis
 from crewel.errors import StoreUnavailable
 from crewel.pipeline import store_snapshot
 from crewel.pipeline.connection import Address, patiently
+from crewel.pipeline.jobs import audit
 from crewel.pipeline.store_snapshot import Snapshot, take
+from crewel.storage.keys import FORMAT, RESTORING
 from tests.admin.desk import SETS, Desk, Receiver, publish
 from tests.conftest import StartServer
 from tests.pipeline.frames import told
@@ -40,6 +42,15 @@ def node(store: redis.Redis, address: Address, token: str, cursor: int) -> None:
 
 def test_nothing_is_there_where_nothing_is(address: Address) -> None:
     assert take(address) == Snapshot()
+
+
+def test_a_part_of_a_backup_is_no_store(store: redis.Redis, address: Address) -> None:
+    """Before the mark, nothing is wrong; then an audit would find losses that are none."""
+    store.set(address.keys.format, FORMAT)
+    store_snapshot.require_whole(address)
+    store.set(address.keys.format, RESTORING)
+    with pytest.raises(StoreUnavailable, match="is not complete"):
+        audit._look(address, "facts")
 
 
 def test_what_is_open_in_the_log_and_beside_it_waits(store: redis.Redis, address: Address) -> None:
