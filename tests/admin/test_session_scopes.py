@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from crewel.admin.role_scopes import covers_session, shows_failure
+from crewel.admin.role_scopes import covers_session, role_on_queue, shows_failure
 from crewel.delivery.dispatcher import Dispatcher, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import read_statuses
@@ -97,3 +97,29 @@ def test_a_holdback_of_unknown_cause_is_not_covered_unless_its_message_waits() -
     assert covers(queue)
     queue.dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="")
     assert covers(queue)
+
+
+@pytest.mark.parametrize(
+    ("channels", "role", "read"),
+    [
+        ([], Role.DESTROY, 0),
+        (["/a/x"] * 3000, Role.DESTROY, 3000),
+        (["/a/x"] * 3000 + ["/v/x", "/a/x"], Role.VIEW, 3002),
+        (["/v/x", "/b", "/a/x"], None, 2),
+    ],
+)
+async def test_a_queue_of_any_length_is_read_once_for_all_roles(
+    channels: list[str], role: Role | None, read: int
+) -> None:
+    seen: list[str] = []
+
+    async def of(subject: str) -> AsyncIterator[str]:
+        for each in channels:
+            seen.append(each)
+            yield each
+
+    admin: Any = SimpleNamespace(
+        broker=SimpleNamespace(addressing=SimpleNamespace(destinations=SimpleNamespace(channels=of)))
+    )
+    scope = scope_of(["destroy:/a/**", "view:/v/*"])
+    assert (await role_on_queue(admin, scope, "joe", Role.DESTROY), len(seen)) == (role, read)

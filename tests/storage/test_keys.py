@@ -10,7 +10,7 @@ from crewel.storage.operator_keys import OPERATOR_KEYS
 from crewel.storage.script_step import scripts
 
 KEYS = (*OTHER_KEYS, *DEAD_LETTER_KEYS, *NODE_KEYS, *OPERATOR_KEYS)
-ONLY_READ = {"fetch", "histories", "history", "members", "progress", "recall", "weigh"}
+ONLY_READ = {"channels", "fetch", "histories", "history", "members", "progress", "recall", "weigh"}
 
 
 def all_names(keys: Keys) -> dict[str, str]:

@@ -30,7 +30,7 @@ GROWING = {
     "events",
     "begin_job",
 }
-READING = {"fetch", "histories", "history", "members", "progress", "recall", "weigh"}
+READING = {"channels", "fetch", "histories", "history", "members", "progress", "recall", "weigh"}
 ADDRESSED = shared_queues.Addressed("/a", b"{}")
 TO_JOE = shared_queues.Delivery(JOE, JOE)
 

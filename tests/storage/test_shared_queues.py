@@ -515,6 +515,20 @@ async def test_what_a_session_would_try_again_stays_where_all_others_have_failed
 # Discarding
 
 
+@pytest.mark.parametrize("size", [2, 400_000])
+async def test_the_channels_of_a_queue_are_read_in_portions(store: Store, size: int) -> None:
+    owner = await owner_of(store, JOE)
+    many = 1001 if size == 2 else 7
+    for channel in ("/a/b", "/c", "/a/b"):
+        for _ in range(0, many, 250):
+            await share(owner, min(many, 250), channel=channel, body=b"x" * size)
+    await share(owner, channel="/last")
+    found = [channel async for channel in shared_queues.channels(store, GROUP)]
+    assert set(found) == {"/a/b", "/c", "/last"}
+    assert len(found) < 20
+    assert [channel async for channel in shared_queues.channels(store, SUBJECT)] == []
+
+
 async def test_discard_writes_a_fact(store: Store) -> None:
     owner = await owner_of(store, JOE)
     ids = await share(owner, 3)

@@ -16,7 +16,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import Access, Call, Command, Order, illegal, read_order
 from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.operation import Level
-from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, covers_subject, require
+from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, require, role_on_subject
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS
@@ -75,7 +75,8 @@ async def _covers(admin: Administration, scope: Scope, needed: Role, order: Orde
         subject = order.name.partition("/")[2]
         if not admin.broker.addressing.names.of_subject(subject):
             raise missing_order(order)  # another node may have one
-        is_seen, is_covered = [await covers_subject(admin, scope, role, subject) for role in (Role.VIEW, needed)]
+        held = await role_on_subject(admin, scope, subject)
+        is_seen, is_covered = held is not None, held is not None and held >= needed
     if not is_seen:
         raise NotCovered(needed, order.level.about)
     return is_covered

@@ -8,7 +8,7 @@ whole needs a role on all channels. What an operator does not see is answered as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from crewel.admin.command import demand
 from crewel.admin.operation import About
@@ -20,9 +20,6 @@ from crewel.security.grants import Role, Scope
 
 if TYPE_CHECKING:
     from crewel.admin.administration import Administration
-
-_MOST_READ: Final = 1000
-"""Messages in the queue of a subject whose channels are looked at; a longer one belongs to no pattern."""
 
 
 class NotCovered(Refused):
@@ -90,24 +87,25 @@ def covers_sessions(scope: Scope, needed: Role, sessions: Iterable[Session]) -> 
     return bool(found) and all(covers_session(scope, needed, each) for each in found)
 
 
-async def covers_subject(admin: Administration, scope: Scope, needed: Role, subject: str) -> bool:
-    """Whether it holds for all sessions of the subject here, of which there are some, and for all messages in its queue. Raises
+async def role_on_subject(admin: Administration, scope: Scope, subject: str) -> Role | None:
+    """The highest role that holds for all sessions of the subject here, of which there are some, and for all messages in its
+    queue; None if none does. Raises StoreError."""
+    sessions = list(admin.broker.addressing.names.of_subject(subject))
+    held = [role for role in Role if covers_sessions(scope, role, sessions)]
+    return await role_on_queue(admin, scope, subject, max(held)) if held else None
+
+
+async def role_on_queue(admin: Administration, scope: Scope, subject: str, most: Role) -> Role | None:
+    """The highest role, up to `most`, that holds for all messages in the queue of the subject; None if none does. Raises
     StoreError."""
-    addressing = admin.broker.addressing
-    if not covers_sessions(scope, needed, addressing.names.of_subject(subject)):
-        return False
-    return await covers_subject_queue(admin, scope, needed, subject)
-
-
-async def covers_subject_queue(admin: Administration, scope: Scope, needed: Role, subject: str) -> bool:
-    """Whether it holds for all messages in the queue of the subject. Raises StoreError."""
-    waiting = admin.broker.addressing.destinations.waiting(subject)
-    if not waiting or scope.allows(needed):
-        return True
-    if waiting > _MOST_READ:
-        return False
-    entries = await admin.broker.addressing.destinations.peek(subject, _MOST_READ)
-    return all(covers_channel(scope, needed, each.channel) for each in entries)
+    if scope.allows(most):
+        return most
+    held = [role for role in Role if role <= most]
+    async for channel in admin.broker.addressing.destinations.channels(subject):
+        held = [role for role in held if covers_channel(scope, role, channel)]
+        if not held:
+            return None
+    return max(held)
 
 
 def require(scope: Scope, needed: Role, about: About, *, is_covered: bool) -> None:

@@ -24,7 +24,7 @@ from crewel.admin.fields import Field
 from crewel.admin.operation import OPERATIONS, About, Level, Operation
 from crewel.admin.places import open_place, seal_place
 from crewel.admin.resource_path import IN_QUERY, VARIABLE
-from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, covers_subject, refused
+from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, refused, role_on_subject
 from crewel.bayeux.numbers import parse
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused, StoreError
@@ -88,6 +88,8 @@ class Ask:
     """When what the operator has shown expires, in seconds since 1970; None: never."""
     page: str = ""
     """The id of the sign-in of the page that asks; empty if it has shown a token."""
+    _on_subjects: dict[str, Role | None] = field(default_factory=dict)
+    """What `role_on_subject` has answered."""
 
     @property
     def role(self) -> Role:
@@ -111,6 +113,13 @@ class Ask:
     def covers_session(self, session: Session, needed: Role = Role.VIEW) -> bool:
         """Whether it holds for the session."""
         return covers_session(self.scope, needed, session)
+
+    async def role_on_subject(self, subject: str) -> Role | None:
+        """The highest role that holds for the sessions of the subject here and for its queue, which is read once. Raises
+        StoreError."""
+        if subject not in self._on_subjects:
+            self._on_subjects[subject] = await role_on_subject(self.admin, self.scope, subject)
+        return self._on_subjects[subject]
 
     def may(self, is_covered: Callable[[Role], bool]) -> str:
         """The highest of the roles that hold, by its word."""
@@ -223,7 +232,8 @@ async def _covers(about: About, ask: Ask, needed: Role) -> bool:
         case About.SUBJECT:
             if not admin.broker.addressing.names.of_subject(ask.path["subject"]):
                 raise NotThere(f"there is no session of {ask.path['subject']} here")  # another node may have one
-            return await covers_subject(admin, scope, needed, ask.path["subject"])
+            held = await ask.role_on_subject(ask.path["subject"])
+            return held is not None and held >= needed
         case About.SERVER:
             return False
     return True

@@ -13,7 +13,7 @@ from typing import Any
 
 from crewel.admin.administration import Administration
 from crewel.admin.operation import About
-from crewel.admin.role_scopes import NotCovered, covers_sessions, covers_subject_queue, refused
+from crewel.admin.role_scopes import NotCovered, refused, role_on_queue, role_on_subject
 from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.errors import Refused
 from crewel.security.grants import Role, Scope, role_of
@@ -40,9 +40,10 @@ async def require_everywhere(admin: Administration, action: SubjectAction, views
     if action.scope.allows(action.needed):
         return
     answers = await asyncio.gather(*views, return_exceptions=True)
-    is_seen = await _covers_here(admin, action, Role.VIEW) and not any(map(_is_denied, answers))
+    here = await _role_here(admin, action)
+    is_seen = here is not None and not any(map(_is_denied, answers))
     may = [role_of(each.get("may")) or Role.VIEW for each in answers if isinstance(each, dict)]
-    if not is_seen or min(may, default=action.needed) < action.needed or not await _covers_here(admin, action):
+    if here is None or not is_seen or min([here, *may]) < action.needed:
         admin.audit.refused(action.who, action.scope.highest, action.what, NOT_AUTHORIZED, **action.details)
         error = refused if is_seen else NotCovered
         raise error(action.needed, About.SUBJECT)
@@ -51,13 +52,12 @@ async def require_everywhere(admin: Administration, action: SubjectAction, views
             raise each
 
 
-async def _covers_here(admin: Administration, action: SubjectAction, needed: Role | None = None) -> bool:
-    """Whether the role, the one that the action needs unless given, holds for the sessions of the subject here, if there are
-    any, and for its queue."""
-    role = action.needed if needed is None else needed
-    own = admin.broker.addressing.names.of_subject(action.subject)
-    is_covered = not own or covers_sessions(action.scope, role, own)
-    return is_covered and await covers_subject_queue(admin, action.scope, role, action.subject)
+async def _role_here(admin: Administration, action: SubjectAction) -> Role | None:
+    """The highest role that holds for the sessions of the subject here, if there are any, and for its queue; None if none
+    does."""
+    if admin.broker.addressing.names.of_subject(action.subject):
+        return await role_on_subject(admin, action.scope, action.subject)
+    return await role_on_queue(admin, action.scope, action.subject, max(Role))
 
 
 def is_missing(answer: object) -> bool:

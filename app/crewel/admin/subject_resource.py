@@ -10,7 +10,6 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
 from crewel.admin.fields import MAX_PAGE, PAGE, number_text, page_fields
 from crewel.admin.operation import About, Level
-from crewel.admin.role_scopes import covers_subject
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
@@ -137,7 +136,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 
 async def _is_covered(ask: Ask, subject: str) -> bool:
-    return ask.covers_all or await covers_subject(ask.admin, ask.scope, Role.VIEW, subject)
+    return ask.covers_all or await ask.role_on_subject(subject) is not None
 
 
 def _found(ask: Ask, value: Any = None) -> Call:
@@ -151,8 +150,7 @@ def _found(ask: Ask, value: Any = None) -> Call:
 
 async def _show(ask: Ask) -> dict[str, Any]:
     subject = _found(ask).subject
-    held = [role for role in Role if await covers_subject(ask.admin, ask.scope, role, subject)]
-    return _view(ask.admin, subject) | {"may": max(held, default=Role.VIEW).word}
+    return _view(ask.admin, subject) | {"may": (await ask.role_on_subject(subject) or Role.VIEW).word}
 
 
 async def _messages(ask: Ask) -> dict[str, Any]:

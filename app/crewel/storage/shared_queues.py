@@ -5,13 +5,13 @@ A queue's name says its kind: `client/joe`, of a subject, whose messages several
 queues, such as `group:/a/* workers`, give each message to one session at a time. A message that a session has from a queue lies
 in its inbox and knows that queue (`PendingMessage.source`); it goes back there under its own id, and in its own place.
 
-`queues`, `size` and `peek` read, and raise StoreError; all else are steps, which may be repeated and raise Fenced.
+`queues`, `size`, `channels` and `peek` read, and raise StoreError; all else are steps, which may be repeated and raise Fenced.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -22,13 +22,15 @@ from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Se
 from crewel.qos.publish import NORMAL
 from crewel.storage.keys import Keys
 from crewel.storage.log import logged, unpacked, waiting_of
-from crewel.storage.script_step import REMEMBERED_MS, Step
+from crewel.storage.script_step import REMEMBERED_MS, Step, scripts
 from crewel.storage.store import Store
 
 MOST_DISCARDED: Final = 1000
 """Messages that one step discards at most."""
 
 _TOGETHER: Final = 500  # queues whose sizes are read in one round trip
+_CHANNELS_OF: Final = 500  # messages whose channels the store looks up in one call
+_CHANNELS_OF_BYTES: Final = 1024 * 1024  # of these messages
 
 
 class Addressed(NamedTuple):
@@ -355,6 +357,21 @@ async def queues(store: Store) -> list[StoredQueue]:
 async def has_members(store: Store, queue: str) -> bool:
     """Return whether the group that has this queue has a member, of whichever node."""
     return bool(await store.reader.exists(store.keys.members(queue)))
+
+
+async def channels(store: Store, queue: str) -> AsyncIterator[str]:
+    """Yield the channels of all messages in the queue; one may come more than once. The store reads a portion at a time, so
+    that others wait for milliseconds only. Raises StoreError."""
+    k, place = store.keys, b""
+    while True:
+        script = scripts()["channels"].text.decode()
+        bounds = (_CHANNELS_OF, _CHANNELS_OF_BYTES)
+        found: Any = await store.reader.eval(script, 2, k.queue(queue), k.queue_bodies(queue), place, *bounds)
+        place, *names = found
+        for name in names:
+            yield name.decode()
+        if not place:
+            return
 
 
 async def peek(store: Store, queue: str, count: int, start: int = 0) -> list[Logged]:

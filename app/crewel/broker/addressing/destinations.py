@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -363,6 +363,12 @@ class Destinations:
         for queue in _queues(subject):
             entries += await self._shared_queues.peek(queue, count - len(entries))
         return entries
+
+    async def channels(self, subject: str) -> AsyncIterator[str]:
+        """The channels of all messages that wait for the subject; one may come more than once. Raises StoreError."""
+        for queue in _queues(subject):
+            async for channel in self._shared_queues.channels(queue):
+                yield channel
 
     async def clear(self, subject: str) -> int:
         """Drop the messages that wait for the subject; returns how many. Raises StoreError."""

@@ -7,7 +7,7 @@ session as soon as one is there that has room for it. A leased message lies in t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -174,7 +174,17 @@ class SharedQueues:
 
     async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
         """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
-        return await self._read(name, count, start) if self.waiting(name) else []
+        return await self._read(name, count, start) if self._may_have(name) else []
+
+    async def channels(self, name: str) -> AsyncIterator[str]:
+        """The channels of all messages in the queue; one may come more than once. Raises StoreError."""
+        if self._may_have(name):
+            async for channel in shared_queues.channels(self._access.store, name):
+                yield channel
+
+    def _may_have(self, name: str) -> bool:
+        """Whether something may wait in the queue."""
+        return self.waiting(name) > 0
 
     async def _read(self, name: str, count: int, start: int) -> list[Entry]:
         found = await shared_queues.peek(self._access.store, name, count, start)
@@ -547,9 +557,9 @@ class CommonQueues(SharedQueues):
         StoreError."""
         return [stored.name for stored in await shared_queues.queues(self._access.store)]
 
-    async def peek(self, name: str, count: int, start: int = 0) -> list[Entry]:
-        """The next messages of the queue behind the first `start`, at most so many. Raises StoreError."""
-        return await self._read(name, count, start)
+    def _may_have(self, name: str) -> bool:
+        """The store knows."""
+        return self._access.has_store
 
     def _counts(self, session: Session | None) -> bool:
         """Each does while other nodes live: it is not known of their members either whether they are there."""
