@@ -121,6 +121,14 @@ def staged(server: Server, *, has_payroll: bool) -> Stage:
     rejected(admin, past, [first], f"no {word}")
     assert past.send(past.message("/meta/unsubscribe", subscription=channel))[-1]["successful"]
     past.subscribe("/a/quiet")
+    # And one whose queue was full of messages of such a channel.
+    full = person(server, "full/1", "/a/quiet", "/payroll/full", queue={"maxEntries": 1, "onOverflow": "dropOldest"})
+    if has_payroll:
+        for _ in range(3):
+            say(speaker, "/payroll/full", word)
+        until(lambda: any("policy" in each for each in admin.get("/sessions/full/1")["causes"]))
+        full.accept(full.take())
+    assert full.send(full.message("/meta/unsubscribe", subscription="/payroll/full"))[-1]["successful"]
     speaker.publish(
         channel,
         word,
@@ -175,7 +183,8 @@ def of_session(verb: str = "", body: Any = None, *, ends: bool = False) -> Calla
     """The requests about a session: of the payroll, one that is hidden on both, one that is nowhere, and one of the orders."""
     others = ["clerk/1", "clerk/2", "mixed/1", "former/1", "all/1", "nobody/1", "speaker/1"]
     return lambda _, __: [
-        Ask(f"/sessions/{name}{verb}", body) for name in (*others, *([] if ends else ["cook/1", "reader/1", "past/1"]))
+        Ask(f"/sessions/{name}{verb}", body)
+        for name in (*others, *([] if ends else ["cook/1", "reader/1", "past/1", "full/1"]))
     ]
 
 
@@ -256,7 +265,7 @@ CASES: dict[str, Callable[[Names, Names], list[Ask]]] = {
     "GET /timeline": plain("/timeline"),
     "GET /receivers": plain(
         *(f"/receivers{each}" for each in (*LISTS, "?sort=trouble&count=1", "?held=true", "?kind=group", "?kind=subject",
-        "?condition=on%20hold", "?address=127")),
+        "?condition=on%20hold", "?address=127", "?cause=overflow")),
     ),
     "GET /sessions": plain(*(f"/sessions{each}" for each in (*LISTS, "?active=false", "?subject=clerk", "?subject=former"))),
     "GET /sessions/{subject}/{number}": of_session(),

@@ -83,6 +83,8 @@ class Facts:
     tries: tuple[int, int] = (0, 0)
     """Failures in a row, and how many there may be (-1: any number)."""
     overflow: Overflow | None = None
+    is_overflow_known: bool = True
+    """Whether `overflow` says what there is to say; else whoever asks may not see it."""
     refused: RefusedLogins | None = None
     token_expired_at: int | None = None
     """When the token expired that its client has shown; None: it holds."""
@@ -266,7 +268,9 @@ def _full(facts: Facts) -> Found:
     most = things(facts.max_entries, "message")
     bound = f"{facts.waiting:,} of {most}" if facts.waiting >= facts.max_entries else "the bytes that it may have"
     text, overflow = f"its queue is full: {bound}", facts.overflow
-    if overflow is None:
+    if not facts.is_overflow_known:
+        yield Level.BAD, text, {}
+    elif overflow is None:
         yield Level.BAD, f"{text}; nothing has been turned away yet", {"count": 0}
     else:
         yield Level.BAD, f"{text}; {_turned_away(overflow)}", _overflow_details(overflow)

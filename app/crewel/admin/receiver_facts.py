@@ -47,8 +47,9 @@ def session_facts(admin: Administration, session: Session, covers: Callable[[str
     if dispatcher.waits_until:
         facts.retry_at = int(admin.clock_ms(dispatcher.waits_until))
         facts.tries = dispatcher.failures, dispatcher.rules.retries
+    facts.is_overflow_known = covers is None  # it was of any channel
     if session.name:
-        facts.overflow = admin.turned_away.of(session.name)
+        facts.overflow = admin.turned_away.of(session.name) if facts.is_overflow_known else None
         facts.refused = admin.broker.sessions.refusals.of(session.name)
         facts.rejected = admin.rejections.of(session.name, covers)
         if covers is None:  # what made the queue grow may have been of any channel

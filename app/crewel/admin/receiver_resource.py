@@ -69,17 +69,17 @@ def _facts(admin: Administration, receiver: _Receiver, scope: Scope) -> Facts:
     return shared_facts(admin, receiver.queue, MEMBERS[receiver.state], receiver.waiting)
 
 
-def _trouble(admin: Administration, receiver: _Receiver, scope: Scope) -> int:
-    facts = _facts(admin, receiver, scope)
+def _trouble(ask: Ask, receiver: _Receiver) -> int:
+    facts = _facts(ask.admin, receiver, ask.scope)
     return trouble_of(facts, causes_of(facts))
 
 
-_ORDERS: Final[Mapping[str, Callable[[Administration, _Receiver, Scope], int | None]]] = {
+_ORDERS: Final[Mapping[str, Callable[[Ask, _Receiver], int | None]]] = {
     "name": lambda *_: None,
     "trouble": _trouble,
-    "waiting": lambda _, receiver, __: receiver.waiting,
-    "waitingBytes": lambda _, receiver, __: receiver.waiting_bytes,
-    "oldest": lambda _, receiver, __: None if receiver.session is None else oldest_of(receiver.session),
+    "waiting": lambda _, receiver: receiver.waiting,
+    "waitingBytes": lambda _, receiver: receiver.waiting_bytes,
+    "oldest": lambda _, receiver: None if receiver.session is None else oldest_of(receiver.session),
 }
 """By what the list is sorted."""
 
@@ -92,12 +92,8 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     async def wanted() -> AsyncIterator[tuple[Place, _Receiver]]:
         async for receiver in _all(admin, fields.get("kind")):
-            place = place_in_order(sort, order(admin, receiver, ask.scope), receiver.name)
-            if (
-                _is_wanted(admin, receiver, fields, ask.scope)
-                and _is_covered(ask, receiver)
-                and (after is None or place > after)
-            ):
+            place = place_in_order(sort, order(ask, receiver), receiver.name)
+            if _is_wanted(ask, receiver) and _is_covered(ask, receiver) and (after is None or place > after):
                 yield place, receiver
 
     page, has_more = await first(wanted(), count)
@@ -164,22 +160,23 @@ def _is_covered(ask: Ask, receiver: _Receiver) -> bool:
     return receiver.session is not None and ask.covers_session(receiver.session)
 
 
-def _is_wanted(admin: Administration, receiver: _Receiver, fields: dict[str, Any], scope: Scope) -> bool:
+def _is_wanted(ask: Ask, receiver: _Receiver) -> bool:
+    fields = ask.fields
     contains, state, held = (fields.get(name) for name in ("contains", "state", "held"))
     return (
         (contains is None or contains.lower() in receiver.name.lower())
         and (state is None or receiver.state == state)
         and (held is None or receiver.is_held is held)
         and _has_client(receiver.session, fields)
-        and _stands(admin, receiver, scope, fields.get("condition"), fields.get("cause"))
+        and _stands(ask, receiver, fields.get("condition"), fields.get("cause"))
     )
 
 
-def _stands(admin: Administration, receiver: _Receiver, scope: Scope, condition: str | None, cause: str | None) -> bool:
+def _stands(ask: Ask, receiver: _Receiver, condition: str | None, cause: str | None) -> bool:
     """Whether the receiver stands as asked for, for the cause that is asked for."""
     if condition is None and cause is None:
         return True
-    facts = _facts(admin, receiver, scope)
+    facts = _facts(ask.admin, receiver, ask.scope)
     causes = causes_of(facts)
     stands = condition is None or condition in conditions_of(facts, causes)
     return stands and (cause is None or has_cause(causes, cause))

@@ -360,9 +360,9 @@ SESSION_ROUTES: Final = (
         _show,
         f"{_VIEW} `oldest`: when its oldest message was published; `inFlight`: how many its client has not"
         " acknowledged; `pace`: how many messages it acknowledged (`count`) in the last `withinMs`, and when it"
-        " acknowledged the `last`. For an operator of some channels `pace` is null, and so is `lastFailure` if it is about a"
-        " channel that the role does not cover. `conditions` and `causes`: as in the list of receivers. `may`: the operator's"
-        " highest role.",
+        " acknowledged the `last`. For an operator of some channels `pace` is null, causes leave out what a full queue has"
+        " turned away, and `lastFailure` is null if it is about a channel that the role does not cover. `conditions` and"
+        " `causes`: as in the list of receivers. `may`: the operator's highest role.",
         refusals=_UNKNOWN,
         about=About.SESSION,
     ),

@@ -18,6 +18,8 @@ MOST_EVENTS: Final = 50
 """Events of one receiver."""
 _ONLY_AFTER_OTHERS: Final = frozenset(("opened", "closed", "back"))
 """What makes no timeline, but stands in one."""
+_OF_ANY_CHANNEL: Final = frozenset(("overflow",))
+"""What counts messages of any channel, also of one to which the receiver was not subscribed when it was counted."""
 
 
 @dataclass(slots=True)
@@ -100,9 +102,9 @@ def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 def _is_covered(event: Event, covers: Callable[[str], bool]) -> bool:
     """Whether all channels of the event are known and covered."""
-    return (
-        bool(event.subscriptions) and all(map(covers, event.subscriptions)) and (not event.about or covers(event.about))
-    )
+    if event.what in _OF_ANY_CHANNEL or not event.subscriptions:
+        return False
+    return all(map(covers, event.subscriptions)) and (not event.about or covers(event.about))
 
 
 def _shown(event: Event) -> dict[str, Any]:
