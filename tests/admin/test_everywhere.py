@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from crewel.admin.everywhere import Everywhere, drain_elsewhere, waiting_elsewhere
+from crewel.admin.everywhere import Everywhere, drain_elsewhere, sessions_of, waiting_elsewhere
 from crewel.errors import IllegalArgument, StoreUnavailable
 from crewel.security.grants import Scope
 
 pytestmark = pytest.mark.unit
 
-JOE = "client/joe/1"
+ANN, JOE = "client/ann/1", "client/joe/1"
 Asks = Callable[[Everywhere | None, str, str], Awaitable[int | None]]
 
 
@@ -26,10 +26,13 @@ class Nodes(Everywhere):
     async def command(self, text: object, who: str, scope: Scope) -> dict[str, Any]:
         if JOE in str(text):
             raise IllegalArgument("command", "is about a session that is not here")
-        return {"command": text, "result": 3}
+        return {"command": text, "result": [ANN] if "sessionList" in str(text) else 3}
 
     async def overview(self, after_ms: float) -> dict[str, Any]:
         return {}
+
+    async def stored_of(self, subject: str) -> set[str]:
+        return {*self._left}
 
     async def is_somewhere(self, name: str) -> bool:
         return name in self._left
@@ -49,4 +52,10 @@ async def test_a_session_of_no_node_is_not_there(ask: Asks, told: int | None) ->
 
 @pytest.mark.parametrize("ask", [drain_elsewhere, waiting_elsewhere])
 async def test_a_session_of_a_living_node_answers(ask: Asks) -> None:
-    assert await ask(Nodes("client/ann/1"), "client/ann/1", "admin") == 3
+    assert await ask(Nodes(ANN), ANN, "admin") == 3
+
+
+async def test_the_sessions_of_a_subject_are_all_there_or_none_is_told() -> None:
+    assert await sessions_of(Nodes(ANN), "ann", "admin") == [ANN]
+    with pytest.raises(StoreUnavailable):
+        await sessions_of(Nodes(ANN, "client/ann/2"), "ann", "admin")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from itertools import count
+from collections.abc import Iterator
+from itertools import count, product
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from crewel.storage.keys import Keys
 from tests.admin.desk import Desk
+from tests.admin.test_covered_answers import neutral
 from tests.cli.command import Running, crewel
 from tests.conftest import StartServer
 from tests.functional.cluster import LONG, NODE, OPERATED, TOKEN
@@ -18,7 +21,7 @@ from tests.functional.people import Person
 from tests.functional.post import Keeper, comes
 from tests.functional.test_names_across_nodes import Forgetful
 from tests.functional.test_nodes import publish, values, wait_for
-from tests.functional.wire import until
+from tests.functional.wire import close_connections, until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
 from tests.store_process import shared_store
@@ -114,6 +117,33 @@ def test_a_session_that_is_being_taken_over_is_not_taken_for_one_that_is_not_the
     job = desks[0].post("/jobs", asked)
     ended = until(lambda: told if (told := desks[0].get(f"/jobs/{job['id']}"))["ended"] is not None else None)
     assert (ended["state"], ended["undone"]) == ("done", 1)
+
+
+@pytest.mark.parametrize("at", ["a", "b"])
+def test_what_is_done_to_a_subject_says_that_a_node_takes_over_some_of_its_sessions(
+    pair: list[Server], desks: list[Desk], at: str
+) -> None:
+    subject, persons = people(pair)
+    k, left = Keys(pair[0].store_sets[1].partition("=")[2]), f"client/{subject}/9"
+    desk = desks["ab".index(at)]
+    with shared_store().client() as client:
+        client.hset(k.session(left), "owner", "dead")
+        client.sadd(k.subject(subject), left)
+        refused: Any = desk.ask("POST", "/jobs", {"what": "drain", "subject": subject})
+        assert (refused.status, subject in refused.json()["message"]) == (503, True)
+        assert len(desk.get(f"/subjects/{subject}")["sessions"]) == len(persons)
+        for path, body in (
+            (f"/subjects/{subject}/block", {}),
+            (f"/subjects/{subject}/kill", {}),
+            ("/commands", {"command": f"__cmd:client/{subject}/?killClient"}),
+        ):
+            refused = desk.ask("POST", path, body)
+            assert (refused.status, subject in refused.json()["message"]) == (503, True), path
+        client.delete(k.session(left))
+        client.srem(k.subject(subject), left)
+    told = desk.get(f"/subjects/{subject}")
+    assert (told["sessions"], told["blocked"]) == ([], True), "what can be done is done"
+    assert not Person(pair[0]).shake(name=f"client/{subject}/1")["successful"]
 
 
 def until_waiting(desk: Desk, path: str, wanted: int) -> None:
@@ -306,22 +336,80 @@ def test_a_redrive_whose_node_dies_says_where_it_goes_on(nodes: list[Server], tm
     assert (done["state"], done["done"], done["undone"]) == ("done", many, 0)
 
 
-def test_no_node_acts_on_a_subject_that_a_role_covers_at_one_node_only(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Server]]:
+    """Two nodes that ask for tokens."""
+    directory = tmp_path_factory.mktemp("guarded")
+    sets = (NODE, LONG, OPERATED, "security.policy=jwt", f"security.jwt_keys={secret_file(directory)}")
+    common = [f"--set={text}" for text in sets]
+    first = Server(["--port=0", *common, "--set=node.name=a"], directory)
+    same = [f"--set={text}" for text in first.store_sets]
+    second = Server(["--port=0", *same, *common, "--set=node.name=b"], directory)
+    yield [first, second]
+    close_connections()
+    first.end_well()
+    second.end_well()
+
+
+def trusted(server: Server, name: str, *channels: str, group: str = "") -> Person:
+    """A session of a subject that may subscribe to everything."""
+    person = Person(server).be(name, token=signed(sub=name.partition("/")[0], subscribe=["/**"], group=["/**"]))
+    options = {"ext": {"subscribe": {"group": group}}} if group else {}
+    for channel in channels:
+        assert person.send(person.message("/meta/subscribe", subscription=channel, **options))[-1]["successful"]
+    return person
+
+
+def test_no_node_acts_on_a_subject_that_a_role_covers_at_one_node_only(guarded: list[Server]) -> None:
     """Each node looks at its own sessions, and what one does for a subject holds at all."""
-    sets = (NODE, LONG, OPERATED, "security.policy=jwt", f"security.jwt_keys={secret_file(tmp_path)}")
-    first = start_server(*sets, "node.name=a")
-    second = start_server(*first.store_sets, *sets, "node.name=b")
-    for number, (server, channel) in enumerate(((first, "/orders/new"), (second, "/menu/today")), 1):
-        person = Person(server).be(f"both/{number}", token=signed(sub="both", subscribe=["/**"]))
-        person.subscribe(channel)
+    for number, (server, channel) in enumerate(zip(guarded, ("/orders/new", "/menu/today"), strict=True), 1):
+        trusted(server, f"both/{number}", channel)
     requests = [("POST", "block"), ("POST", "unblock"), ("POST", "kill"), ("DELETE", "messages")]
     commands = ["blockClientLogin=true", "blockClientAndResetConnections", "killClient", "clearSubjectQueue"]
-    for server in (first, second):
+    for server in guarded:
         operator = Desk(server, signed(sub="ann", operator=["destroy:/orders/**", "view:/menu/*"]))
         told = [operator.ask(method, f"/subjects/both/{name}") for method, name in requests]
         told += [operator.ask("POST", "/commands", {"command": f"__cmd:client/both/?{name}"}) for name in commands]
         assert [response.status for response in told] == [403] * 8
-    subject = Desk(first, TOKEN).get("/subjects/both")
+    subject = Desk(guarded[0], TOKEN).get("/subjects/both")
     assert (subject["sessions"], subject["blocked"]) == (["client/both/1", "client/both/2"], False)
+
+
+LISTS = [
+    "/sessions?count=1", "/sessions?sort=waiting&count=2", "/topics?count=1", "/topics?pattern=/hidden/*", "/receivers?count=1",
+    "/receivers?kind=group&count=1", "/subjects?count=1", "/subjects/hid", "/prefixes?count=1", "/prefixes?below=/hidden",
+    "/groups/hidden/x?name=g", "/groups/seen/x?name=g", "/sessions/hid/1", "/sessions/hid/1/messages",
+]  # fmt: skip
+
+
+def test_joined_lists_tell_nothing_of_what_a_role_does_not_cover(guarded: list[Server]) -> None:
+    """What an operator of some channels gets is the same before and after there is something else, at either node."""
+    speakers = [Person(server).be(f"speaker/{number}", token=TOKEN) for number, server in enumerate(guarded, 1)]
+    for number, (server, speaker) in enumerate(zip(guarded, speakers, strict=True), 1):
+        trusted(server, f"seen/{number}", "/seen/x")
+        trusted(server, f"works/{number}", "/seen/x", group="g")
+        speaker.publish(f"/seen/{number}", number)
+    desks = [Desk(server, signed(sub="ann", operator=["view:/seen/*"])) for server in guarded]
+    before = until(lambda: found if (found := all_pages(desks)) == all_pages(desks) else None)
+    assert all(f"client/seen/{number}" in str(before) and f"client/works/{number}" in str(before) for number in (1, 2))
+    for number, (server, speaker) in enumerate(zip(guarded, speakers, strict=True), 1):
+        trusted(server, f"hid/{number}", "/hidden/x")
+        trusted(server, f"all/{number}", "/hidden/x", "/**", group="g")
+        for channel in ("/hidden/x", f"/hidden/{number}"):
+            speaker.publish(channel, number)
+    until_waiting(Desk(guarded[0], TOKEN), "/sessions/hid/1", 2)
+    assert all_pages(desks) == before
+
+
+def all_pages(desks: list[Desk]) -> list[tuple[str, int, str]]:
+    """All pages of all lists at all nodes."""
+    found = []
+    for desk, path in product(desks, LISTS):
+        after: str | None = ""
+        while after is not None:
+            response: Any = desk.ask(
+                "GET", f"{path}{'&' if '?' in path else '?'}after={quote(after)}" if after else path
+            )
+            found.append((path, response.status, neutral(response.body, {})))
+            after = response.json().get("next") or None
+    return found

@@ -21,13 +21,24 @@ class Everywhere(Protocol):
         """Whether the session is at a node, by what the store says; one that has ended has it until another takes it over.
         Raises StoreError."""
 
+    async def stored_of(self, subject: str) -> set[str]:
+        """The names of the sessions of the subject that the store has, of whichever node. Raises StoreError."""
+
     async def overview(self, after_ms: float) -> dict[str, Any]:
         """The overview of all nodes."""
 
 
 async def sessions_of(everywhere: Everywhere | None, subject: str, who: str) -> list[str]:
-    """The names of the sessions of the subject at all nodes. Raises StoreError if a node does not answer."""
-    return await _told(everywhere, f"__cmd:client/{subject}/?sessionList", who, Role.VIEW) or []
+    """The names of the sessions of the subject at all nodes. Raises StoreError if a node does not answer, also while another
+    node takes one of them over."""
+    if everywhere is None:
+        return []
+    stored = await everywhere.stored_of(subject)
+    names: list[str] = await _told(everywhere, f"__cmd:client/{subject}/?sessionList", who, Role.VIEW) or []
+    missing = stored.difference(names)
+    if missing and missing & await everywhere.stored_of(subject):  # else they have just ended
+        raise StoreUnavailable(f"a node takes over sessions of {subject}: try again later")
+    return names
 
 
 async def waiting_elsewhere(everywhere: Everywhere | None, name: str, who: str) -> int:

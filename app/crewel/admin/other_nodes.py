@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
@@ -18,11 +19,12 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.command import Access, Command, Order, demand, read_order, without_node
 from crewel.admin.commands import failure_json, row_of, run
+from crewel.admin.everywhere import sessions_of
 from crewel.admin.fields import MAX_PAGE, PAGE
 from crewel.admin.group_resource import GROUP, joined_group
 from crewel.admin.joined_overview import is_readable, joined
 from crewel.admin.joined_receivers import is_wanted, joined_shared, shared_kinds
-from crewel.admin.operation import Level
+from crewel.admin.operation import OPERATIONS, Level
 from crewel.admin.overview_resource import overview, shown
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.prefix_resource import PREFIXES, joined_prefixes, prefixes_page
@@ -35,9 +37,9 @@ from crewel.broker.addressing.consumer_groups import GroupState, joined_groups
 from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError
 from crewel.nodes.membership import Membership
 from crewel.nodes.requests import OPERATOR, OperatorAnswer, OperatorQuestion
-from crewel.qos.names import parse_name
+from crewel.qos.names import Name, parse_name
 from crewel.security.grants import Role, Scope, role_of, scope_of
-from crewel.storage import nodes
+from crewel.storage import nodes, receivers
 from crewel.topics import State
 from crewel.topics import joined as joined_state
 from crewel.transports.origins import Client
@@ -82,7 +84,7 @@ class OtherNodes:
             return await self._receivers(route, ask, sent, tokens)
         if route.path in _LISTS:
             return await self._join(route, ask, sent, tokens)
-        if not tokens:
+        if not tokens and route.path not in _ENDS_SESSIONS:
             return await answered(route, ask)
         if route.path == _OVERVIEW:
             return await self.overview(ask.fields.get("after", 0))
@@ -122,6 +124,10 @@ class OtherNodes:
     async def is_somewhere(self, name: str) -> bool:
         """Whether the session is at a node, by what the store says. Raises StoreError."""
         return self._admin.find(name) is not None or await self._owner(name) != ""
+
+    async def stored_of(self, subject: str) -> set[str]:
+        """The names of the sessions of the subject that the store has. Raises StoreError."""
+        return {each.name for each in await receivers.find(self._admin.store, Name(subject), ())}
 
     async def _hand_over(self, token: str, route: Route, ask: Ask, sent: Sent) -> Any:
         """Let another node do it, and return its answer. Raises RefusedElsewhere, and StoreUnavailable."""
@@ -163,9 +169,11 @@ class OtherNodes:
         others = {each.name: each.token for each in registry.others()}
         tokens = [each.token for each in registry.others()]  # several nodes may have one name
         named, plain = without_node(text)
-        if not others or named not in ("", admin.node, *others):
+        if named not in ("", admin.node, *others):
             return await run(admin, text, who, scope)
         order = read_order(plain, admin.node)
+        if not others and order.property not in _ENDS_SESSIONS:
+            return await run(admin, text, who, scope)
         if order.level is Level.NODE and named:
             if named == admin.node:
                 return await run(admin, plain, who, scope)
@@ -193,12 +201,13 @@ class OtherNodes:
             action = SubjectAction(subject, who, scope, row.needs(writes=writes), "command", command)
             await self._require_everywhere(action, tokens)
         asked = f"{text.partition('?')[0]}?{row.asks}" if row.asks else text
-        answers = await asyncio.gather(
-            run(self._admin, asked, who, scope),
-            *(self._command_at(token, asked, who, scope) for token in tokens),
-            return_exceptions=True,
-        )
-        results = [each["result"] for each in _answers(answers)]
+        async with self._all_sessions(order.property, order.name.partition("/")[2], who):
+            answers = await asyncio.gather(
+                run(self._admin, asked, who, scope),
+                *(self._command_at(token, asked, who, scope) for token in tokens),
+                return_exceptions=True,
+            )
+            results = [each["result"] for each in _answers(answers)]
         assert row.join is not None
         return {"command": order.absolute(self._admin.node), "result": "OK" if writes else row.join(results)}
 
@@ -248,7 +257,24 @@ class OtherNodes:
             action = SubjectAction(ask.path["subject"], ask.who, ask.scope, route.needs, route.audited_as, ask.path)
             await self._require_everywhere(action, tokens)
         handed = (self._hand_over(token, route, ask, sent) for token in tokens)
-        return _as_one(_answers(await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)))
+        async with self._all_sessions(route.path, ask.path["subject"], ask.who):
+            return _as_one(_answers(await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)))
+
+    @asynccontextmanager
+    async def _all_sessions(self, action: str, subject: str, who: str) -> AsyncIterator[None]:
+        """Do what the route or command of this name does. If it ends all sessions of the subject, and a node takes some of them
+        over at the moment, raises StoreUnavailable after that."""
+        unfinished: StoreError | None = None
+        if action in _ENDS_SESSIONS:
+            try:
+                await sessions_of(self, subject, who)
+            except StoreError as error:
+                unfinished = error
+        try:
+            yield
+        finally:
+            if unfinished is not None:
+                raise unfinished
 
     async def _require_everywhere(self, action: SubjectAction, tokens: list[str]) -> None:
         """Raise Refused if the operator's roles do not cover the subject at all nodes."""
@@ -347,6 +373,13 @@ class OtherNodes:
 
 
 _COMMANDS: Final = ("POST", "/commands")
+_ENDS_SESSIONS: Final = frozenset(
+    name
+    for each in OPERATIONS
+    if each.level is Level.SUBJECT and each.key == "killed"
+    for name in (each.route, each.command)
+)
+"""What ends all sessions of a subject: its routes and commands."""
 _SUBJECT: Final = ("GET", Level.SUBJECT.resource)
 _MESSAGE: Final = "/messages/{message}"
 _OVERVIEW: Final = "/overview"
