@@ -7,13 +7,18 @@ import ssl
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 import requests
 from simple_salesforce import Salesforce as Simple
 from simple_salesforce import SalesforceExpiredSession, SalesforceLogin
-from simple_salesforce.exceptions import SalesforceAuthenticationFailed
+from simple_salesforce.exceptions import (
+    SalesforceAuthenticationFailed,
+    SalesforceMalformedRequest,
+    SalesforceResourceNotFound,
+)
 
 from crewel.mock import Salesforce
 from tests.template import Command
@@ -43,8 +48,18 @@ def test_simple_salesforce_logs_in_changes_records_and_queries(org: Salesforce, 
     sf = Simple(instance=instance, session_id=session, session=http)
     created = sf.Account.create({"Name": "Acme", "Phone": "1"})
     assert created["success"]
+    other = sf.Account.create({"Name": "Other"})
     assert sf.Account.update(created["id"], {"Phone": "2"}) == 204
+    assert sf.Account.get(created["id"])["Phone"] == "2"
+    [found] = sf.query("SELECT Id, Phone FROM Account WHERE Name = 'Acme'")["records"]
+    assert (found["Id"], found["Phone"], "Name" in found) == (created["id"], "2", False)
+    assert sf.query("SELECT Id FROM Account")["totalSize"] == 2
+    with pytest.raises(SalesforceMalformedRequest, match="the stand-in knows only SELECT"):
+        sf.query("SELECT Id FROM Account WHERE Phone > '1' ORDER BY Id")
     assert sf.Account.delete(created["id"]) == 204
+    with pytest.raises(SalesforceResourceNotFound):
+        sf.Account.get(created["id"])
+    assert [each["Id"] for each in sf.query("SELECT Id FROM Account")["records"]] == [other["id"]]
     sf.PushTopic.create({"Name": "Orders", "Query": "SELECT Id FROM Order__c", "ApiVersion": 59.0})
     [topic] = sf.query("SELECT Id, Name FROM PushTopic WHERE Name = 'Orders'")["records"]
     assert topic["Name"] == "Orders"
@@ -69,6 +84,20 @@ def test_the_streaming_api_is_served_too_and_after_a_move(org: Salesforce, http:
     assert org.move() != before
     assert org.url.startswith("https://")
     assert http.post(org.streaming_url, json=handshake, timeout=LIMIT_S).json()[0]["successful"]
+
+
+def test_a_name_with_several_addresses_has_one_port() -> None:
+    with Salesforce(tls=True, host="localhost") as org:
+        assert (urlsplit(org.url).hostname, urlsplit(org.login_url).hostname) == ("localhost", "localhost")
+        trusting = ssl.create_default_context(cafile=str(org.certificate))
+        for url in (org.url, org.login_url):
+            port = urlsplit(url).port
+            for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM):
+                with (
+                    socket.create_connection(info[4][:2], LIMIT_S) as plain,
+                    trusting.wrap_socket(plain, server_hostname="localhost") as secure,
+                ):
+                    assert secure.version()
 
 
 def test_who_does_not_trust_the_certificate_does_not_connect(org: Salesforce) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from typing import Any, Final
 
 from crewel.mock.events import (
@@ -78,6 +79,10 @@ class Org:
     """Objects and their fields. The PushTopic of another object may name any field."""
     generic: dict[str, str] = field(default_factory=dict)
     """Generic channels by their record ids."""
+    records: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """All other records that clients have created: their fields by object and id."""
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Of the records, for their ids."""
     log: EventLog = field(default_factory=EventLog)
     script: Script = field(default_factory=Script)
     faults: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -17,6 +17,14 @@ from crewel.mock.org import Org
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _BASE: Final = "/services/data/" + VERSIONED
+_QUERY: Final = re.compile(
+    r"\s*SELECT\s+(?P<fields>\w+(?:\s*,\s*\w+)*)\s+FROM\s+(?P<name>\w+)"
+    r"(?:\s+WHERE\s+(?P<field>\w+)\s*=\s*'(?P<value>[^'\\\\]*)')?(?:\s+LIMIT\s+(?P<limit>\d+))?\s*",
+    re.IGNORECASE,
+)
+_KNOWN_QUERIES: Final = (
+    "the stand-in knows only SELECT field, … FROM object, with WHERE field = 'value' and LIMIT number"
+)
 
 
 def mount_rest(app: web.Application, salesforce: SalesforceExtension) -> None:
@@ -29,6 +37,7 @@ def mount_rest(app: web.Application, salesforce: SalesforceExtension) -> None:
         app.router.add_post(f"{_BASE}/sobjects/{{name}}{slash}", guarded(rest.create))
     for method in ("GET", "POST"):
         app.router.add_route(method, _BASE + "/sobjects/StreamingChannel/{id}/push", guarded(rest.push))
+    app.router.add_get(_BASE + "/sobjects/{name}/{id}", guarded(rest.show))
     for method in ("PATCH", "DELETE"):
         app.router.add_route(method, _BASE + "/sobjects/{name}/{id}", guarded(rest.change))
     # A client with a revoked token asks for some resource, and learns from 401 that it has to log in.
@@ -65,16 +74,29 @@ class _Rest:
         if name == "StreamingChannel":
             org.generic[record] = asked["Name"]
         else:
+            org.records.setdefault(name, {})[record] = asked
             self._publish_change(name, record, "CREATE", asked)
         return json_response(_created(record), status=201)
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Return a record that a client has created."""
+        name, record = request.match_info["name"], request.match_info["id"]
+        found = self._records(name).get(record)
+        return _not_found() if found is None else json_response(_row(name, record, found))
 
     async def change(self, request: web.Request) -> web.Response:
         """Update or delete a record."""
         name, record = request.match_info["name"], request.match_info["id"]
+        kept = self._org.records.get(name, {})
+        # One that no client has created is changed too: its change event is what tests of streaming clients need.
         if request.method == "DELETE":
+            kept.pop(record, None)
             self._publish_change(name, record, "DELETE", {})
         else:
-            self._publish_change(name, record, "UPDATE", await request.json())
+            fields = await request.json()
+            if record in kept:
+                kept[record] = {**kept[record], **fields}
+            self._publish_change(name, record, "UPDATE", fields)
         return web.Response(status=204)
 
     async def push(self, request: web.Request) -> web.Response:
@@ -99,16 +121,25 @@ class _Rest:
             header = {"recordIds": [record], "entityName": entity, "changeType": kind}
             self._salesforce.publish(channel, fields, header=header)
 
+    def _records(self, name: str) -> dict[str, dict[str, Any]]:
+        """The fields of all records of an object, by their ids."""
+        if name == "PushTopic":
+            return {each["Id"]: each for each in self._org.topics.values()}
+        if name == "StreamingChannel":
+            return {key: {"Name": channel} for key, channel in self._org.generic.items()}
+        return self._org.records.get(name, {})
+
     async def query(self, request: web.Request) -> web.Response:
-        """Find PushTopics or generic channels, all or by name."""
-        org = self._org
-        asked = request.query.get("q", "")
-        found = re.search(r"FROM\s+(\w+)(?:.*?Name\s*=\s*'([^']*)')?", asked, re.IGNORECASE | re.DOTALL)
-        records: list[dict[str, Any]] = []
-        if found and found[1] == "PushTopic":
-            records = [each for name, each in org.topics.items() if found[2] in (None, name)]
-        elif found and found[1] == "StreamingChannel":
-            records = [{"Id": key, "Name": name} for key, name in org.generic.items() if found[2] in (None, name)]
+        """Find records: all of an object, or those with one value of a field. Any other query is refused."""
+        asked = _QUERY.fullmatch(request.query.get("q", ""))
+        if asked is None:
+            return json_response([{"message": _KNOWN_QUERIES, "errorCode": "MALFORMED_QUERY"}], status=400)
+        selected = re.split(r"\s*,\s*", asked["fields"])
+        rows = [_row(asked["name"], record, fields) for record, fields in self._records(asked["name"]).items()]
+        if asked["field"] is not None:
+            rows = [row for row in rows if row.get(asked["field"]) == asked["value"]]
+        rows = rows[: None if asked["limit"] is None else int(asked["limit"])]
+        records = [{name: row.get(name) for name in ("attributes", *selected)} for row in rows]
         return json_response({"totalSize": len(records), "done": True, "records": records})
 
 
@@ -125,8 +156,15 @@ def _not_found() -> web.Response:
     return json_response([{"message": "The requested resource does not exist", "errorCode": "NOT_FOUND"}], status=404)
 
 
+def _row(name: str, record: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """A record as queries return it."""
+    number = shapes.NEWEST_VERSION
+    attributes = {"type": name, "url": f"/services/data/v{number}/sobjects/{name}/{record}"}
+    return {"attributes": attributes, "Id": record, **fields}
+
+
 def _record_id(prefix: str, org: Org) -> str:
-    return f"{prefix}{len(org.generic) + len(org.topics) + len(org.history) + 1:012d}AAA"
+    return f"{prefix}{next(org.numbers):012d}AAA"
 
 
 def _created(record: str, *, queued: bool = False) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from crewel.testing.clock import VirtualLoop, seconds_of
 from crewel.testing.facades import in_thread
 from crewel.testing.instance import Instance, settings_of
 from crewel.transports.connection import mark_requests
+from crewel.transports.listener import bind
 
 _SETTINGS: Final[Mapping[str, Any]] = {
     "bayeux.timeout_ms": shapes.TIMEOUT_MS,
@@ -90,7 +91,8 @@ class _Instance(Instance):
             self._login = web.AppRunner(app, access_log=None)
             await self._login.setup()
             tls = tls_of(self.settings)
-            await web.TCPSite(self._login, self.settings.http.host, 0, ssl_context=tls).start()
+            for each in await bind(self.settings.http.host, 0):  # one port for all addresses of a name
+                await web.SockSite(self._login, each, ssl_context=tls).start()
             scheme = "https" if tls else "http"
             self.login_url = f"{scheme}://{self.settings.http.host}:{self._login.addresses[0][1]}"
         return url
