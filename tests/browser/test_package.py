@@ -276,6 +276,8 @@ def test_orders_survive_the_server_and_the_tab(
     order(first, "Tonno")
     status(first, "connecting, 2 waiting")
     first.close()
+    second = open_tab("shop/2")
+    status(second, "connecting, 2 waiting")
     # In the same profile it might send the orders before the second tab has subscribed.
     readme = other_context.new_page()
     readme.goto(f"{site}/readme/?server={server.url}")
@@ -284,9 +286,12 @@ def test_orders_survive_the_server_and_the_tab(
     )
     again = start_server(*sets, *(text for text in server.store_sets), port=server.port or 0)
     assert again.url == server.url
-    second = open_tab("shop/2")
     shows(second, "Funghi", "Tonno")
     status(second, "connected, 0 waiting")
+    third = open_tab("shop/2")
+    status(third, "shop/2 is open in another tab, 0 waiting")
+    second.close()
+    status(third, "connected, 0 waiting")
     use_readme(readme)
 
 
