@@ -33,6 +33,18 @@ final class LastHandshake implements ClientSession.Extension {
         return true;
     }
 
+    /** Whether the server has refused it. */
+    boolean isRefused() {
+        Message last = reply;
+        return last != null && !last.isSuccessful() && !last.containsKey("failure");
+    }
+
+    /** The code of its refusal; empty if it was not refused, or without a code. */
+    String errorCode() {
+        String code = isRefused() ? Ext.text(Ext.part(reply, "session").get("errorCode")) : null;
+        return code == null ? "" : code;
+    }
+
     /** Why there is no session, as far as is known. */
     String refusal() {
         Message last = reply;

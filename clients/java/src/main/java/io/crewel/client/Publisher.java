@@ -53,7 +53,7 @@ public final class Publisher {
      * @param data what the JSON library of the client can write
      * @param options how the message is to be handled. A persistent message without a key gets a random one
      * @return completes with the id of the message, or null if the server does not say it; fails with a {@link
-     *     PublishException}, at once if JSON cannot represent the data or the server never takes it
+     *     PublishException}, at once if JSON cannot represent the data, the server never takes it, or has refused the login
      */
     public CompletableFuture<String> publish(String channel, Object data, PublishOptions options) {
         Map<String, Object> fields = options.copy();
@@ -73,6 +73,7 @@ public final class Publisher {
     private void attempt(
         String channel, Object data, Map<String, Object> fields, long deadline, Refusals refusals, CompletableFuture<String> done
     ) {
+        refusals.begin();
         Message.Mutable message = new HashMapMessage();
         message.setData(data);
         message.getExt(true).put("publish", fields);
@@ -94,7 +95,9 @@ public final class Publisher {
                     .execute(() -> attempt(channel, data, fields, deadline, refusals, done));
             } else if (isLost && !client.isHandshook()) {
                 String reason = "there is no session: " + handshake.refusal();
-                done.completeExceptionally(new PublishException(channel, "", reason, false));
+                // Nothing was sent if the login was refused before the first attempt.
+                boolean isRefused = handshake.isRefused() && refusals.attempts() == 1;
+                done.completeExceptionally(new PublishException(channel, handshake.errorCode(), reason, isRefused));
             } else {
                 done.completeExceptionally(PublishException.of(channel, reply, !isLost));
             }

@@ -20,11 +20,21 @@ final class Refusals {
     private static final int MOST = 10;
 
     private final Requests requests;
+    private int attempts;
     private int number;
     private int inARow;
 
     Refusals(BayeuxClient client) {
         this.requests = Requests.of(client);
+    }
+
+    /** An attempt begins. */
+    synchronized void begin() {
+        attempts++;
+    }
+
+    synchronized int attempts() {
+        return attempts;
     }
 
     /** Takes a reply that is not successful into account; why the server never takes the message, or null. */

@@ -375,6 +375,10 @@ class LiveTest {
         assertTrue(second.client.waitFor(TimeUnit.SECONDS.toMillis(LIMIT_S), BayeuxClient.State.DISCONNECTED));
         assertEquals(Refusal.IDENTICAL_CLIENT, refused.refusal().errorCode());
         assertTrue(refused.refusal().isFinal());
+        PublishException unsent = refusal(new Publisher(second.client).publish(channel, 1, PublishOptions.persistent()));
+        assertEquals(Refusal.IDENTICAL_CLIENT, unsent.errorCode());
+        assertTrue(unsent.isRefused());
+        assertTrue(unsent.getMessage().contains("the handshake was not successful"), unsent.getMessage());
         first.leave();
         Person third = person();
         SessionExtension session = SessionExtension.addTo(third.client, options);
