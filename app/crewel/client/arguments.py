@@ -66,6 +66,13 @@ def check_seconds(name: str, value: float) -> None:
         raise ValueError(f"{name} is a number of seconds from 0, not {value!r}")
 
 
+def check_wait(name: str, value: object) -> None:
+    """Raises TypeError for anything but a number of seconds, and ValueError for a negative one."""
+    check_time(name, value)
+    if not float(value) >= 0:  # type: ignore[arg-type] # which NaN is not
+        raise ValueError(f"{name} is a number of seconds from 0, not {value!r}")
+
+
 def check_fields(name: str, value: object) -> None:
     """Raises TypeError for anything but a dict."""
     check_kind(name, value, "a dict", Mapping)

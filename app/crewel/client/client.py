@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
 from crewel.bayeux.message import Fields
-from crewel.client.arguments import check_function, check_kind, check_names
+from crewel.client.arguments import check_function, check_kind, check_names, check_wait
 from crewel.client.callbacks import Callbacks, OnMessage
 from crewel.client.config import INHERITED, Config, Options
 from crewel.client.consumer import Consumer
@@ -242,7 +242,9 @@ class Client:
             RemoteCallFailedError: the procedure failed; `data` contains what it returned.
             RemoteCallTimeoutError: no result within `timeout`. If no service handles the call, the client logs this.
             PublishRefused: the call itself was refused.
+            ValueError: `timeout` is no number of seconds.
         """
+        check_wait("timeout", timeout)
         message = publication(f"/service/{target.removeprefix('/')}", data, {"service": {}})
         try:
             async with asyncio.timeout(timeout):
@@ -479,8 +481,14 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        leaves = False
+        if isinstance(error, Exception):
+            leaves = self._config.returns
+            self._router.blame(error)
+            for consumer in self._consumers:
+                consumer.blame(error)
         async with AsyncExitStack() as closing:  # all of it, even if a cancellation interrupts one
-            closing.push_async_callback(self._session.close)
+            closing.push_async_callback(self._session.close, leaves=leaves)
             # Before the session closes, which sends the last statuses: what they would process now could not be acknowledged.
             closing.push_async_callback(self._callbacks.cancel)
             if self.outbox is not None:

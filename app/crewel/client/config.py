@@ -23,6 +23,7 @@ from crewel.client.arguments import (
     check_text,
     check_texts,
     check_time,
+    check_wait,
     check_whole,
     items,
 )
@@ -31,6 +32,7 @@ from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.times import NO_LIMIT, in_milliseconds, milliseconds
 from crewel.proxies import Proxy, proxy_for
 from crewel.qos.connect import CONNECT, DISPATCHER
+from crewel.qos.names import is_name_for_login, parse_name
 
 TRANSPORTS = ("websocket", "long-polling")
 """The transports there are, in the order in which they are tried by default."""
@@ -56,9 +58,9 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
     "session": check_fields,
     "max_open": check_count,
     "network_delay": check_time,
-    "open_timeout": check_time,
-    "name_timeout": check_time,
-    "close_timeout": check_time,
+    "open_timeout": check_wait,
+    "name_timeout": check_wait,
+    "close_timeout": check_wait,
     "backoff": check_backoff,
     "ssl": lambda name, value: check_kind(name, value, "an ssl.SSLContext", SSLContext),
     "proxy": check_text,
@@ -196,6 +198,8 @@ class Config:
         unknown = [str(name) for name in transports if name not in TRANSPORTS]
         if unknown or not transports:
             raise ValueError(f"transports are {', '.join(TRANSPORTS)}, not {', '.join(unknown) or 'none'}")
+        if self.name is not None and not is_name_for_login(self.name):
+            raise ValueError(f"name is a subject, or one with a number from 1, such as joe or joe/1, not {self.name!r}")
         if self.settle not in SETTLES:
             raise ValueError(f"settle is {' or '.join(SETTLES)}, not {self.settle}")
         if self.unclaimed_timeout is not None:
@@ -224,6 +228,12 @@ class Config:
     def secrets(self) -> ResumeStore | None:
         """What keeps the secret of the session, if anything does."""
         return self.resume_store if self.resume_file is None else ResumeFile(Path(self.resume_file))
+
+    @property
+    def returns(self) -> bool:
+        """Whether the next process can come back to the session: by its name with a number, or with the secret that is kept."""
+        parsed = None if self.name is None else parse_name(self.name)
+        return self.secrets is not None or (parsed is not None and parsed.is_chosen)
 
     @property
     def settles_by(self) -> str:

@@ -214,7 +214,7 @@ class Consumer(Generic[DataT]):
             subscription = await self.client.subscribe(
                 self._channel, data=self._data, bound=self._prefetch, **self._options
             )
-            subscription.is_of_worker = True
+            subscription.is_of_worker, subscription.attempts = True, self.attempts
             await self.client.__aenter__()
             self._subscription = subscription
             # Either call may have come during the login, when there was nothing yet to stop or close.
@@ -230,7 +230,14 @@ class Consumer(Generic[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if isinstance(error, Exception):
+            self.blame(error)
         await self.close()
+
+    def blame(self, error: Exception) -> None:
+        """An exception leaves a block around this consumer: the message in whose loop it was raised has failed."""
+        if self._subscription is not None:
+            self._subscription.blame(error)
 
     async def close(self) -> None:
         """Leave the session; messages that are open stay open."""

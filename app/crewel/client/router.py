@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, NamedTuple
 
 from crewel.bayeux.channel import parse
@@ -86,6 +87,15 @@ class Router:
         listeners = self._fallbacks if is_last else self._listeners
         listeners.setdefault(subscription.channel, []).append(subscription)
         self._deliver_unclaimed(subscription)
+
+    def blame(self, error: Exception) -> None:
+        """An exception leaves the block of the client: the message in whose loop it was raised has failed."""
+        for interest in self._interests.values():
+            for subscription in interest.subscriptions:
+                subscription.blame(error)
+        for table in (self._listeners, self._fallbacks, self._erased):
+            for subscription in chain.from_iterable(table.values()):
+                subscription.blame(error)
 
     def remove_listener(self, subscription: Subscription) -> None:
         """Forget it."""

@@ -100,20 +100,21 @@ class Session:
             await self.close()
             raise self.life.failure or DisconnectedError("the session ended")
 
-    async def close(self) -> None:
-        """Tell the server, within `close_timeout`, and let go of everything."""
+    async def close(self, *, leaves: bool = False) -> None:
+        """Tell the server, within `close_timeout`, and let go of everything. `leaves`: the session stays there, as with the
+        option `leave`."""
         try:
             if not self.life.is_ending:
                 self.life.move(Event.CLOSING)
             if self.life.state is State.DISCONNECTING:
-                await self._disconnect()
+                await self._disconnect(leaves)
         finally:
             await self._release()
 
-    async def _disconnect(self) -> None:
+    async def _disconnect(self, leaves: bool) -> None:
         timeout, update = self._config.close_timeout, self.connection.update
         messages = update.final_statuses()
-        if not self._config.leave:
+        if not (leaves or self._config.leave):
             messages.append({"channel": DISCONNECT})
         if not messages:
             return

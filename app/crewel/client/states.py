@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from crewel.client.arguments import check_wait
 from crewel.client.errors import DisconnectedError, NotConnectedError
 
 log = logging.getLogger("crewel.client")
@@ -214,7 +215,9 @@ class Life:
             NotConnectedError: no session within `timeout` seconds.
             NotConnectedError, at once: the application has not opened the client.
             DisconnectedError: there will be none.
+            ValueError: `timeout` is no number of seconds.
         """
+        check_wait("timeout", timeout)
         try:
             async with asyncio.timeout(timeout):
                 await self.settled()

@@ -11,19 +11,24 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from enum import Enum
+from threading import Thread
 from types import TracebackType
-from typing import Any, Generic, Self, TypedDict, Unpack, cast
+from typing import Any, Final, Generic, Self, TypedDict, Unpack, cast
 
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_fields, check_kind, check_names, check_seconds, check_whole
-from crewel.client.errors import INTERNAL_ERROR, SubscriptionEndedError, SubscriptionOverflowError
+from crewel.client.errors import INTERNAL_ERROR, SubscriptionEndedError, SubscriptionOverflowError, failure_of
 from crewel.client.message import DataT, Handling, Message
 from crewel.client.payload import ILLEGAL, Payload
+from crewel.client.times import NO_LIMIT
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE
 
 log = logging.getLogger("crewel.client")
 
+CALLER: Final = ContextVar[Thread | None]("crewel-client-caller", default=None)
+"""The thread for which the loop works, of a program without asyncio."""
 Position = Mapping[str, Mapping[str, str]]
 """How far a receiver is: `{"/a": {"epoch": "…", "id": "…"}}`. Both texts are opaque."""
 
@@ -196,9 +201,12 @@ class Subscription(Generic[DataT]):
         self._payload = payload
         self._queue: deque[Message[Any]] = deque()
         self._taken: Message[Any] | None = None
+        self._taker: object = None
         self._changed = asyncio.Event()
         self._ended = self._is_stopped = False
         self._ends_with_notice = False
+        self.attempts = 1
+        """How often a message is sent before an exception that ends its loop is its last one."""
         self.is_of_worker = False
         """Whether what is unread stays open at the server if the session ends: another worker may have it already."""
         self._leaves_unread = False
@@ -340,13 +348,15 @@ class Subscription(Generic[DataT]):
             notice.end()
 
     async def receive(self, timeout: float | None = None) -> Message[DataT]:
-        """The next message.
+        """The next message. `timeout` is in seconds; None or -1: without limit.
 
         Raises:
             TimeoutError: none came within `timeout` seconds.
             SubscriptionEndedError: it was unsubscribed, or the client was closed.
             ValueError: `timeout` is no number of seconds.
         """
+        if timeout == NO_LIMIT:
+            timeout = None
         if timeout is not None:
             check_seconds("timeout", timeout)
         try:
@@ -401,8 +411,12 @@ class Subscription(Generic[DataT]):
         if fault is None:
             return True
         self.invalid += 1
+        # A transient message without `update` has no id, and its data alone can name it.
+        named = (
+            f"message {message.id}" if message.id is not None else f"the message {message.fields.get('data')!r:.100}"
+        )
         rejected = "is rejected" if message.handling is not None else "is dropped"
-        log.error("message %s of %s %s: %s", message.id, message.channel, rejected, fault)
+        log.error("%s of %s %s: %s", named, message.channel, rejected, fault)
         if message.handling is not None:
             message.reject(ILLEGAL, fault)
         return False
@@ -418,13 +432,33 @@ class Subscription(Generic[DataT]):
 
     def hand_out(self, message: Message) -> None:
         """The application has this message, until it asks for the next one."""
-        self._taken = message
+        self._taken, self._taker = message, _caller()
 
     def settle_taken(self) -> None:
         """The application is done with what it has, unless it will report that itself."""
         taken, self._taken = self._taken, None
         if taken is not None and not taken.is_deferred:
             taken.settle()
+
+    def blame(self, error: Exception) -> None:
+        """An exception leaves a block around this subscription. If it was raised where the last message was taken, and before
+        the next one was requested, the processing of the message has failed: it is rejected, as one of a callback is, or stays
+        open for the next process while it has attempts left. What is deferred, or recorded by an inbox, is left alone."""
+        taken = self._taken
+        if taken is None or taken.handling is None or taken.is_deferred or taken.is_recorded:
+            return
+        # Of a group, it is not known what the task itself has raised, and what has only cancelled it.
+        has_raised = self._taker is _caller() and not isinstance(error, BaseExceptionGroup)
+        raised = error if has_raised else _end_of(self._taker, error)
+        if raised is None:
+            return
+        self._taken = None
+        code, text = failure_of(raised)
+        if taken.redeliver + 1 < self.attempts:
+            log.warning("message %s of %s failed, and stays for the next process: %s", taken.id, taken.channel, text)
+        else:
+            log.error("message %s of %s is rejected: %s (%s)", taken.id, taken.channel, text, code)
+            taken.reject(code, text)
 
     async def __aenter__(self) -> Self:
         return self
@@ -436,7 +470,22 @@ class Subscription(Generic[DataT]):
         trace: TracebackType | None,
     ) -> None:
         if kind is not None:
-            await self._leave()  # what failed is not settled, and what is unread waits for another
+            if isinstance(error, Exception):
+                self.blame(error)
+            await self._leave()  # what is unread waits for another
             return
         self.settle_taken()
         await self.unsubscribe()
+
+
+def _caller() -> object:
+    """What runs the program here: its thread if it has no asyncio, else the task."""
+    return CALLER.get() or asyncio.current_task()
+
+
+def _end_of(taker: object, error: BaseException) -> BaseException | None:
+    """The exception with which this task has ended, if it is this one, or one of a group of them."""
+    if isinstance(taker, asyncio.Task) and taker.done() and not taker.cancelled() and taker.exception() is error:
+        return error
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for each in parts if (found := _end_of(taker, each)) is not None), None)

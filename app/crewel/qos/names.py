@@ -83,6 +83,12 @@ def parse_name(text: str) -> Name | None:
     return Name(found["subject"], number, found["node"] or "") if abs(number) <= MAX_NUMBER else None
 
 
+def is_name_for_login(text: str) -> bool:
+    """Whether a client can log in with this name: a subject, or a session with a number other than 0."""
+    found = _NAME.fullmatch(text)
+    return found is not None and (found["number"] is None or 0 < abs(int(found["number"])) <= MAX_NUMBER)
+
+
 def is_subject(text: str) -> bool:
     """Whether this can be the name of a subject."""
     return re.fullmatch(_SUBJECT, text, re.ASCII) is not None and text not in DOT_SEGMENTS

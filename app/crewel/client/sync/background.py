@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from crewel.client.message import Message
+from crewel.client.subscription import CALLER
 
 _T = TypeVar("_T")
 MessageT = TypeVar("MessageT", bound=Message)
@@ -57,11 +58,15 @@ class Background:
             taken.append(await following())
 
         try:
-            self.wait_for(run())
+            self.wait_for(_called_by(threading.current_thread(), run))
         except BaseException:
             self.call(lambda: [message.defer() for message in taken])
             raise
         return taken[0]
+
+    def leave(self, leaving: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run what ends a block that this thread leaves: an exception that it brings was raised in the loop of this thread."""
+        self.wait_for(_called_by(threading.current_thread(), leaving))
 
     def call(self, function: Callable[[], _T]) -> _T:
         """Call a function in the loop's thread and return its result. Raises what it raises, and RuntimeError after a fork."""
@@ -93,6 +98,11 @@ class Background:
                 "a listener or an extension of the client cannot wait for the client, because it runs in the client's event"
                 " loop: let another thread do it"
             )
+
+
+async def _called_by(thread: threading.Thread, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    CALLER.set(thread)
+    await function()
 
 
 @cache

@@ -146,12 +146,7 @@ class Client:
 
     def close(self) -> None:
         """Disconnect, as leaving does. Callbacks that still run are not awaited; their messages stay open."""
-        _OPEN.discard(self)
-        try:
-            self._background.wait_for(self._client.__aexit__(None, None, None))
-        finally:
-            for pool in list(self._pools):
-                pool.shutdown(wait=False, cancel_futures=True)
+        self.__exit__(None, None, None)
 
     def ready(self, timeout: float = 10.0) -> None:
         """Wait until requests can be sent. Raises NotConnectedError, DisconnectedError."""
@@ -317,7 +312,12 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        _OPEN.discard(self)
+        try:
+            self._background.leave(lambda: self._client.__aexit__(kind, error, trace))
+        finally:
+            for pool in list(self._pools):
+                pool.shutdown(wait=False, cancel_futures=True)
 
 
 _OPEN: WeakSet[Client] = WeakSet()

@@ -118,7 +118,7 @@ class Consumer(Generic[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._background.leave(lambda: self._origin.__aexit__(kind, error, trace))
 
 
 def check_handler(handler: object) -> None:

@@ -116,4 +116,4 @@ class Subscription(Generic[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._background.wait_for(self._origin.__aexit__(kind, error, trace))
+        self._background.leave(lambda: self._origin.__aexit__(kind, error, trace))
