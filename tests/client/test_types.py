@@ -20,8 +20,10 @@ GOOD, WRONG = HERE / "typed_program.py", HERE / "typed_wrongly.py"
 MARKED = {number for number, line in enumerate(WRONG.read_text().splitlines(), 1) if line.endswith("# wrong")}
 
 
-def mypy(tmp_path: Path, program: Path) -> str:
-    """What mypy says of the program, with all its rules."""
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What mypy says of both programs, with all its rules."""
+    tmp_path = tmp_path_factory.mktemp("mypy")
     (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = true\nmypy_path = {ROOT / 'app'}\nplugins = pydantic.mypy\n")
     command = [
         sys.executable,
@@ -32,13 +34,19 @@ def mypy(tmp_path: Path, program: Path) -> str:
         "--cache-dir",
         str(ROOT / ".cache" / "mypy-programs"),
     ]
-    copy = tmp_path / program.name
-    copy.write_text(program.read_text())
-    return subprocess.run([*command, copy.name], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S).stdout
+    for program in (GOOD, WRONG):
+        (tmp_path / program.name).write_text(program.read_text())
+    command += [GOOD.name, WRONG.name]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S).stdout
+    assert said.splitlines()[-1].endswith("in 1 file (checked 2 source files)"), said
+    return said
 
 
-def pyright(tmp_path: Path, *programs: Path) -> list[dict[str, Any]]:
-    """What pyright says of the programs."""
+@pytest.fixture(scope="module")
+def pyright(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What pyright says of the Python client and of both programs."""
+    tmp_path = tmp_path_factory.mktemp("pyright")
+    programs = (ROOT / "app" / "crewel" / "client", GOOD, WRONG)
     node = ROOT / "tests" / "interop" / "node_modules" / "pyright" / "index.js"
     assert node.is_file(), "make .cache/stamps/interop installs it"
     config = {
@@ -56,17 +64,17 @@ def pyright(tmp_path: Path, *programs: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_mypy_infers_the_types_of_payloads(tmp_path: Path) -> None:
-    assert "Success: no issues found" in mypy(tmp_path, GOOD)
+def test_mypy_infers_the_types_of_payloads(mypy: str) -> None:
+    assert GOOD.name not in mypy
 
 
-def test_mypy_refuses_what_is_wrong(tmp_path: Path) -> None:
-    assert {int(line) for line in re.findall(r"^typed_wrongly\.py:(\d+): error", mypy(tmp_path, WRONG), re.M)} == MARKED
+def test_mypy_refuses_what_is_wrong(mypy: str) -> None:
+    assert {int(line) for line in re.findall(r"^typed_wrongly\.py:(\d+): error", mypy, re.M)} == MARKED
 
 
-def test_pyright_finds_no_fault_in_both_clients_and_in_a_program(tmp_path: Path) -> None:
-    assert pyright(tmp_path, ROOT / "app" / "crewel" / "client", GOOD) == []
+def test_pyright_finds_no_fault_in_both_clients_and_in_a_program(pyright: list[dict[str, Any]]) -> None:
+    assert [each for each in pyright if Path(each["file"]) != WRONG] == []
 
 
-def test_pyright_refuses_what_is_wrong(tmp_path: Path) -> None:
-    assert {each["range"]["start"]["line"] + 1 for each in pyright(tmp_path, WRONG)} == MARKED
+def test_pyright_refuses_what_is_wrong(pyright: list[dict[str, Any]]) -> None:
+    assert {each["range"]["start"]["line"] + 1 for each in pyright if Path(each["file"]) == WRONG} == MARKED
