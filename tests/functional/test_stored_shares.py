@@ -26,6 +26,7 @@ SETS = (
     OPERATED,
     "http.trusted_proxies=127.0.0.1",
     "storage.url=",
+    "storage.prefix=crewel:",  # also of the server that comes after
     "storage.fsync=everysec",
     f"storage.max_memory_bytes={MEMORY}",
     "bayeux.max_message_bytes=1000000",
