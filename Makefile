@@ -246,7 +246,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(COMPILE) tools/release/requirements.in --no-annotate --output-file tools/release/requirements.lock
 
 clean:  ## Remove everything that make made
-	rm -rf $(VENV) .cache build static/node_modules static/vendor tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target examples/java-worker/target clients/java/target
+	rm -rf $(VENV) .cache build static/node_modules static/vendor tools/site/node_modules tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target examples/java-worker/target clients/java/target
 
 $(STAMPS):
 	@mkdir -p $@
@@ -308,9 +308,11 @@ $(RELEASE_READY): tools/release/requirements.lock tools/venv | $(STAMPS)
 	@touch $@
 
 # What builds the site; the tests do without it.
-$(DOCS_READY): requirements-docs.lock $(PYTHON_READY) | $(STAMPS)
-	@echo "installing what builds the site in $(VENV): once, some seconds"
+$(DOCS_READY): requirements-docs.lock tools/site/package.json tools/site/package-lock.json $(PYTHON_READY)
+	@tools/need npm "the search of the site" nodejs npm
+	@echo "installing what builds the site in $(VENV), and its search from npm: once, some seconds"
 	@$(PIP_INSTALL) requirements-docs.lock
+	@$(NPM) tools/site >/dev/null
 	@touch $@
 
 $(EXAMPLES_READY): examples/node/package.json examples/node/package-lock.json $(JAVA_READY)

@@ -7,15 +7,15 @@ and links to directories become text.
 
 import os
 import re
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import site_search
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
@@ -25,32 +25,19 @@ DECISIONS = "contributing/decisions.md"
 PROJECT = "project"
 SOURCE = "source"
 
-SEARCH = {"tutorial": 4, "how-to": 3, "explanation": 2, "contributing": 0.5, "project": 0.1, "decisions": 0.1}
-"""How much a word in a page of each directory counts in the search: most readers look for a guide, few for a reason."""
+MINISEARCH = ROOT / "tools" / "site" / "node_modules" / "minisearch"
+"""What the site searches with; `make docs` installs it."""
+UNSEARCHED = ("project/tests/faults/RESULTS.md",)
+"""Pages that programs write, with thousands of words that readers do not look for."""
 
-FINDS = {
-    "how-to/acknowledging.md": ("ack", "acknowledge", "acknowledgement", "reject", "retry"),
-    "how-to/celery.md": ("celery", "task queue"),
-    "how-to/django.md": ("django", "asgi", "wsgi"),
-    "how-to/fastapi.md": ("fastapi", "pydantic"),
-    "how-to/flask.md": ("flask", "gunicorn"),
-    "how-to/java.md": ("I_Callback", "java", "jms", "xmlblaster client"),
-    "how-to/operating.md": ("backlog",),
-    "how-to/page.md": ("CORS",),
-    "how-to/point-to-point.md": ("consumer group", "offline", "work queue"),
-    "how-to/subscribing.md": ("replay", "recovery"),
-    "how-to/topics.md": ("expiry", "retention", "ttl"),
-    "reference/client.md": ("asyncio", "prefetch", "sync", "synchronous"),
-    "tutorial/dead-letters.md": ("dead letter", "dead letter queue", "dlq", "redrive"),
-}
-"""What readers type who look for a page. The search of the site compares beginnings of words, so that "acknowledge" does not
-find the title "Acknowledging": these words are found like those of a title, and `on_post_build` tries each."""
-
+_NAMES: list[site_search.Name] = []
+_TITLES: dict[str, str] = {}
 _FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
 _LOADED = re.compile(
     r"<(?:script|img|iframe|source|link rel=\"?(?:stylesheet|preconnect))\b[^>]*?(?:src|href)=\"?(https?://[^\s\">]+)"
 )
+_WORKER = re.compile(r"assets/javascripts/workers/search\.\w+\.min\.js")
 _ROW = re.compile(r"^\| \[(?P<title>[^\]]+)\]\((?P<target>[^)]+)\) \|", re.MULTILINE)
 
 
@@ -94,6 +81,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         page = files.src_uris[name]
         page.dest_uri = page.url = place
     files.append(File.generated(config, "assets/icon.svg", content=(ROOT / "static" / "icon.svg").read_bytes()))
+    for place, file in (("minisearch.js", "dist/umd/index.js"), ("minisearch.LICENSE.txt", "LICENSE.txt")):
+        if not (MINISEARCH / file).is_file():
+            raise PluginError(f"{MINISEARCH / file} is not there: `make docs` installs it")
+        files.append(File.generated(config, f"assets/{place}", content=(MINISEARCH / file).read_bytes()))
     waiting = [(file.src_uri, (DOCS / file.src_uri).read_text("utf-8")) for file in files.documentation_pages()]
     while waiting:
         uri, text = waiting.pop()
@@ -112,15 +103,14 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Return the page with its links to files outside of docs/ as links into the site, and set its place in the search."""
     if page.file.src_uri == FRONT:
         page.meta |= {"template": "home.html", "hide": ["navigation", "toc", "path"]}
-    boost = SEARCH.get(page.file.src_uri.partition("/")[0])
-    if boost is not None:
-        page.meta["search"] = {"boost": boost}
-    if page.file.src_uri in FINDS:
-        page.meta["tags"] = list(FINDS[page.file.src_uri])
+    uri = page.file.src_uri
+    boost = site_search.BOOST.get(uri.partition("/")[0])
+    if boost is not None or uri in UNSEARCHED:
+        page.meta["search"] = {"boost": boost, "exclude": uri in UNSEARCHED}
+    page.meta["tags"] = list(site_search.FINDS.get(uri, ()))
     blocks = [block.span() for block in _FENCE.finditer(markdown)]
 
     def link(found: re.Match[str]) -> str:
-        uri = page.file.src_uri
         if any(start <= found.start() < end for start, end in blocks) or "://" in found["target"]:
             return found[0]
         if _path(uri, found["target"]).is_dir():
@@ -129,6 +119,23 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"{found['image']}[{found['text']}]({place}{found['anchor'] or ''})"
 
     return _LINK.sub(link, markdown)
+
+
+def on_nav(nav: Navigation, *, config: MkDocsConfig, files: Files) -> Navigation:
+    """Begin the list of names; those of pages that come first in the navigation are found first."""
+    if missing := site_search.FINDS.keys() - files.src_uris.keys():
+        raise PluginError(f"docs/site_search.py: no such page: {', '.join(sorted(missing))}")
+    _NAMES.clear()
+    _TITLES.clear()
+    _TITLES.update({page.url: str(page.title) for page in nav.pages})
+    return nav
+
+
+def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Return the page with anchors for the names in its tables, and keep these for the search."""
+    content, names = site_search.with_rows(html, page.url)
+    _NAMES.extend(names)
+    return content
 
 
 def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
@@ -152,12 +159,13 @@ def _named(output: str) -> str:
     named = output.replace(
         'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
     )
-    named = re.sub(r"<th([^>]*)></th>", r"<td\1></td>", named)
+    named = _WORKER.sub("assets/search.js", re.sub(r"<th([^>]*)></th>", r"<td\1></td>", named))
     return re.sub(r'(<nav class="md-nav[^"]*"[^>]* aria-label=")([^"]*)"', unique, named)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Refuse a site that loads anything from another host, or whose search does not find the pages of `FINDS`."""
+    """Write the index of the search, and refuse a site that loads anything from another host."""
+    site_search.write(Path(config.site_dir), _NAMES, _TITLES)
     loaded = [
         f"{file.name}: {address}"
         for file in Path(config.site_dir).rglob("*.html")
@@ -165,20 +173,6 @@ def on_post_build(config: MkDocsConfig) -> None:
     ]
     if loaded:
         raise PluginError(f"the site would load from other hosts: {', '.join(sorted(set(loaded)))}")
-    if shutil.which("node"):
-        missed = [f"{query!r} finds {found or 'nothing'} first, not {page}" for query, page, found in _searched(config)]
-        if missed:
-            raise PluginError(f"the search of the site: {'; '.join(missed)}")
-
-
-def _searched(config: MkDocsConfig) -> Iterator[tuple[str, str, str]]:
-    """Yield the queries of `FINDS` that find another page first: the query, the page, and what it finds."""
-    wanted = [(query, page.replace(".md", ".html")) for page, queries in FINDS.items() for query in queries]
-    command = ["node", str(DOCS / "search.mjs"), config.site_dir, *(query for query, _ in wanted)]
-    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()  # noqa: S603
-    for (query, page), first in zip(wanted, found, strict=True):
-        if first != page:
-            yield query, page, first
 
 
 def _path(uri: str, target: str) -> Path:

@@ -1,9 +1,11 @@
-"""The site of the documentation in Chromium: what readers of screens are told, and what the search finds."""
+"""The site of the documentation: how its pages are rendered, what readers of screens are told, and what the search finds."""
 
 import fcntl
 import functools
 import http.server
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,19 +21,111 @@ from tests.server_process import ROOT
 
 LIMIT_S = 300.0
 AXE = ROOT / "tests" / "interop" / "node_modules" / "axe-core" / "axe.min.js"
-WORDS = {
-    "ttl": "how-to/topics.html",
-    "django": "how-to/django.html",
+QUERIES = {
+    "max_message_bytes": "reference/settings.html#bayeux.max_message_bytes",
+    "http.allowed_origins": "reference/settings.html#http.allowed_origins",
+    "allowed_origins": "reference/settings.html#http.allowed_origins",
+    "maxInterval": "reference/settings.html",
+    "max_interval_ms": "reference/settings.html#bayeux.max_interval_ms",
+    "jwt_publish_claim": "reference/settings.html#security.jwt_publish_claim",
+    "storage.durability": "reference/settings.html#storage.durability",
+    "on_overflow": "reference/sessions.html#queue",
+    "onOverflow": "reference/sessions.html#queue",
+    "ackWait": "reference/sessions.html#ackWait",
+    "clearSessions": "reference/sessions.html#clearSessions",
+    "identicalClient": "reference/sessions.html#user.configuration.identicalClient",
+    "user.configuration.maxSession": "reference/sessions.html#user.configuration.maxSession",
+    "newestOnly": "reference/subscriptions.html#newestOnly",
+    "starts_with": "reference/subscriptions.html#starts_with",
+    "resource.overflow.queue.entries": "reference/errors.html",
+    "unknownDestination": "reference/errors.html",
+    "crewel doctor": "reference/commands.html#crewel-doctor",
+    "doctor": "reference/commands.html#crewel-doctor",
+    "crewel sessions list": "reference/commands.html#crewel-sessions-list",
+    "dead-letters redrive": "reference/commands.html#crewel-dead-letters-redrive",
+    "--resume-file": "reference/commands.html",
+    "crewel_refused_publishes_total": "reference/metrics.html#crewel_refused_publishes_total",
+    "crewel_held_sessions": "reference/metrics.html#crewel_held_sessions",
+    "Inbox": "reference/python-client.html#crewel.client.Inbox",
+    "NameTaken": "reference/python-client.html#crewel.client.NameTaken",
+    "SubscribeRefused": "reference/python-client.html#crewel.client.SubscribeRefused",
+    "crewel.client.Consumer": "reference/python-client.html#crewel.client.Consumer",
+    "SecurityPolicy": "reference/python-server.html#crewel.SecurityPolicy",
+    "SessionExtension": "reference/browser.html#session.js",
+    "React": "reference/browser.html",
+    "Next.js": "reference/browser.html",
+    "next js": "reference/browser.html",
+    "typescript": "reference/browser.html",
+    "presence": "how-to/point-to-point.html",
     "offline": "how-to/point-to-point.html",
-    "sync": "reference/client.html",
+    "consumer group": "how-to/point-to-point.html",
+    "ttl": "how-to/topics.html",
+    "sync": "how-to/python.html",
+    "asyncio": "how-to/python.html",
     "prefetch": "reference/client.html",
     "dlq": "tutorial/dead-letters.html",
+    "dead letter queue": "tutorial/dead-letters.html",
     "replay": "how-to/subscribing.html",
+    "filter": "how-to/subscribing.html",
+    "acknowledge": "how-to/acknowledging.html",
+    "acknowlege": "how-to/acknowledging.html",
+    "kuberntes": "how-to/kubernetes.html",
+    "max_mesage_bytes": "reference/settings.html",
+    "promethues": "how-to/monitoring.html",
+    "grafana": "how-to/monitoring.html",
+    "nginx": "how-to/proxies.html",
+    "backup": "how-to/deploying.html",
+    "jwt": "how-to/jwt.html",
+    "CORS": "how-to/page.html",
     "fastapi": "how-to/fastapi.html",
+    "django": "how-to/django.html",
     "flask": "how-to/flask.html",
     "celery": "how-to/celery.html",
+    "socket.io": "how-to/from-socket-io.html",
+    "disk full": "how-to/disk.html",
+    "rate limit": "how-to/security.html",
+    "webhook": "how-to/dead-letters.html",
+    "install": "tutorial/chat.html",
 }
-"""What readers type, and the page that has to come first."""
+"""What readers type, and the page or the row of a table that has to come first."""
+SEARCH = """async ([box, queries]) => {
+    const list = document.querySelector(".md-search-result__list");
+    const first = () => list.querySelector(".md-search-result__item a")?.href ?? "";
+    const until = condition => new Promise(resolve => {
+        const look = () => condition() ? resolve() : requestAnimationFrame(look);
+        look();
+    });
+    const found = {};
+    for (const query of queries) {
+        for (const text of ["", query]) {
+            box.value = text;
+            box.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true}));
+            await until(() => Boolean(first()) === Boolean(text));
+        }
+        found[query] = first();
+    }
+    return found;
+}"""
+"""Types each query into the box of the search; returns where the first result leads."""
+ASK = """async ([site, queries]) => {
+    const index = await (await fetch(`${site}/search/search_index.json`)).json();
+    const worker = new Worker(`${site}/assets/search.js`);
+    const answer = message => new Promise((resolve, reject) => {
+        worker.onmessage = ({data}) => resolve(data.data);
+        worker.onerror = ({message}) => reject(new Error(message));
+        worker.postMessage(message);
+    });
+    await answer({type: 0, data: index});
+    const found = {};
+    for (const query of queries) {
+        const {items} = await answer({type: 2, data: query});
+        found[query] = items.slice(0, 1).map(([first]) => [first.location, first.title])[0] ?? null;
+    }
+    worker.terminate();
+    return found;
+}"""
+"""Asks the worker of the search each query, as the theme does; returns the address and the title of the first result."""
+PLAIN_WORDS = re.compile(r"[A-Za-z]?[a-z]+")
 COLOURED = {
     "404.html",
     "decisions/0026-clients.html",
@@ -116,17 +210,52 @@ def test_no_page_has_a_finding_of_axe(browser: Browser, files: Path, site: str) 
     assert found == {}
 
 
-def test_the_search_finds_what_readers_type(browser: Browser, site: str) -> None:
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(site)
-    box = page.get_by_role("textbox", name="Search")
-    for word, address in WORDS.items():
+def test_the_search_finds_first_what_readers_type(browser: Browser, site: str) -> None:
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(site)
+        box = page.get_by_role("textbox", name="Search")
         box.click()
-        box.fill("")
-        box.press_sequentially(word)
-        page.wait_for_function(
-            "address => document.querySelector('.md-search-result__item a')?.href.split(/[?#]/)[0].endsWith(address)",
-            arg=address,
-        )
-    context.close()
+        found = page.evaluate(SEARCH, [box.element_handle(), list(QUERIES)])
+    places = {query: re.sub(r"\?[^#]*", "", address.removeprefix(f"{site}/")) for query, address in found.items()}
+    wrong = {
+        query: places[query]
+        for query, wanted in QUERIES.items()
+        if (places[query] if "#" in wanted else places[query].partition("#")[0]) != wanted
+    }
+    assert wrong == {}
+
+
+def test_the_search_finds_each_name_that_stays(browser: Browser, site: str) -> None:
+    """The record of the names that each version keeps: settings, fields, codes, metrics, commands and classes."""
+    names = set(recorded())
+    assert len(names) > 400
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(site)
+        found = page.evaluate(ASK, [site, sorted(names)])
+    wrong = {
+        name: place
+        for name, place in found.items()
+        if place is None or not place[0].startswith("reference/") or squashed(name) not in squashed(place[1])
+    }
+    assert wrong == {}
+
+
+def squashed(name: str) -> str:
+    """A name as both spellings have it: `onOverflow` and `on_overflow`."""
+    return name.replace("_", "").lower()
+
+
+def recorded() -> Iterator[str]:
+    """Yield the names of docs/stable.json as readers type them. A plain word, such as `filter`, may rather find a guide."""
+    stable = json.loads((ROOT / "docs" / "stable.json").read_text("utf-8"))
+    yield from (name for name in stable["settings"] if ": " not in name)
+    yield from (name.partition("{")[0] for name in stable["metrics"])
+    yield from (name for name in stable["commands"] if "--" not in name and name == name.lower() and " " in name)
+    yield from (name for name in stable["python"] if re.fullmatch(r"crewel\.(client\.)?\w+", name))
+    for name in stable["wire"]:
+        kind, _, rest = name.partition(" ")
+        last = rest if kind == "code" else name.rpartition(".")[2] if name.startswith("ext.") else ""
+        if last and not PLAIN_WORDS.fullmatch(last):
+            yield last

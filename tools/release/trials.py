@@ -89,7 +89,7 @@ def try_site(release: Release) -> None:
     top = f"crewel-docs-{release.version}"
     with tarfile.open(release.files / f"{top}.tar.gz") as packed:
         names = set(packed.getnames())
-    for page in ("index.html", "search/search_index.json", "reference/protocol.html"):
+    for page in ("index.html", "assets/minisearch.js", "search/search_index.json", "reference/protocol.html"):
         _demand(f"{top}/{page}" in names, f"the site has no {page}")
 
 
