@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[1]
 STYLE = ROOT / "docs" / "contributing" / "style.md"
 OTHERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "extensions/README.md")
 """The pages that are not in docs/. Pages that a program writes, such as results, are not checked."""
+FRONTS = ("README.md", "docs/home.md")
+"""The pages that introduce Crewel, and not themselves."""
 MODULES = ROOT / "app" / "crewel"
 NAMED = "settle"
 """In code this word stands for the client's `settle` and the field of that name, which comprise acknowledging and rejecting."""
@@ -90,12 +92,12 @@ def words_to_avoid(page: Page, table: list[Rule]) -> Iterator[tuple[int, str]]:
 
 def opening(page: Page) -> Iterator[tuple[int, str]]:
     """Yield a fault unless the page begins with its heading and one sentence that says what it is for. Decisions have a form
-    of their own, and the README introduces Crewel itself."""
+    of their own, and the README and the front of the site introduce Crewel itself."""
     heading, _, rest = page.prose.partition("\n")
     if not heading.startswith("# "):
         yield 1, "begin with a heading"
     first = rest.lstrip()
-    if page.path.startswith("docs/decisions/") or page.path == "README.md":
+    if page.path.startswith("docs/decisions/") or page.path in FRONTS:
         return
     if not (OPENING.match(first) and _SENTENCE.search(first.partition("\n\n")[0])):
         yield 3, "begin with one sentence that says what the page is for: `This page ...`"

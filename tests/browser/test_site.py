@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from playwright.sync_api import Browser
 from tests.server_process import ROOT
 
 LIMIT_S = 300.0
+FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.DOTALL | re.MULTILINE)
 AXE = ROOT / "tests" / "interop" / "node_modules" / "axe-core" / "axe.min.js"
 QUERIES = {
     "max_message_bytes": "reference/settings.html#bayeux.max_message_bytes",
@@ -126,6 +128,28 @@ ASK = """async ([site, queries]) => {
 }"""
 """Asks the worker of the search each query, as the theme does; returns the address and the title of the first result."""
 PLAIN_WORDS = re.compile(r"[A-Za-z]?[a-z]+")
+FIT = """() => {
+    const wide = innerWidth, found = [];
+    if (document.documentElement.scrollWidth > wide) found.push("the page scrolls sideways");
+    for (const row of document.querySelectorAll("article tr[id]")) {
+        const name = row.cells[0].querySelector("code"), meaning = row.cells[row.cells.length - 1];
+        const box = meaning.getBoundingClientRect();
+        if (name.getClientRects().length > 1 && (wide > 500 || row.id.length < 48)) found.push(`the name is broken: ${row.id}`);
+        if (name.getBoundingClientRect().right > wide) found.push(`the name is cut: ${row.id}`);
+        const hasRoom = box.right <= wide && (box.width >= 150 || meaning.textContent.length <= 40);
+        if (!hasRoom) found.push(`no room for the meaning: ${row.id}`);
+    }
+    for (const pre of document.querySelectorAll("article pre:has(> .md-code__nav)")) {
+        const [code, button] = ["code", "nav"].map(part => pre.querySelector(part).getBoundingClientRect());
+        if (code.right > button.left) found.push(`below the button: ${pre.textContent.slice(0, 40)}`);
+    }
+    return found;
+}"""
+"""Looks at a page: names whole, meanings visible, no code below the copy button; returns what is wrong. A phone has no room
+for the longest codes, which may break behind a dot."""
+FITTING = ("commands", "errors", "metrics", "pipeline-tables", "sessions", "settings")
+LEFT_OVER = re.compile(r"#{2,} |\*\*(?=\w)|\]\(|```|`\w|^=== |^!!! |^\|.*\|$", re.MULTILINE)
+"""Markdown that should have been rendered."""
 COLOURED = {
     "404.html",
     "decisions/0026-clients.html",
@@ -259,3 +283,62 @@ def recorded() -> Iterator[str]:
         last = rest if kind == "code" else name.rpartition(".")[2] if name.startswith("ext.") else ""
         if last and not PLAIN_WORDS.fullmatch(last):
             yield last
+
+
+def test_each_page_is_rendered_as_it_is_written(files: Path) -> None:
+    """No Markdown is left in the text of a page, and lists have the numbers of their source."""
+    wrong = []
+    for file in sorted(files.rglob("*.html")):
+        page = Words()
+        page.feed(file.read_text("utf-8"))
+        address = file.relative_to(files)
+        wrong += [
+            (str(address), page.text[max(0, found.start() - 30) : found.end() + 30])
+            for found in LEFT_OVER.finditer(page.text)
+        ]
+        source = ROOT / "docs" / address.with_suffix(".md")
+        if source.exists() and page.lists != numbered(source.read_text("utf-8")):
+            wrong.append((str(address), f"lists of {page.lists} items"))
+    assert wrong == []
+
+
+def numbered(markdown: str) -> list[int]:
+    """The lengths of the numbered lists of a page, as its author counted."""
+    numbers = [int(number) for number in re.findall(r"^ *(\d+)\. ", FENCE.sub("", markdown), re.MULTILINE)]
+    return [last for last, following in zip(numbers, [*numbers[1:], 1], strict=False) if following == 1]
+
+
+class Words(HTMLParser):
+    """What a page shows, without code, and how long its numbered lists are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.lists, self._open = "", list[int](), list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("code", "script", "style", "ol", "ul"):
+            self._open.append(tag)
+        if tag == "ol" and not any("md-" in (value or "") for _, value in attrs):
+            self.lists.append(0)
+        elif tag == "li" and "ol" in self._open[-1:] and self.lists:
+            self.lists[-1] += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open[-1:]:
+            self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not {"code", "script", "style"} & set(self._open):
+            self.text += data
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_names_are_whole_and_their_meaning_is_visible(browser: Browser, site: str, width: int) -> None:
+    wrong = {}
+    with browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce") as context:
+        page = context.new_page()
+        for name in FITTING:
+            page.goto(f"{site}/reference/{name}.html", wait_until="load")
+            if found := page.evaluate(FIT):
+                wrong[name] = found[:5]
+    assert wrong == {}
