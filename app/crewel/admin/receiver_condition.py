@@ -84,7 +84,7 @@ class Facts:
     """Failures in a row, and how many there may be (-1: any number)."""
     overflow: Overflow | None = None
     is_overflow_known: bool = True
-    """Whether `overflow` says what there is to say; else whoever asks may not see it."""
+    """Whether `overflow` says what there is to say; else the operator that asks may not see it."""
     refused: RefusedLogins | None = None
     token_expired_at: int | None = None
     """When the token expired that its client has shown; None: it holds."""
