@@ -57,8 +57,8 @@ _ID = re.compile(r'\bid="([^"]+)"')
 _CODE = re.compile(r"<code>([^<]+)</code>")
 _PAGE, _WRAPPED, _PADDING = 110, 30, 4
 """Widths in characters: of a page of 1,280 pixels between its lists, of a column whose text is wrapped, and beside a column."""
-_FIGURES = "project/"
-"""The pages that are not of docs/: their wide tables are figures, which are compared by column."""
+_FIGURES = ("project/bench/", "project/index.html")
+"""The results of the benchmark and the README: their wide tables are compared by column."""
 _NAME_COLUMNS = ("class", "field")
 """The columns beside the first one that hold names."""
 _NAME = re.compile(r"(?:--)?[\w@/][\w@./:{}*-]*")
