@@ -477,13 +477,13 @@ class TestContract:
         hands.deliver("3")
         assert hands.told() == ["3"]  # nobody wants it
 
-    async def test_what_is_not_done_when_the_application_fails_is_not_settled(self) -> None:
+    async def test_an_exception_rejects_the_message_that_was_taken_and_leaves_those_that_were_not(self) -> None:
         hands = Hands()
         subscription = subscribed(hands.router, "/a")
         hands.deliver("1", "2")
         with pytest.raises(ZeroDivisionError):
             await fail_with(subscription)
-        assert hands.told() == []
+        assert hands.told() == ["user.update.internalError"]
 
     async def test_every_subscription_that_hears_a_message_has_to_be_done_with_it(self) -> None:
         hands = Hands()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from math import inf
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ class Store:
 
     def __init__(self) -> None:
         self.is_up = True
+        self.until_look = inf
         self.names: set[str] = set()
 
     def submit(self, steps: Sequence[Step[Any]], done: Callable[[list[Any]], None]) -> None:

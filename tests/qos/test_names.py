@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.qos.names import MAX_NUMBER, Name, as_file_name, is_subject, parse_name
+from crewel.qos.names import MAX_NUMBER, Name, as_file_name, is_name_for_login, is_subject, parse_name
 from tests.texts import texts
 
 subjects = texts(string.ascii_letters + string.digits + "._@+|:=-", min_size=1, max_size=255)
@@ -88,6 +88,21 @@ def test_these_are_names(text: str, name: Name) -> None:
 )
 def test_these_are_none(text: str) -> None:
     assert parse_name(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "can_log_in"),
+    [
+        ("joe", True),
+        ("joe/1", True),
+        ("client/joe/-1", True),
+        ("joe/0", False),
+        (f"joe/{MAX_NUMBER + 1}", False),
+        ("j\u00f6e", False),
+    ],
+)
+def test_a_client_logs_in_as_a_subject_or_as_a_session_with_a_number(text: str, can_log_in: bool) -> None:
+    assert is_name_for_login(text) is can_log_in
 
 
 @pytest.mark.parametrize(

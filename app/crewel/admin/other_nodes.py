@@ -126,7 +126,9 @@ class OtherNodes:
         return self._admin.find(name) is not None or await self._owner(name) != ""
 
     async def stored_of(self, subject: str) -> set[str]:
-        """The names of the sessions of the subject that the store has. Raises StoreError."""
+        """The names of the sessions of the subject that the store has, if there is one. Raises StoreError."""
+        if not self._admin.broker.runtime.access.has_store:
+            return set()
         return {each.name for each in await receivers.find(self._admin.store, Name(subject), ())}
 
     async def _hand_over(self, token: str, route: Route, ask: Ask, sent: Sent) -> Any:

@@ -62,6 +62,7 @@ class Store:
             access=self._access(),
         )
         subscribing: Any = SimpleNamespace(
+            ask=lambda session, patterns: lambda: None,
             enter=lambda session, pattern, choices: self.index.add(pattern),
             leave=lambda session, pattern: self.index.discard(pattern),
         )
