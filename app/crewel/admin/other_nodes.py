@@ -269,7 +269,8 @@ class OtherNodes:
         unfinished: StoreError | None = None
         if action in _ENDS_SESSIONS:
             try:
-                await sessions_of(self, subject, who)
+                if await self.stored_of(subject):  # others are taken over by no node
+                    await sessions_of(self, subject, who)
             except StoreError as error:
                 unfinished = error
         try:
