@@ -63,7 +63,7 @@ REDIS_READY    := $(STAMPS)/redis
 PAGES_READY    := $(STAMPS)/pages
 INTEROP_READY  := $(STAMPS)/interop
 CHROMIUM_READY := $(STAMPS)/chromium
-PROGRAMS_READY := $(STAMPS)/programs
+PROGRAMS_READY := $(STAMPS)/test-programs
 PACKAGE_READY  := $(STAMPS)/package
 PIPELINE_READY := $(STAMPS)/pipeline
 REPORT_READY   := $(STAMPS)/report
@@ -174,7 +174,7 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and th
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
-faults: $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 142 minutes
+faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 142 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-shot faults-computed faults-alone faults-nodes faults-redis; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
 

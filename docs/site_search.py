@@ -181,8 +181,8 @@ def write(site: Path, names: Sequence[Name], titles: Mapping[str, str]) -> None:
     found = (
         {
             "location": each.location,
-            "title": html.escape(each.name),
-            "text": html.escape(f"{titles.get(page, page)}: {each.meaning}"),
+            "title": html.escape(each.name, quote=False),
+            "text": html.escape(f"{titles.get(page, page)}: {each.meaning}", quote=False),
             "names": spellings(each.name),
         }
         for each in sorted(names, key=lambda each: order.get(each.location.partition("#")[0], len(order)))

@@ -33,8 +33,10 @@ class Proxy:
 
     @property
     def host(self) -> str:
-        """Its host and its port."""
-        return urlsplit(self.url).netloc.rpartition("@")[2]
+        """Its host and its port, which is 80 if its address has none, whatever is asked for through it."""
+        parts = urlsplit(self.url)
+        host = parts.netloc.rpartition("@")[2].removesuffix(":")
+        return host if parts.port is not None else f"{host}:80"
 
     @property
     def authorization(self) -> str | None:

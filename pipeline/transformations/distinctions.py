@@ -52,7 +52,8 @@ def distinctions(
     rejected: DataFrame, caused: DataFrame, silver: Mapping[str, DataFrame], limits: Limits = LIMITS
 ) -> DataFrame:
     """Return (receiver, common): texts, two at most, such as `everything from 2026-11-20 04:50:10 to 04:50:40` and `country IT
-    in 100 % of them, in 2 % of 40 others that it took`. `rejected` are rows of `caused`, which are those of `causes`."""
+    in 100 % of them, in 2 % of 40 others that it took`. `rejected` are rows of `caused`, which are those of `causes`, and
+    `silver` has in `fact_ended` what was taken in the same time."""
     ended = silver["fact_ended"].where(f.col("reason") == "settled")
     took = ended.join(f.broadcast(rejected.select("receiver").distinct()), "receiver", "left_semi")
     took = took.select("receiver", "log_id", "at").dropDuplicates(["receiver", "log_id"])
@@ -200,7 +201,7 @@ def _witnessed(caused: DataFrame, took: DataFrame, silver: Mapping[str, DataFram
     samples = silver["event_shape"].select(
         "log_id", "channel", f.lit("").alias("witness"), f.array(*_of_sample()).alias("fields")
     )
-    messages = took.select("receiver", "log_id").join(f.broadcast(letters.unionByName(samples)), "log_id")
+    messages = took.select("receiver", "log_id").join(letters.unionByName(samples), "log_id")
     witness = ["receiver", "channel", "witness"]
     fields = (
         messages.withColumn("shown", f.count("*").over(Window.partitionBy(*witness)))

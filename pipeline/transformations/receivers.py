@@ -70,6 +70,8 @@ def receivers(
             "step"
         ),
     )
+    # What is rejected now is compared with what is taken now: a publisher has another name each day.
+    in_time = {**silver, "fact_ended": silver["fact_ended"].where(f.col("at").between(start, end))}
     holds = held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"])
     held = _clipped(holds, start, end)
     still = holds.where((f.col("begin") <= end) & (f.coalesce("end", end) >= end))
@@ -86,7 +88,7 @@ def receivers(
         .join(redelivered, "session", "full")
         .join(own, "session", "full")
         .join(_transient(silver, start, end), "session", "left")
-        .join(distinctions(by_receiver, caused, silver).withColumnRenamed("receiver", "session"), "session", "left")
+        .join(distinctions(by_receiver, caused, in_time).withColumnRenamed("receiver", "session"), "session", "left")
         .join(still.select("session", f.lit(True).alias("is_held")).distinct(), "session", "left")
         .fillna(False, ["is_held"])
         .fillna(0, [*_COUNTS])

@@ -277,6 +277,28 @@ def test_what_no_one_has_read_from_a_pipe_stays_with_the_server(post: Post, sub:
     assert data(sub("/typed/a", "--name=joe/1", "--count=3"), 3) == [2, 3, 4]
 
 
+def test_a_message_that_could_not_be_printed_is_neither_acknowledged_nor_rejected(
+    post: Post, sub: Sub, tmp_path: Path
+) -> None:
+    url = [f"--url={post.server.url}", f"--token={post.environ['CREWEL_TOKEN']}"]
+    with Path("/dev/full").open("wb") as full:
+        wanted = ["/typed/a", "--name=joe/1", "--leave"]
+        failing = Running("sub", *url, *wanted, directory=tmp_path, stdout=full.fileno())
+        assert failing.told().startswith("crewel: subscribed to ")
+        pub(post, "/typed/a", "1", "--persistent")
+        status, err = failing.end()
+    assert (status, "Traceback" in err) == (1, False)
+    assert data(sub("/typed/a", "--name=joe/1", "--count=1"), 1) == [1]
+
+
+def test_a_session_that_is_not_left_ends_with_the_reader_of_its_output(post: Post, sub: Sub) -> None:
+    running = sub("/typed/a", "--name=joe/1")
+    assert running.process.stdout is not None
+    running.process.stdout.close()
+    assert running.end() == (0, "")
+    assert post.lines("sessions", "list") == []
+
+
 def test_replies_that_no_one_reads_stop_a_publish_with_an_error(post: Post) -> None:
     process = post.start("pub", "/typed/a", "1", "--count=100000", "--json")
     assert process.stdout is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,7 @@ def test_what_waits_for_a_session_is_shown_and_stays(post: Post, joe: Receiver) 
     assert heading.split() == ["message", "published", "channel", "data"]
     assert row.split()[0] == first["ext"]["update"]["id"]
     assert row.split()[2:] == ["/a/b", "0"]
+    assert datetime.fromisoformat(row.split()[1]).year >= 2026
     assert last == "3 of 3 waiting"
     assert [message["data"] for message in joe.take()] == [0, 1, 2]
     assert_refused(post.run("sessions", "peek", "nobody/1"), "there is no session client/nobody/1")

@@ -234,9 +234,12 @@ async def _peek(
 
 
 def _message_row(message: Mapping[str, Any]) -> tuple[Any, ...]:
+    from crewel.times import format_timestamp
+
     origin = message.get("ext", {}).get("update", {})
-    shown_id = origin.get("id", message.get("id", ""))
-    return shown_id, origin.get("rcvTimestamp", ""), message["channel"], message.get("data")
+    received = str(origin.get("rcvTimestamp", ""))  # nanoseconds
+    published = format_timestamp(int(received) // 1_000_000) if received.isdigit() else received
+    return origin.get("id", message.get("id", "")), published, message["channel"], message.get("data")
 
 
 @command(subjects, "list")

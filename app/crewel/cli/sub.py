@@ -129,6 +129,7 @@ def _taker(show: Print, code: str | None, text: str) -> Take:
     """Print a message, and settle or reject it. One that could not be printed, or that no one has read, is neither."""
 
     async def take(message: "Message") -> None:
+        message.defer()  # else an output that fails would be a failure of the message
         show(message)
         await standard_streams.output_read()
         if code is None:
@@ -145,10 +146,16 @@ async def _read(reader: "Reader", *, named: bool, rejects: bool) -> None:
     # Other servers take no statuses. That is an error only with --update-exception, which checks it.
     logging.getLogger("crewel.client.update").setLevel(logging.ERROR)
     await reader.prepare(with_addressed=named)
+    closed: BrokenPipeError | None = None
     async with reader.client as client:
         if rejects and not client.settles:
             raise ClientError("rejections are impossible: the server lacks `update` in bayeux.extensions")
-        await reader.read()
+        try:
+            await reader.read()
+        except BrokenPipeError as error:  # an end like any other, which keeps the session only with --leave
+            closed = error
+    if closed is not None:
+        raise closed
 
 
 class Reader:

@@ -447,8 +447,9 @@ class Subscription(Generic[DataT]):
         taken = self._taken
         if taken is None or taken.handling is None or taken.is_deferred or taken.is_recorded:
             return
-        # Of a group, it is not known what the task itself has raised, and what has only cancelled it.
-        has_raised = self._taker is _caller() and not isinstance(error, BaseExceptionGroup)
+        # Of a group, it is not known what a task itself has raised, and what has only cancelled it; no task cancels a thread.
+        is_group = isinstance(error, BaseExceptionGroup) and isinstance(self._taker, asyncio.Task)
+        has_raised = self._taker is _caller() and not is_group
         raised = error if has_raised else _end_of(self._taker, error)
         if raised is None:
             return

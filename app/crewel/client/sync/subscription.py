@@ -80,11 +80,12 @@ class Subscription(Generic[DataT]):
         return self._origin.is_ended
 
     def receive(self, timeout: float | None = None) -> Message[DataT]:
-        """The next message.
+        """The next message. `timeout` is in seconds; None or -1: without limit.
 
         Raises:
             TimeoutError: none came within `timeout` seconds.
             SubscriptionEndedError: it was unsubscribed, or the client was closed.
+            ValueError: `timeout` is no number of seconds.
         """
         return self._shown(self._background.take(lambda: self._origin.receive(timeout)))
 
