@@ -81,7 +81,7 @@ def test_an_empty_proxy_is_none_whatever_the_environment_says(environ: pytest.Mo
     ("text", "shown", "authorization"),
     [
         ("proxy.example:3128", "http://proxy.example:3128", None),
-        ("http://joe:s%3Acret@proxy.example", "http://proxy.example", "Basic am9lOnM6Y3JldA=="),
+        ("http://joe:s%3Acret@proxy.example", "http://proxy.example:80", "Basic am9lOnM6Y3JldA=="),
         ("joe:s@cret@[::1]:3128", "http://[::1]:3128", "Basic am9lOnNAY3JldA=="),
     ],
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from crewel.cli import bayeux_client, output, qos_options, standard_streams
+from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
     from crewel.bayeux.channel import Channel
@@ -130,7 +131,13 @@ def _taker(show: Print, code: str | None, text: str) -> Take:
 
     async def take(message: "Message") -> None:
         message.defer()  # else an output that fails would be a failure of the message
-        show(message)
+        try:
+            show(message)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            sys.stdout = None  # Python would flush it once more at its end
+            raise CrewelError(f"standard output cannot be written: {error.strerror or error}") from None
         await standard_streams.output_read()
         if code is None:
             message.settle()

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from crewel.errors import IllegalArgument
 
 Check = Callable[[object], Any]
+_LONGEST_NAME: Final = 32
 
 
 class Option(NamedTuple):
@@ -85,7 +86,8 @@ def _checked(checks: Mapping[str, Check], name: str, value: object) -> Any:
     check = checks.get(name)
     # A publisher that writes `persistant` believes that its message is stored.
     if check is None:
-        near = get_close_matches(name, checks, 1)
+        # To compare takes a while, the longer the name is: no name of ours is as long as that.
+        near = get_close_matches(name, checks, 1) if len(name) <= _LONGEST_NAME else ()
         hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(checks)}"
         raise IllegalArgument(name, f"there is no such field; {hint}")
     try:

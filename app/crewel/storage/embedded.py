@@ -188,7 +188,7 @@ class Embedded:
             why, self._why_full = self._why_full, ""
             raise SettingsError(why)
         if loop.time() < self._started_at + self._pause:
-            raise StoreUnavailable(self.why_ended)
+            raise StoreUnavailable(self.why_ended or "the store has ended")
         lock = await asyncio.to_thread(self._prepare)
         if lock is None:
             return

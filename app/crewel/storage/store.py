@@ -337,7 +337,7 @@ class Store:
     def _why_not(self, error: Exception) -> SettingsError | StoreUnavailable:
         why = why_not(error, is_own=self.home is not None)
         if self._embedded is not None and self._embedded.last_words and not isinstance(why, Loading):
-            return StoreUnavailable(self._embedded.why_ended)
+            return StoreUnavailable(self._embedded.why_ended or "the store has ended")
         return why
 
     def _embedded_url(self) -> str:

@@ -374,7 +374,9 @@ class SharedQueues:
     ) -> None:
         """All that was leased has come, and taken its room: ask for another lease, where there is reason to."""
         queue.is_asked = False
-        members = self._rooms(queue.name, self.members(queue.name)) if answer.after else []
+        access = self._access
+        is_mine = not (access.is_superseded or access.is_adopting or access.writing.is_closed)
+        members = self._rooms(queue.name, self.members(queue.name)) if answer.after and is_mine else []
         if is_repeat:
             self._look(queue)
         elif any(member.room for member in members):

@@ -148,7 +148,7 @@ class LogTrimmer:
 
     async def spill(self, most: float = inf) -> bool:
         """Copy what is open in the oldest tenth of the log to the inboxes of its receivers. Not if these are more than so many
-        bytes: what many receivers share takes less room in the log; then returns False."""
+        bytes: what many receivers share takes less room in the log. Returns whether it copied any."""
         border = await stored_log.oldest_tenth(self._access.store)
         open_ids: dict[DurableSession, list[LogId]] = {}
         async for durable in in_turns(self._access.node.sessions.values()):
@@ -160,8 +160,9 @@ class LogTrimmer:
         for durable, ids in open_ids.items():
             for start in range(0, len(ids), _MOVED_AT_ONCE):
                 await self._move(durable, ids[start : start + _MOVED_AT_ONCE])
-        self._trimmed_at = LogId(-1)
-        return True
+        if open_ids:
+            self._trimmed_at = LogId(-1)
+        return bool(open_ids)
 
     async def _move(self, durable: DurableSession, ids: list[LogId]) -> None:
         access = self._access

@@ -113,12 +113,12 @@ class StoredShares:
         access = self._access
         if not access.store.is_scarce:
             self._added.clear()
+            self._held = {}  # what was counted in an earlier shortage holds no more
             return
-        now = self._loop.time()
-        if now >= self._counts_at and (await message_shares.counters(access.store))[:1] == [access.token]:
+        if self._loop.time() >= self._counts_at and (await message_shares.counters(access.store))[:1] == [access.token]:
             counted = await message_shares.count(access.store)
             await access.writing.ask(message_shares.charge(access.keys, counted.accounts), unordered=True)
-            self._counts_at = now + max(_LEAST_REST_S, _RESTS * counted.seconds)
+            self._counts_at = self._loop.time() + max(_LEAST_REST_S, _RESTS * counted.seconds)
         times = await message_shares.times_counted(access.store)
         if times != self._times_counted:
             held = await largest(access.store.reader, access.keys.message_shares, message_shares.MOST_ACCOUNTS)
