@@ -363,7 +363,8 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         sockets = await bind(http.host, http.port) if worker is None else worker.listeners()
         broker = app[BROKER]
         if tls is not None and http.tls_cert is not None:
-            app[ADMIN].server_metrics.certificate_expiry = expiry_of(Path(http.tls_cert))
+            expiry = await asyncio.to_thread(expiry_of, Path(http.tls_cert))
+            app[ADMIN].server_metrics.certificate_expiry = expiry
         listener = Listener(sockets, connect, broker.metrics, **_tls_options(tls, http))
         stack.callback(listener.close)
         broker.runtime.life.concerns["descriptors"] = lambda: listener.trouble

@@ -24,7 +24,7 @@ def test_after_a_restart_the_findings_and_attempts_are_as_before(tmp_path: Path)
     publish(server, "/orders", 2)
     joe.reject(joe.take())
     before = told(Desk(server))
-    assert before == (["2 dead letters of the last hour"], ["waiting", 0])
+    assert before == (["2 dead letters of the last hour of client/joe/1"], ["waiting", 0])
     server.end_well()
 
     server = Server([*settings, *(f"--set={text}" for text in server.store_sets)], tmp_path)

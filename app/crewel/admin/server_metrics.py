@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from math import nan
 from pathlib import Path
@@ -28,6 +29,7 @@ _ASKED: Final = (
     "last_backup_timestamp_seconds",
 )
 """What is looked at when the figures are asked for."""
+_LIMIT_S: Final = 2.0
 
 
 class ServerMetrics:
@@ -62,9 +64,13 @@ class ServerMetrics:
         return float(self._access.trouble is None) if self._access.has_store else nan
 
     async def look(self) -> None:
-        """Look at what has to be asked for."""
-        self._causes = await self._count()
-        self._known = await self._of_disk() | await self._of_store()
+        """Look at what has to be asked for, for a moment: a scrape must not wait for a store or a disk that hangs."""
+        self._known = {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LIMIT_S):
+                self._causes = await self._count()
+                self._known = await self._of_disk()
+                self._known |= await self._of_store()
 
     async def _of_disk(self) -> dict[str, float]:
         home: Path | None = self._access.store.home if self._access.has_store else None
