@@ -47,6 +47,7 @@ SETS = (
     "delivery.commit_ms=50",
     "delivery.queue_max_entries=100000",  # a full queue is asked for, and does not come from a machine that is busy
 )
+BY_OPERATORS = "resource.maintenance.drained", "resource.maintenance.skipped"
 NO_STATUS = "communication.responseTimeout"
 DEAD_SESSION = "communication.noConnection.dead"
 OVERFLOW = {"resource.overflow.queue.entries", "resource.overflow.queue.bytes"}
@@ -254,7 +255,7 @@ class Witness:
         if code == NO_STATUS:
             return "ackWait" in asked
         is_final = code in (FATAL, COMMUNICATION) or (self._is_sink and code.startswith("user."))
-        return code == HOLDBACK or (is_final and code in codes)  # by the operator; or all that waited goes with one
+        return code in BY_OPERATORS or (is_final and code in codes)  # or all that waited goes with one
 
     def _check_letters(self, receiver: RandomReceiver) -> None:
         """Letters of stored messages the audit knows. Of others there is one for each that was reported, and none else."""
