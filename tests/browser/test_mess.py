@@ -184,7 +184,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     finder.sees("Queue: 0 messages")
 
     # A message that fails again and again
-    finder.begin().click(page.get_by_role("navigation").get_by_role("link", name="Dead letters"))
+    finder.begin().click(page.get_by_role("navigation").get_by_role("link", name="Dead letters", exact=True))
     finder.click(page.locator(".groups").get_by_role("link", name="client/till/1"))
     expect(page.locator("tbody tr")).to_contain_text(["came back 2"])
     finder.click(page.locator("td a").first)
