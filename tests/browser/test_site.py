@@ -1,4 +1,4 @@
-"""The site of the documentation: how its pages are rendered, what readers of screens are told, and what the search finds."""
+"""The site of the documentation: how its pages are rendered, what screen readers read, and what the search finds."""
 
 import fcntl
 import functools

@@ -83,7 +83,7 @@ def test_what_waits_for_a_session_is_shown_and_stays(post: Post, joe: Receiver) 
     assert datetime.fromisoformat(row.split()[1]).year >= 2026
     assert last == "3 of 3 waiting"
     assert [message["data"] for message in joe.take()] == [0, 1, 2]
-    assert_refused(post.run("sessions", "peek", "nobody/1"), "there is no session client/nobody/1")
+    assert_refused(post.run("sessions", "peek", "unknown/1"), "there is no session client/unknown/1")
 
 
 def test_sessions_are_pinged_and_killed(post: Post, joe: Receiver) -> None:

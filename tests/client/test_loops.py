@@ -228,7 +228,7 @@ async def test_a_message_that_was_settled_or_deferred_is_left_alone(place: Place
     assert await place.letters(0) == []
 
 
-@pytest.mark.parametrize("name", [None, "nobody-comes-back"])
+@pytest.mark.parametrize("name", [None, "none-comes-back"])
 async def test_a_session_that_nothing_can_continue_ends(place: Place, name: str | None) -> None:
     async def work() -> None:
         async with place.client(name=name, persistent=False) as client:
@@ -241,7 +241,7 @@ async def test_a_session_that_nothing_can_continue_ends(place: Place, name: str 
     [letter] = await place.letters(1)
     assert letter["errorCode"] == "user.update.error"
     left = await asyncio.to_thread(Operator(place._server).cmd, "__cmd:?clientList")
-    assert "nobody-comes-back" not in left
+    assert "none-comes-back" not in left
 
 
 async def test_a_dropped_message_without_an_id_is_named_by_its_data(

@@ -53,7 +53,10 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     broker = admin.broker
     counted = await _with_others(admin, await admin.session_counter.take())
     store = await _store(admin)
-    last_hour = await _last_hour(admin, store["letters"])
+    last_hour = NONE
+    if store["letters"] is not None:
+        last_hour = await _last_hour(admin, store["letters"])
+        store["lettersNew"] = last_hour.made
     disk = await _disk(admin)
     empty_groups, working = await _groups(admin)
     figures = Figures(
@@ -95,10 +98,10 @@ async def _with_others(admin: Administration, counted: SessionCounts) -> Session
     return replace(counted, troubles={**counted.troubles, "rejects": replace(trouble, named=named)})
 
 
-async def _last_hour(admin: Administration, letters: int | None) -> LastHour:
-    """The dead letters of the last hour, if the store says how many it has."""
+async def _last_hour(admin: Administration, letters: int) -> LastHour:
+    """The dead letters of the last hour, if the store, which has so many in all, says them."""
     try:
-        return await admin.new_dead_letters.look(letters or 0)
+        return await admin.new_dead_letters.look(letters)
     except StoreError:
         return NONE
 
@@ -176,7 +179,6 @@ async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
         "usedMemory": int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
         "maxMemory": int(info.get("maxmemory", 0)),
         "letters": letters,
-        "lettersNew": (await admin.new_dead_letters.look(letters)).made,
         "lettersDropped": await dead_letters.dropped(store),
         "lettersBytes": await dead_letters.used_bytes(store),
         "lettersMaxBytes": admin.broker.settings.delivery.dead_letters_max_bytes,

@@ -16,8 +16,9 @@ from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fie
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import Condition
-from crewel.admin.receiver_facts import add_others, add_usual
+from crewel.admin.receiver_facts import add_others, add_usual, standing_of
 from crewel.admin.receiver_resource import last_failure
+from crewel.admin.role_scopes import covered
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
 from crewel.admin.trace import trace
@@ -258,7 +259,7 @@ def _is_wanted(dispatchers: DispatcherRunner, session: Session, fields: dict[str
 def _stands(ask: Ask, session: Session) -> bool:
     """Whether the session stands as asked for, as far as the operator sees that."""
     condition = ask.fields.get("condition")
-    return condition is None or condition in session_view(ask.admin, session, ask.scope)["conditions"]
+    return condition is None or condition in standing_of(ask.admin, session, covered(ask.scope))["conditions"]
 
 
 def _found(ask: Ask) -> Session:

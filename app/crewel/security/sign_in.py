@@ -77,7 +77,7 @@ class SpentIds(Protocol):
         """A sign-in with this id begins, which no server can have ended yet."""
 
     async def is_spent(self, id_: str) -> bool:
-        """Whether what has this id holds no more. Raises StoreUnavailable if that cannot be known."""
+        """Whether what has this id holds no more. Raises StoreError if that cannot be known."""
 
     async def use(self, id_: str, until: float) -> bool:
         """Spend what works once and expires then (seconds since 1970). Returns whether it was unspent. Raises StoreError."""

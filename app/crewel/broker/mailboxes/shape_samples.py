@@ -37,9 +37,8 @@ class ShapeSamples:
         """This message was acknowledged; it is the sample of its channel, if that has none yet."""
         if entry.channel in self._waiting or len(self._waiting) >= MOST or not 0 < len(entry.wire) <= LARGEST:
             return
-        if entry.origin is None or not (
-            entry.origin.redrive_of or entry.is_notice
-        ):  # a redriven one is of an earlier time
+        is_redriven = entry.origin is not None and bool(entry.origin.redrive_of)
+        if not is_redriven and not entry.is_notice:  # a redriven one is of an earlier time
             self._waiting[entry.channel] = entry
 
     async def changed(self, now: float) -> AsyncIterator[dict[str, Any]]:

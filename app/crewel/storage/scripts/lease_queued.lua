@@ -6,7 +6,7 @@
 -- call answers the same again.
 --
 -- Returns a JSON object: `left`, how many wait in the queue now; `expired`, how many have gone; `after`, the place behind
--- which another call goes on, because so many are not leased, or ''; and `leased`, objects with `receiver`, `id`, `size` in
+-- which another call continues, because so many are not leased, or ''; and `leased`, objects with `receiver`, `id`, `size` in
 -- bytes, `channel`, `attempts`, `priority`, `expires`, and the names in `failed`; ids and times are
 -- texts. Or 'fenced' if the server has been superseded.
 --
