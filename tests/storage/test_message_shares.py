@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewel.delivery.records import Submission
+from crewel.delivery.records import SessionName, Submission
 from crewel.storage import message_shares, shared_queues
 from crewel.storage.shares import Share, largest
 from crewel.storage.store import Store
@@ -54,19 +54,26 @@ async def test_histories_and_queues_count_beside_the_log(store: Store) -> None:
     assert all(size >= messages * len(BODY) for messages, size in found.values())
 
 
-async def test_what_an_inbox_has_instead_of_the_log_is_its_receivers_and_what_was_addressed_to_it_is_not(
-    store: Store,
-) -> None:
+@pytest.mark.parametrize(("receiver", "account"), [(JOE, "subject joe"), ("client/anonymous/-7", "")])
+async def test_what_an_inbox_has_instead_of_the_log_is_its_receivers(store: Store, receiver: str, account: str) -> None:
+    """And what was addressed to it, or leased to it as a member of a group, is not."""
     owner = await started(store)
-    await owner.login()
-    ids = (await owner.append([submission(ANN)] * 3)).ids
-    await owner.commit(ids[-1], change(opened=ids))
-    await owner.spill(*ids)
+    await owner.login(receiver)
+    ids = (await owner.append([submission(ANN), submission("", "subject eve"), submission(ANN, "subject eve")])).ids
+    await owner.commit(ids[-1], change(receiver, opened=ids))
+    await owner.spill(*ids, name=receiver)
     message = shared_queues.Addressed("/a", BODY, ANN)
-    await owner.do(shared_queues.send(owner.keys, owner.token, message, [shared_queues.Delivery(JOE, JOE)], FACTS_MAX))
+    to_receiver = shared_queues.Delivery(receiver, receiver)
+    await owner.do(shared_queues.send(owner.keys, owner.token, message, [to_receiver], FACTS_MAX))
+    queue = "group:/a workers"
+    await owner.append([submission(ANN, groups=(queue,)), submission("", "subject eve", groups=(queue,))])
+    member = shared_queues.Member(SessionName(receiver), 10)
+    lease = await owner.do(shared_queues.lease(owner.keys, owner.token, queue, [member], FACTS_MAX))
+    assert len(lease.leased) == 2
     await store.reader.delete(store.keys.log)
     found = await counted(store)
-    assert {account: messages for account, (messages, _) in found.items()} == {"subject joe": 3, "subject ann": 1}
+    wanted = {account: 3, "subject ann": 2, "subject eve": 1}
+    assert {account: messages for account, (messages, _) in found.items()} == wanted
 
 
 @pytest.mark.parametrize("most", [1, 3, 1000])

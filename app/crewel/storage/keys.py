@@ -282,7 +282,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "inbox:<session>",
         "hash",
-        "log id: the fields of the log's entry, packed; and `f` as in `qb:<queue>`",
+        "log id: the fields of the log's entry, packed; and `f` as in `qb:<queue>`. `p` of a message that was trimmed from the"
+        " log is the account of this session, or empty",
         "until it is acknowledged",
         "spill, redrive, send, lease_queued, requeue, commit, end",
         "loading of backlogs; dead letters",

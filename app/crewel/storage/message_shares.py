@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, NamedTuple
 
+from crewel.qos.names import SUBJECT
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step, scripts
-from crewel.storage.shares import Share
+from crewel.storage.shares import Share, account_of_name
 from crewel.storage.store import Store
 
 MOST_ACCOUNTS: Final = 1000
@@ -59,8 +60,10 @@ def _add(told: list[Any], sizes: Counter[str], messages: Counter[str]) -> int:
     """Add what a part has; returns its bytes."""
     read = 0
     words = iter(told)
-    for account, size, number in zip(words, words, words, strict=True):
-        name = account.decode()
+    for word, size, number in zip(words, words, words, strict=True):
+        name = word.decode()
+        if name.startswith(SUBJECT):  # that of the sender of what has no account
+            name = account_of_name(name)
         sizes[name] += size
         messages[name] += number
         read += size

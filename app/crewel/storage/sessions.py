@@ -18,6 +18,7 @@ from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
 from crewel.storage.node_leases import filled
 from crewel.storage.script_step import Step, nothing
+from crewel.storage.shares import account_of_name
 from crewel.storage.store import Store
 
 _UNCOUNTED: Final = "client/anonymous/"
@@ -178,9 +179,11 @@ def away(k: Keys, token: str, ends: Mapping[SessionName, int]) -> Step[None]:
 
 
 def spill(k: Keys, token: str, name: str, ids: Sequence[LogId]) -> Step[list[LogId]]:
-    """Copy messages that are open for a session from the log to its inbox. Returns those that lie there now; what the log has
-    lost, or what the store does not have as open, is not among them. Raises Fenced."""
-    return Step("spill", (k.session(name), k.inbox(name), k.log), (token, *ids), list)
+    """Copy messages that are open for a session from the log to its inbox, where the session's account is charged for them.
+    Returns those that lie there now; what the log has lost, or what the store does not have as open, is not among them. Raises
+    Fenced."""
+    keys = (k.session(name), k.inbox(name), k.log)
+    return Step("spill", keys, (token, account_of_name(name), *ids), list)
 
 
 @dataclass(frozen=True, slots=True)

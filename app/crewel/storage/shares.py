@@ -1,4 +1,4 @@
-"""What accounts hold of a bounded store of things: of the dead letters, or of all stored messages."""
+"""How accounts are called, and what each holds of a bounded store of things: of the dead letters, or of all stored messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
 
+from crewel.qos.names import ANONYMOUS
 from crewel.storage.keys import Shares
 
 
@@ -16,6 +17,23 @@ class Share(NamedTuple):
     entries: int
     bytes: int
     """About."""
+
+
+def address_account(address: str) -> str:
+    """The account of an address; empty: of a client at a local socket."""
+    return f"address {address or 'local'}"
+
+
+def subject_account(subject: str) -> str:
+    """The account of a subject."""
+    return f"subject {subject}"
+
+
+def account_of_name(name: str) -> str:
+    """The account of the session, or the subject, that is called so (`client/joe/1`, `client/joe`); empty if that is anonymous,
+    or has no name."""
+    subject = name.split("/")[1] if name else ANONYMOUS
+    return "" if subject == ANONYMOUS else subject_account(subject)
 
 
 async def largest(reader: Redis, keys: Shares, most: int = 100) -> list[Share]:

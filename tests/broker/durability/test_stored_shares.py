@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from crewel.broker.durability.stored_shares import StoredShares, account_of
+from crewel.broker.admission.payers import payers_of, storing_account
+from crewel.broker.durability.stored_shares import StoredShares
 from crewel.broker.session import Session
 from crewel.errors import Limited, StoreFull
 from crewel.security.grants import OPERATOR, Grants
@@ -62,7 +63,15 @@ def stored(shares: StoredShares, session: Session | None, size: int) -> bool:
 def test_an_account_is_a_proved_subject_or_an_address_or_where_many_share_that_a_name(
     world: World, name: str, grants: Grants | None, is_exempt: bool, account: str
 ) -> None:
-    assert account_of(publisher(world, name, grants, is_exempt=is_exempt)) == account
+    assert storing_account(publisher(world, name, grants, is_exempt=is_exempt)) == account
+
+
+def test_dead_letters_and_stored_messages_call_an_account_alike(world: World) -> None:
+    stranger, joe = publisher(world), Client(world)
+    assert joe.handshake(ext={"session": {"name": "joe"}})["successful"]
+    assert payers_of(stranger) == (storing_account(stranger),)
+    joe.session.authenticate(Grants("joe"))
+    assert payers_of(joe.session) == (storing_account(stranger), storing_account(joe.session))
 
 
 def test_the_account_that_stores_most_is_refused_first_and_others_are_not(world: World, shares: StoredShares) -> None:

@@ -1,4 +1,5 @@
-"""The accounts that pay for what a session makes the server do for it: its address and its subject, as for rates."""
+"""The accounts that pay for what a session makes the server do for it: its address and its subject, as for rates; and one of
+them for what it stores."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from crewel.broker.session import Session
 from crewel.delivery.pending_dead_letters import Payers
 from crewel.limits import Account
+from crewel.storage.shares import account_of_name, address_account, subject_account
 
 
 def charged(session: Session) -> Iterator[Account]:
@@ -34,8 +36,18 @@ def receiver_payers(session: Session) -> Payers:
     return _names_of(session) or payers_of(session)
 
 
+def storing_account(publisher: Session) -> str:
+    """The account that is charged for what a session stores: the subject that its token or the policy has proved; else its
+    address, or at an address without rates, which many share, the subject that it is called by."""
+    if publisher.subject:
+        return subject_account(publisher.subject)
+    address = publisher.account
+    named = account_of_name(publisher.name) if address is None or publisher.is_exempt else ""
+    return named or address_account("" if address is None else address.name)
+
+
 def _names_of(session: Session) -> Payers:
     """Those of an address differ from those of a subject."""
     address, subject = session.account, session.subject_account
-    names = () if address is None else (f"address {address.name or 'local'}",)
-    return names if subject is None else (*names, f"subject {subject.name}")
+    names = () if address is None else (address_account(address.name),)
+    return names if subject is None else (*names, subject_account(subject.name))

@@ -13,8 +13,8 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.admission.payers import storing_account
 from crewel.errors import Limited, StoreError, StoreFull
-from crewel.qos.names import ANONYMOUS
 from crewel.storage import message_shares
 from crewel.storage.shares import largest
 
@@ -34,19 +34,6 @@ _WAIT_S: Final = 10.0
 """When a publisher that is refused may come again: others have to settle, or to remove, what it has stored."""
 _QUIET_S: Final = 60.0
 _MIB: Final = 1 << 20
-
-
-def account_of(publisher: Session) -> str:
-    """The account that is charged for what a session stores: the subject that its token or the policy has proved; else its
-    address, or at an address without rates, which many share, the subject that it is called by."""
-    if publisher.subject:
-        return f"subject {publisher.subject}"
-    address = publisher.account
-    if address is None or publisher.is_exempt:
-        subject = publisher.name.split("/")[1] if publisher.name else ANONYMOUS
-        if subject != ANONYMOUS:
-            return f"subject {subject}"
-    return f"address {(address and address.name) or 'local'}"
 
 
 class StoredShares:
@@ -72,7 +59,7 @@ class StoredShares:
         too much, StoreFull if there is no room for it."""
         store, account = self._access.store, ""
         if publisher is not None:
-            account, most = account_of(publisher), self.most
+            account, most = storing_account(publisher), self.most
             has = self._held.get(account, 0) + self._added[account]
             if most is not None and has + size > most and not publisher.is_operator:
                 raise self._refused(publisher, account, has, most)

@@ -3,8 +3,7 @@
 -- after about so many of them. Changes nothing.
 --
 -- Returns {number of keys that are done, place in the next one, account, bytes, messages, account, ...}: `p` of a message says its
--- account; without it that is the subject of its sender; it is empty if there is none. A copy of what lay in the log, in an
--- inbox, is charged to the subject of the inbox.
+-- account. Without it, the subject of its sender stands in its place, as `client/joe`; empty if it has none.
 --
 -- KEYS[1...]  log, h:<channel>, qb:<queue> and inbox:<session>, any of them
 -- ARGV[1]     where to begin in the first one: what the call before said, or empty
@@ -18,13 +17,8 @@ local entry_cost = 100
 
 local bytes, messages, seen = {}, {}, 0
 
--- The account of a name such as client/joe/1; anonymous sessions have none.
-local function account_of(name)
-  local subject = string.match(name, '^client/([^/]+)')
-  return subject and subject ~= 'anonymous' and 'subject ' .. subject or ''
-end
-
-local function add(account, size)
+local function add(payer, sender, size)
+  local account = payer or string.match(sender or '', '^client/[^/]+') or ''
   bytes[account] = (bytes[account] or 0) + size + entry_cost
   messages[account] = (messages[account] or 0) + 1
   seen = seen + 1
@@ -34,7 +28,7 @@ end
 local function weigh_stream(key)
   local entries = call('XRANGE', key, place ~= '' and '(' .. place or '-', '+', 'COUNT', most)
   for _, entry in ipairs(entries) do
-    local payer, sender, size = nil, '', 0
+    local payer, sender, size = nil, nil, 0
     local fields = entry[2]
     for at = 1, #fields, 2 do
       local value = fields[at + 1]
@@ -45,22 +39,17 @@ local function weigh_stream(key)
         sender = value
       end
     end
-    add(payer or account_of(sender), size)
+    add(payer, sender, size)
   end
   return #entries == most and entries[#entries][1] or ''
 end
 
--- The same of a hash. An inbox has the name of its session behind this.
+-- The same of a hash.
 local function weigh_hash(key)
-  local owner = string.match(key, ':inbox:(.*)$')
   local cursor, pairs_ = unpack(call('HSCAN', key, place ~= '' and place or '0', 'COUNT', most))
   for at = 1, #pairs_, 2 do
     local fields = unpacked(pairs_[at + 1])
-    local account = fields.p or account_of(fields.s or '')
-    if owner and not fields.t then
-      account = account_of(owner)
-    end
-    add(account, #pairs_[at + 1])
+    add(fields.p, fields.s, #pairs_[at + 1])
   end
   return cursor ~= '0' and cursor or ''
 end
