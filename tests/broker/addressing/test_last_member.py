@@ -3,12 +3,14 @@ received ends as on a single server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from crewel.qos.names import group_queue
+from crewel.storage.connection import Done
+from crewel.storage.script_step import Step
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, settled
 from tests.broker.addressing.test_consumer_groups import WORK, join, member, publish
 from tests.broker.stored_world import Receiver, StoredWorld, failed, origin
@@ -233,6 +235,28 @@ def test_what_a_sole_member_holds_back_stays_with_it_over_a_restart(
     again.wait(again.broker.mailboxes.dispatchers.activate(back.session))
     assert ids(come(back)) == [message_id]
     assert letters(again) == []
+
+
+def test_a_member_on_hold_asks_once_for_what_its_other_group_leaves_to_it(
+    here: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joe, _ = member(here, "joe/1"), member(here, "ann/1")
+    join(joe, "/jobs/b")
+    (message_id,) = publish(here, 1, channel="/jobs/b")
+    assert ids(come(joe)) == [message_id]
+    submit, asked = here.store.submit, list[str]()
+
+    def noted(steps: Sequence[Step[Any]], done: Done) -> None:
+        asked.extend(step.script for step in steps)
+        submit(steps, done)
+
+    monkeypatch.setattr(here.store, "submit", noted)
+    here.wait(here.broker.mailboxes.dispatchers.hold(joe.session, "an operator"))
+    for _ in range(3):
+        here.sweep_after(2.0)
+        here.commit()
+    assert asked.count("requeue") == 1
+    assert here.inbox(joe.session) == [int(message_id)]
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

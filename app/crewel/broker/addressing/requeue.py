@@ -70,13 +70,16 @@ class Requeue:
         self._requeue(session, [place], attempts, failed=True, letter=letter if attempts else None)
         return True
 
-    def requeue_all(self, session: Session) -> None:
-        """The session gets nothing for the time being: let others have what it has not settled, where there are others."""
+    def requeue_all(self, session: Session, queue: str = "") -> None:
+        """The session gets nothing for the time being: let others have what it has not settled, where there are others; if
+        a queue is named, only what came from that."""
         failures = self._shared_queues.failures
         places = [
             place
             for place, waiting in session.mailbox.inbox.items()
-            if is_exclusive(waiting.source) and self._has_others(waiting.source, (*failures.of(place).by, session.name))
+            if is_exclusive(waiting.source)
+            and queue in ("", waiting.source)
+            and self._has_others(waiting.source, (*failures.of(place).by, session.name))
         ]
         if places:
             self._requeue(session, places, failed=False)
@@ -91,7 +94,7 @@ class Requeue:
                 continue
             for each in self._shared_queues.members(name):
                 if each.mailbox.is_paused:
-                    self.requeue_all(each)
+                    self.requeue_all(each, name)
 
     def _has_others(self, name: str, but: Iterable[str], *, or_back_soon: bool = False) -> bool:
         shared = self._shared_queues

@@ -539,7 +539,7 @@ class SharedQueues:
             if name in self._groups.elsewhere or any(map(self.is_able, members)):
                 for session in members:
                     if session.mailbox.is_paused or self._is_gone(session):
-                        self.requeue.requeue_all(session)
+                        self.requeue.requeue_all(session, name)
 
     def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
         """Something waits in the queue, and sessions may come for it."""
