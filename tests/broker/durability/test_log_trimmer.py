@@ -95,6 +95,22 @@ def test_one_pending_message_does_not_keep_a_long_log_when_room_in_the_store_is_
     assert (world.wait(world.store.reader.xlen(world.store.keys.log)) < others) is is_moved
 
 
+def test_a_session_that_another_server_has_by_now_does_not_keep_messages_of_others_in_the_log(
+    make_stored: MakeStored,
+) -> None:
+    world = make_stored()
+    keys, reader, trimmer = world.store.keys, world.store.reader, world.durability.trimmer
+    for name in ("joe/1", "ann/1"):
+        Receiver(world).started("/a", name=name)
+    for channel in ("/a", *["/b"] * 20):
+        world.broker.publish(channel, 1, qos={"persistent": True})
+    world.commit()
+    world.wait(reader.hset(keys.session("client/joe/1"), "owner", "another"))
+    assert world.wait(trimmer.spill())
+    assert [world.wait(reader.hlen(keys.inbox(f"client/{name}"))) for name in ("joe/1", "ann/1")] == [0, 1]
+    assert not world.wait(trimmer.spill())  # nothing is left that could be copied
+
+
 def _add(world: StoredWorld, count: int) -> None:
     async def add() -> None:
         pipeline = world.store.reader.pipeline()

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import LogId
-from crewel.errors import StoreError
+from crewel.errors import Fenced, StoreError
 from crewel.event_loop import in_turns
 from crewel.storage import dead_letters, streams
 from crewel.storage import facts as stored_facts
@@ -157,17 +158,24 @@ class LogTrimmer:
                 most -= sum(durable.pending[each].size for each in ids)
                 if most < 0:
                     return False
+        has_copied = False
         for durable, ids in open_ids.items():
-            for start in range(0, len(ids), _MOVED_AT_ONCE):
-                await self._move(durable, ids[start : start + _MOVED_AT_ONCE])
-        if open_ids:
+            # If another server has the session by now, what is pending for the others has to be copied all the same.
+            with suppress(Fenced):
+                for start in range(0, len(ids), _MOVED_AT_ONCE):
+                    has_copied |= await self._move(durable, ids[start : start + _MOVED_AT_ONCE])
+        if has_copied:
             self._trimmed_at = LogId(-1)
-        return bool(open_ids)
+        return has_copied
 
-    async def _move(self, durable: DurableSession, ids: list[LogId]) -> None:
-        access = self._access
+    async def _move(self, durable: DurableSession, ids: list[LogId]) -> bool:
+        access, node = self._access, self._access.node
+        if node.sessions.get(durable.name) is not durable:
+            return False  # it has ended, or all sessions were read again since
         step = stored_sessions.spill(access.keys, access.token, durable.name, ids)
-        access.node.spilled(durable, await access.writing.ask(step))
+        moved = await access.writing.ask(step)
+        node.spilled(durable, moved)
+        return bool(moved)
 
 
 @dataclass(eq=False)
