@@ -418,7 +418,10 @@ class Session:
         self.authenticate(grants)
 
     def remember(self, former: Session) -> None:
-        """It was this one before the store was read again, which does not say when its client came last, and how it failed."""
+        """It was this one before the store was read again, which does not say what the application noted, when its client came
+        last, and how it failed."""
+        if former.id == self.id:  # of the same login: the policy may have noted there who the client is
+            self._attributes = former._attributes
         self.added_at, self.last_seen = former.added_at, former.last_seen
         self.mailbox.recovered = former.mailbox.recovered
         failed, dispatcher = former.mailbox.dispatcher, self.mailbox.dispatcher

@@ -79,9 +79,9 @@ class UpwardCalls:
 
     # To sessions
 
-    def restore(self, durable: DurableSession, record: SessionRecord) -> None:
-        """The store has this session: it lives again."""
-        self._broker.sessions.restorer.restore(durable, record)
+    def restore(self, durable: DurableSession, record: SessionRecord, former: Session | None) -> None:
+        """The store has this session: it lives again, as it was in this server before, if it was there."""
+        self._broker.sessions.restorer.restore(durable, record, former)
 
     def set_aside(self, session: Session) -> None:
         """The session will be read from the store again."""

@@ -14,7 +14,8 @@ from crewel.broker.durability import durability
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
-from crewel.security.policy import GRANTED, Answer, OpenPolicy
+from crewel.security.grants import OPERATOR
+from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal
 from crewel.storage import log as stored_log
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue
 from tests.broker.addressing.test_doubt import Line
@@ -232,6 +233,28 @@ def test_an_answer_that_waits_meanwhile_takes_no_message_from_the_session_that_i
     world.settle()
     assert data(each for each in peer.received if "data" in each) == []
     assert data(come(joe)) == [1]
+
+
+class NoPublishes(OpenPolicy):
+    """The policy of an application, which knows no token of the server itself."""
+
+    def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
+        return Refusal("not yours")
+
+
+@pytest.mark.parametrize("name", [{}, {"name": "joe/1"}], ids=["without a name", "with a name"])
+def test_a_login_with_the_admin_token_still_holds_after_that(world: StoredWorld, name: dict[str, str]) -> None:
+    """The token is not stored; nor is what the application has noted of the session."""
+    operator = Receiver(world).started("/a", **name)
+    former = operator.session
+    former.authenticate(OPERATOR)
+    former.attributes["shift"] = 2
+    world.broker.admission.guard.policy = NoPublishes()
+    world.commit()
+    world.wait(world.durability._reload())
+    assert operator.session is not former
+    assert operator.say("/a", data=1)["successful"]
+    assert operator.session.attributes == {"shift": 2}
 
 
 WORKERS = {"subscription": "/jobs", "ext": {"subscribe": {"group": "workers"}}}

@@ -196,7 +196,8 @@ class Durability:
         for record in records:
             if len(same) > _MOST_SHARED:
                 same.clear()
-            self.restore(record, same)
+            former = before.get(record.name)
+            self.restore(record, same, None if former is None else former.session)
         self._access.is_adopting = False
         self._continue(before)
         self._end_once_more(ended)
@@ -213,12 +214,15 @@ class Durability:
         """Take over the next sessions of servers before this one, or of nodes that are dead."""
         return await self.inheritance.next_slice(_ADOPTED_AT_ONCE, self.lease.own)
 
-    def restore(self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage]) -> DurableSession:
-        """Give a session of the store to the engine and to the broker. `sent` is shared by sessions that were sent the same."""
+    def restore(
+        self, record: SessionRecord, sent: dict[PendingMessage, PendingMessage], former: Session | None = None
+    ) -> DurableSession:
+        """Give a session of the store to the engine and to the broker. `sent` is shared by sessions that were sent the same.
+        `former`: what it was in this server before it was read again."""
         durable = DurableSession.adopted(record, sent)
         self._access.node.add(durable)
         if record.ending is None:
-            self._listener.restore(durable, record)
+            self._listener.restore(durable, record, former)
         return durable
 
     async def _reload(self, error: Fenced | None = None) -> None:

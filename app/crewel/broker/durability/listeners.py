@@ -13,8 +13,8 @@ from crewel.delivery.records import SessionRecord
 class DurabilityListener(LettersListener, Protocol):
     """Gets what happens to sessions that the store has."""
 
-    def restore(self, durable: DurableSession, record: SessionRecord) -> None:
-        """The store has this session: let it live again."""
+    def restore(self, durable: DurableSession, record: SessionRecord, former: Session | None) -> None:
+        """The store has this session: let it live again. `former`: what it was in this server before it was read again."""
 
     def set_aside(self, session: Session) -> None:
         """Let go of a session that will be read from the store again."""

@@ -32,11 +32,15 @@ class SessionRestorer:
     _durability: Durability
     _logins: Logins
 
-    def restore(self, durable: DurableSession, record: SessionRecord) -> None:
-        """Let a session that the store has live again, as its last login made it."""
+    def restore(self, durable: DurableSession, record: SessionRecord, former: Session | None) -> None:
+        """Let a session that the store has live again, as its last login made it. `former`: what it was in this server before
+        it was read again. The rights of that login still hold, also those of the admin token, which are not stored."""
         facts = record.login
         session = Session(self._mailboxes.host, facts["id"])
-        grants = restored_grants(facts.get("grants"), asks_for_tokens=self._guard.asks_for_tokens)
+        if former is not None and former.id == session.id:
+            grants = former.grants
+        else:
+            grants = restored_grants(facts.get("grants"), asks_for_tokens=self._guard.asks_for_tokens)
         session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
         asked = facts.get("asked", {}) | ({"name": durable.name} if durable.is_named else {})
         try:
