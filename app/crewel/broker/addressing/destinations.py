@@ -7,11 +7,11 @@ sessions, and in the queues of subjects without a session.
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.channel import Channel
@@ -100,6 +100,7 @@ class Destinations:
         self._access, self._ids, self._cluster = self._runtime.access, self._runtime.ids, self._runtime.cluster
         self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
         self._expiry = self._outbound.expiry
+        self._sends = count(1)
 
     def send(
         self, publisher: Session | None, channel: Channel, fields: Fields, qos: PublishQos, key: str
@@ -240,14 +241,11 @@ class Destinations:
             message,
             outgoing.deliveries,
             access.facts_max,
-            key or f"ptp {secrets.token_hex(12)}",
+            key or f"ptp {access.token} {next(self._sends)}",
             [each.to for each in outgoing.routes if _has_unstored(each)],
         )
 
-        def answered(answer: Sent | StoreError) -> None:
-            self._answered(outgoing, step, answer)
-
-        access.writing.submit(step, answered, size=size)
+        access.writing.submit(step, partial(self._answered, outgoing, step), size=size)
         return outgoing.promise
 
     def _deliveries(self, routes: Iterable[Route]) -> list[Delivery]:
@@ -321,7 +319,8 @@ class Destinations:
         receivers = [session for session in outgoing.receivers if session.is_live]
         if receivers:
             self._outbound.fan_out(entry, receivers, None)
-        self._deliver_elsewhere(outgoing.channel, entry, there)
+        if there:
+            self._deliver_elsewhere(outgoing.channel, entry, there)
 
     def take_addressed(self, logged: Logged, sessions: Mapping[SessionName, DurableSession]) -> None:
         """The log has a message that another node, or this one, has put into the inboxes of sessions of other nodes; it may be
@@ -396,11 +395,7 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
     if outcomes.get(one.queue) is SendOutcome.FULL:
         return DestinationState(one.to, _FULL, f"too many messages wait for {one.to}")
     stored = [outcomes.get(name) for name in _stored_names(one)]
-    if (
-        stored
-        and len(stored) == len(one.sessions) + len(one.remote)
-        and all(outcome is SendOutcome.GONE for outcome in stored)
-    ):
+    if stored and stored.count(SendOutcome.GONE) == len(one.sessions) + len(one.remote):
         return DestinationState(one.to, _GONE, f"{one.to} has gone just now")
     return DestinationState(one.to)
 
@@ -424,4 +419,4 @@ def _stored_names(one: Route) -> list[SessionName]:
 
 def _has_unstored(one: Route) -> bool:
     """Whether a session gets it that the store does not have."""
-    return bool(unstored_of(one.sessions)) or not all(each.is_stored for each in one.remote)
+    return bool(unstored_of(one.sessions) or [each for each in one.remote if not each.is_stored])

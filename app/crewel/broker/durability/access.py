@@ -377,7 +377,7 @@ class WriteQueue(Generic[T]):
         most for `for_s` seconds, for a step that may be repeated; before that only a refusal comes back as an error.
         `in_doubt`: the store may have done it, for it was asked before and gave no answer. `size`: what it counts of
         `MOST_BYTES`. `unordered`: neither the step nor its answer depends on what is taken from the log meanwhile."""
-        now = self._loop.time()
+        now = self._loop.time() if retries or in_doubt else 0.0
         self._queue.append(
             _Request(
                 step,
@@ -501,21 +501,25 @@ class WriteQueue(Generic[T]):
         steps: list[Step[Any]] = []
 
         def answered(answers: list[Any]) -> None:
-            found = iter(answers)
-            handed = ((each, None if isinstance(each, _Turn) else next(found)) for each in requests)
+            if len(answers) == len(requests):  # as nearly always: no turn is among them
+                handed: Iterator[tuple[Any, Any]] = zip(requests, answers, strict=True)
+            else:
+                found = iter(answers)
+                handed = ((each, None if isinstance(each, _Turn) else next(found)) for each in requests)
             if self._turn is None:
                 self._hand_over(handed)
             else:
                 self._task = self._loop.create_task(self._hand_over_later(self._turn, handed))
 
-        self._store.until_look -= size
-        if self._store.until_look < 0:
-            self._store.look_soon()
+        store = self._store
+        store.until_look -= size
+        if store.until_look < 0:
+            store.look_soon()
         self._asked = requests
         try:
             steps += [step for each in requests if (step := each.asked()) is not None]
             if steps:
-                self._store.submit(steps, answered)
+                store.submit(steps, answered)
             else:
                 answered([])
         except Exception as error:
