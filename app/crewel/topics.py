@@ -31,6 +31,15 @@ class State(Enum):
     """Gone, or never there."""
 
 
+WORDS: Final[Mapping[State, str]] = {
+    State.ALIVE: "in use",
+    State.UNREFERENCED: "unused",
+    State.UNCONFIGURED: "nothing published yet",
+    State.SOFTERASED: "erased",
+}
+"""How a topic that is there stands, as the operator's page and the lists of the command line say it."""
+
+
 class Facts(NamedTuple):
     """What the state of a topic follows from."""
 

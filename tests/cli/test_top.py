@@ -56,3 +56,9 @@ def test_top_prints_what_is_wrong(post: Post, joe: Receiver) -> None:
     assert overview["node"] == "heron"
     assert overview["sessions"]["held"] == 1
     post.desk.post("/sessions/joe/1/activate")
+
+
+def test_nodes_are_listed_in_words(post: Post) -> None:
+    heading, node = post.run("nodes", "--no-json").out.splitlines()
+    assert heading.split() == ["node", "state", "stored", "sessions", "since", "process"]
+    assert node.split()[:2] == ["heron", "running"]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from crewel.topics import WORDS
 from tests.admin.desk import Desk, Receiver
 from tests.cli.command import assert_refused, crewel
 from tests.cli.operators import Post
+from tests.declared import ROOT
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -45,10 +48,29 @@ def test_list_and_show_print_tables_for_people(post: Post) -> None:
     published(post, "/topics/a", 1)
     post.run("pub", "/topics/plain", "1")
     heading, first, second = post.run("topics", "list", "--pattern=/topics/*", "--no-json").out.splitlines()
-    assert heading.split() == ["channel", "state", "history", "queued", "subscribers"]
-    assert first.split() == ["/topics/a", "ALIVE", "1", "of", "3", "0", "0"]
-    assert second.split() == ["/topics/plain", "UNREFERENCED", "none", "0", "0"]
+    assert heading.split() == ["channel", "state", "history", "waiting", "subscribers"]
+    assert first.split() == ["/topics/a", "in", "use", "1", "of", "3", "0", "0"]
+    assert second.split() == ["/topics/plain", "unused", "none", "0", "0"]
     assert '{"entries": 1, "maxEntries": 3}' in post.run("topics", "show", "/topics/a", "--no-json").out
+
+
+def test_topics_are_asked_for_by_the_words_of_the_list_or_by_those_of_the_api(post: Post) -> None:
+    published(post, "/topics/a", 1)
+    post.run("pub", "/topics/plain", "1")
+    for state in ("unused", "UNREFERENCED"):
+        (found,) = post.lines("topics", "list", "--pattern=/topics/*", f"--state={state}")
+        assert (found["channel"], found["state"]) == ("/topics/plain", "UNREFERENCED")
+    refusal = post.run("topics", "list", "--state=dead")
+    assert refusal.status == 2
+    assert "--state takes one of in use, unused" in refusal.err
+    _, row, _ = post.run("topics", "list", "--pattern=/topics/*", "--no-json", "--api-state").out.splitlines()
+    assert row.split()[:4] == ["/topics/a", "in", "use", "ALIVE"]
+
+
+def test_the_page_has_the_words_of_the_list() -> None:
+    script = (ROOT / "static/console/topics.js").read_text()
+    states = script.partition("const STATES = {")[2].partition("};")[0]
+    assert dict(re.findall(r'(\w+): \["([^"]+)"', states)) == {state.value: word for state, word in WORDS.items()}
 
 
 def test_show_of_an_unknown_topic_ends_with_1(post: Post) -> None:

@@ -262,20 +262,53 @@ async def _list_topics(
     state: Annotated[
         str | None,
         typer.Option(
-            metavar="STATE", help="Only topics in this state: ALIVE, UNREFERENCED, UNCONFIGURED or SOFTERASED."
+            metavar="STATE",
+            help="Only topics that stand so, as the list says: 'in use', unused, 'nothing published yet' or erased; or in this"
+            " state of the API: ALIVE, UNREFERENCED, UNCONFIGURED or SOFTERASED.",
         ),
     ] = None,
+    api_state: Annotated[
+        bool,
+        typer.Option("--api-state", help="Also print the state as the API has it: ALIVE, UNREFERENCED and others."),
+    ] = False,
     as_json: AsJson = None,
 ) -> None:
-    """Print the topics."""
-    found = admin.pages("/topics", "topics", given(pattern=pattern, state=state))
-    await output.print_entries(found, ("channel", "state", "history", "queued", "subscribers"), _topic_row, as_json)
+    """Print the topics, with how they stand."""
+    found = admin.pages("/topics", "topics", given(pattern=pattern, state=_topic_state(state)))
+    columns = [each for each in _TOPIC if each is not _API_STATE or api_state]
+    headings = [heading for heading, _ in columns]
+    await output.print_entries(found, headings, lambda topic: [cell(topic) for _, cell in columns], as_json)
 
 
-def _topic_row(topic: Mapping[str, Any]) -> tuple[Any, ...]:
-    history = topic["history"]
-    kept = f"{history['entries']} of {history['maxEntries']}" if history["maxEntries"] else "none"
-    return topic["channel"], topic["state"], kept, topic["queued"], topic["subscribers"]
+_TOPIC: Final[tuple[Column, ...]] = (
+    ("channel", lambda topic: topic["channel"]),
+    ("state", lambda topic: _topic_words().get(topic["state"], topic["state"])),
+    _API_STATE,
+    ("history", lambda topic: _kept(topic["history"])),
+    ("waiting", lambda topic: topic["queued"]),
+    ("subscribers", lambda topic: topic["subscribers"]),
+)
+"""The columns of the list: heading, and what stands there of a topic."""
+
+
+def _topic_words() -> dict[str, str]:
+    from crewel.topics import WORDS
+
+    return {state.value: word for state, word in WORDS.items()}
+
+
+def _topic_state(asked: str | None) -> str | None:
+    """The state of the API that the command line asks for, by that word or by the one of the list."""
+    if asked is None or asked.isupper():
+        return asked
+    states = {word: state for state, word in _topic_words().items()}
+    if asked not in states:
+        raise typer.BadParameter(f"--state takes one of {', '.join(states)}, not {asked}")
+    return states[asked]
+
+
+def _kept(history: Mapping[str, int]) -> str:
+    return f"{history['entries']} of {history['maxEntries']}" if history["maxEntries"] else "none"
 
 
 @command(topics)
