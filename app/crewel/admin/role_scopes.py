@@ -20,6 +20,7 @@ from crewel.security.grants import Role, Scope
 
 if TYPE_CHECKING:
     from crewel.admin.administration import Administration
+    from crewel.delivery.entry import Entry
 
 
 class NotCovered(Refused):
@@ -106,6 +107,14 @@ async def role_on_queue(admin: Administration, scope: Scope, subject: str, most:
         if not held:
             return None
     return max(held)
+
+
+def seen(scope: Scope, about: About, entries: list[Entry]) -> list[Entry]:
+    """Return these messages of a queue. Raises NotCovered if the operator does not see all their channels: one may have come in
+    since the operator's roles were compared with the queue."""
+    if not all(covers_channel(scope, Role.VIEW, channel) for channel in {each.channel for each in entries}):
+        raise NotCovered(Role.VIEW, about)
+    return entries
 
 
 def require(scope: Scope, needed: Role, about: About, *, is_covered: bool) -> None:

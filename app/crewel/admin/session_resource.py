@@ -18,7 +18,7 @@ from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_others, add_usual, standing_of
 from crewel.admin.receiver_resource import last_failure
-from crewel.admin.role_scopes import covered
+from crewel.admin.role_scopes import covered, seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
 from crewel.admin.trace import trace
@@ -101,8 +101,8 @@ async def _set_active(call: Call) -> None:
 
 
 async def _peek(call: Call) -> list[dict[str, Any]]:
-    """The oldest so many, as their receiver would get them."""
-    entries = await call.admin.dispatchers.peek(call.session, call.value)
+    """The oldest so many, as their receiver would get them. Raises NotCovered and StoreError."""
+    entries = seen(call.scope, About.SESSION, await call.admin.dispatchers.peek(call.session, call.value))
     return call.admin.messages(entry.fields for entry in entries)
 
 
@@ -295,7 +295,7 @@ async def _pace(admin: Administration, session: Session) -> dict[str, Any] | Non
 async def _messages(ask: Ask) -> dict[str, Any]:
     """The oldest messages of the queue. Looking changes nothing."""
     session, dispatchers = _found(ask), ask.admin.dispatchers
-    entries = await dispatchers.peek(session, ask.fields.get("count", PAGE))
+    entries = seen(ask.scope, About.SESSION, await dispatchers.peek(session, ask.fields.get("count", PAGE)))
     return {
         "name": session.name,
         "waiting": dispatchers.waiting(session),

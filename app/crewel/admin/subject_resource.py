@@ -10,6 +10,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
 from crewel.admin.fields import MAX_PAGE, PAGE, number_text, page_fields
 from crewel.admin.operation import About, Level
+from crewel.admin.role_scopes import seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
@@ -39,8 +40,10 @@ def _queued(call: Call) -> int:
 
 
 async def _peek(call: Call) -> list[dict[str, Any]]:
-    """The first so many of the waiting messages, as a session would get them. Raises StoreError."""
-    entries = await call.admin.broker.addressing.destinations.peek(call.subject, call.value)
+    """The first so many of the waiting messages, as a session would get them. Raises NotCovered and StoreError."""
+    entries = seen(
+        call.scope, About.SUBJECT, await call.admin.broker.addressing.destinations.peek(call.subject, call.value)
+    )
     return call.admin.messages(as_delivered(entry, with_origin=True) for entry in entries)
 
 
