@@ -243,6 +243,18 @@ DECLARED = (
 )
 
 
+GAUGES: Final = frozenset(
+    each.name.removeprefix("crewel_") for each in DECLARED if each.kind == "gauge" and each.label is None
+)
+"""Names of the figures that are read when they are asked for."""
+
+
+def _declared(gauge: str) -> str:
+    if gauge not in GAUGES:
+        raise ValueError(f"{gauge} is not the name of a declared gauge")
+    return gauge
+
+
 class Metrics(Collector):
     """The counters of one server. The attributes are the figures' names without `crewel_` and `_total`."""
 
@@ -294,8 +306,9 @@ class Metrics(Collector):
         self.bus_lost = 0
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
+        self.receivers_in_trouble: Mapping[str, int] = {}
+        """As they were counted last."""
         self._gauges: dict[str, Callable[[], float]] = {}
-        self._by_label: dict[str, Callable[[], Mapping[str, float]]] = {}
         self._counts: dict[str, Callable[[], Awaitable[float]]] = {}
         self.on_measure: list[Callable[[], Awaitable[None]]] = []
         """Called when the figures are asked for, before they are read."""
@@ -306,16 +319,13 @@ class Metrics(Collector):
         return self.dropped["dropOldest"] + self.dropped["noLetter"]
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Let `name` (a declared gauge, without `crewel_`) be read by this function."""
-        self._gauges[name] = read
-
-    def by_label(self, name: str, read: Callable[[], Mapping[str, float]]) -> None:
-        """Let `name`, a declared gauge with a label, be read by this function: a value for each label."""
-        self._by_label[name] = read
+        """Let `name` (a declared gauge, without `crewel_`) be read by this function. Raises ValueError for another one."""
+        self._gauges[_declared(name)] = read
 
     def count(self, name: str, read: Callable[[], Awaitable[float]]) -> None:
-        """Let the gauge `name` be counted by this function, which may take long: it stands as `measure` has counted it last."""
-        self._counts[name] = read
+        """Let the gauge `name` be counted by this function, which may take long: it stands as `measure` has counted it last.
+        Raises ValueError as `gauge` does."""
+        self._counts[_declared(name)] = read
 
     async def measure(self) -> None:
         """Count what takes long."""
@@ -335,15 +345,10 @@ class Metrics(Collector):
                 yield kind(declared.name, declared.meaning, value=None if isnan(value) else value)
             else:
                 family = kind(declared.name, declared.meaning, labels=[declared.label])
-                for label, count in sorted({**dict.fromkeys(declared.values, 0), **self._labelled(attribute)}.items()):
+                counts: Mapping[str, float] = getattr(self, attribute)
+                for label, count in sorted({**dict.fromkeys(declared.values, 0), **counts}.items()):
                     family.add_metric([label], count)
                 yield family
-
-    def _labelled(self, attribute: str) -> Mapping[str, float]:
-        found: Mapping[str, float] = (
-            self._by_label[attribute]() if attribute in self._by_label else getattr(self, attribute, {})
-        )
-        return found
 
     def value(self, attribute: str, kind: str = "gauge") -> float:
         """What this figure, without `crewel_` and `_total`, says now; 0 for a gauge that nothing reads, NaN for what is not

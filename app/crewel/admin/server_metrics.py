@@ -30,6 +30,8 @@ _ASKED: Final = (
 )
 """What is looked at when the figures are asked for."""
 _LIMIT_S: Final = 2.0
+_NONE: Final = {each.kind: 0 for each in CAUSES}
+"""No session in trouble."""
 
 
 class ServerMetrics:
@@ -39,16 +41,15 @@ class ServerMetrics:
         """`count` says how many sessions are in trouble, by the kind of each cause."""
         self._life, self._access, self._count = broker.runtime.life, broker.runtime.access, count
         self._known: dict[str, float] = {}
-        self._causes: Mapping[str, int] = {}
         self.certificate_expiry = nan
         """When the certificate of the server expires: seconds since 1970; NaN without one."""
-        metrics = broker.metrics
+        self._metrics = metrics = broker.metrics
+        metrics.receivers_in_trouble = _NONE
         metrics.gauge("ready", lambda: float(self.is_ready))
         metrics.gauge("store_up", self._store_up)
         metrics.gauge("certificate_expiry_timestamp_seconds", lambda: self.certificate_expiry)
         for name in _ASKED:
             metrics.gauge(name, partial(self._known_of, name))
-        metrics.by_label("receivers_in_trouble", lambda: {each.kind: self._causes.get(each.kind, 0) for each in CAUSES})
         metrics.on_measure.append(self.look)
 
     def _known_of(self, name: str) -> float:
@@ -68,7 +69,7 @@ class ServerMetrics:
         self._known = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIMIT_S):
-                self._causes = await self._count()
+                self._metrics.receivers_in_trouble = _NONE | dict(await self._count())
                 self._known = await self._of_disk()
                 self._known |= await self._of_store()
 
