@@ -66,6 +66,13 @@ DECLARED = (
         "Sessions in trouble, by cause, as the list of receivers filters them. A session may have several causes.",
         "cause",
     ),
+    Declared(
+        "crewel_queues_in_trouble",
+        "gauge",
+        "Queues of subjects and consumer groups that are full, or soon or nearly so, by cause. All servers and workers that"
+        " share the store report the same.",
+        "cause",
+    ),
     Declared("crewel_sessions", "gauge", "Sessions that are alive."),
     Declared("crewel_held_connects", "gauge", "Connects that the server holds until a message arrives."),
     Declared("crewel_channels", "gauge", "Channels that the server knows."),
@@ -307,7 +314,8 @@ class Metrics(Collector):
         self.task_restarts: Counter[str] = Counter()
         self.descriptor_shortages = 0
         self.receivers_in_trouble: Mapping[str, int] = {}
-        """As they were counted last."""
+        """As they were counted last, as are the queues."""
+        self.queues_in_trouble: Mapping[str, int] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
         self._counts: dict[str, Callable[[], Awaitable[float]]] = {}
         self.on_measure: list[Callable[[], Awaitable[None]]] = []

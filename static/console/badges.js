@@ -7,8 +7,8 @@ import {count, figure} from "./format.js";
 
 /** By the address of a view: each number, the words after it, whether they are seen, and where it leads. */
 const BADGES = {
-    "#/receivers": ({sessions: {conditions}}) => ["on hold", "full"].map((word) =>
-        [conditions[word], word, true, `#/receivers?condition=${encodeURIComponent(word)}`]),
+    "#/receivers": ({sessions: {conditions}, queues = {}}) => ["on hold", "full"].map((word) =>
+        [(conditions[word] ?? 0) + (queues[word] ?? 0), word, true, `#/receivers?condition=${encodeURIComponent(word)}`]),
     "#/dead-letters": ({store: {letters}}) => [[letters, letters === 1 ? "dead letter" : "dead letters", false, "#/dead-letters"]],
 };
 

@@ -79,14 +79,21 @@ export function causesInList({name, causes = [], lastFailure, waiting}) {
         others.map((each) => h("div", {}, each)));
 }
 
+/** What to do about a queue that is full or will be, of a session, or of a subject or group, which has a list of its sessions. */
+function roomFor({members, sessions}) {
+    return members || sessions
+        ? `Start more ${members ? "members" : "sessions of the subject"}, or make them faster.`
+        : "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.";
+}
+
 /** What to do about a cause, by its kind. */
 const ADVICE = {
     rejecting: () => "Repair its client and let it log in again, or end the session. Its messages are in the dead letters.",
     held: () => "Read the message that is held. If its cause is gone, release the receiver; if not, skip the message first.",
-    full: () => "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.",
+    full: roomFor,
     token: () => "Give its client a new token. It logs in again automatically, if it can get one.",
     rejects: () => "If other receivers take these messages, repair its client; if none does, look at what the publisher sends. Then redrive its dead letters.",
-    filling: () => "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.",
+    filling: roomFor,
     refused: () => "Give its client a token or a name that holds. Any client can ask for a name: see where the login came from.",
     retry: () => "Repair what its client needs, then retry now.",
     unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",

@@ -153,7 +153,7 @@ const DONE = {activate: "Released.", hold: "On hold."};
 function subject({words: [name], query, go}) {
     const most = shown(query);
     const about = subjectOf(name);
-    const head = h("section", {class: "card"});
+    const head = h("div", {class: "stack"});
     const queue = h("section", {class: "stack"});
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers?kind=subject"}, "All subjects")), h("h1", {}, name), head, queue);
 
@@ -162,11 +162,11 @@ function subject({words: [name], query, go}) {
             notThere(error);
             return [null, {queued: 0, messages: []}];
         });
-        swap(head, told === null ? h("p", {class: "hint"}, "It has no session and no queued messages.") : facts([
+        swap(head, ...told === null ? [h("p", {class: "hint"}, "It has no session and no queued messages.")] : [...causesOf(told), h("section", {class: "card"}, facts([
             ["Sessions", told.sessions.length ? told.sessions.slice(0, SHOWN).map((each) => [h("a", {href: hrefOf({name: each})}, each), " "]).flat() : "none"],
             ["Logins", told.blocked ? "refused: the subject is blocked" : "accepted"],
             ["Waiting", `${things(messages.queued, "message")}, of at most ${count(told.maxEntries)}`],
-        ]));
+        ]))]);
         swap(queue, h("h2", {}, `Queue: ${things(messages.queued, "message")}`),
             ...queued(messages.messages, messages.queued, most, go));
     }

@@ -11,6 +11,7 @@ import pytest
 
 from crewel.admin.administration import Administration
 from crewel.pages import figures
+from crewel.qos.names import group_queue
 from crewel.storage.backup_record import note_backup
 from tests.admin.alert_rules import HERON, LATER, SOON, Alert, Story
 from tests.broker.stored_world import Receiver, StoredWorld, failed, ok, store
@@ -112,6 +113,29 @@ def test_full_queues_raise_alerts_and_only_those_that_drop_are_said_to_drop(watc
     grows.take()
     watched.calm()
     watched.story.check(tmp_path)
+
+
+def test_the_queues_of_groups_raise_the_same_alerts(tmp_path: Path) -> None:
+    watched = Watched("ptp.group_queue_max_entries=40")
+    world = watched.world
+    member = watched.receiver("joe/1", settle="message", maxOpen=1)
+    subscribed = member.say("/meta/subscribe", subscription="/jobs", ext={"subscribe": {"group": "workers"}})
+    assert subscribed["successful"], subscribed
+    watched.calm()
+    now = 1000.0
+    watched.admin.backlog_trends._clock = lambda: now
+    for _ in range(5):
+        store(world, "/jobs", *range(7))
+        world.settle()
+        watched.read()
+        now += 10
+    watched.fault(Alert("CrewelQueueFillsUp", f"1 queue on {HERON} is full within half an hour"))
+    store(world, "/jobs", *range(7))
+    watched.fault(Alert("CrewelQueueIsFull", f"1 queue on {HERON} is full"), letters(1))
+    world.wait(world.broker.addressing.shared_queues.drop(group_queue("/jobs", "workers")))
+    watched.calm()
+    watched.story.check(tmp_path)
+    world.close()
 
 
 def test_a_backlog_that_grows_raises_an_alert(watched: Watched, tmp_path: Path) -> None:

@@ -66,6 +66,19 @@ def test_old_samples_do_not_count_any_more(clock: Clock) -> None:
     assert trend.per_minute == 60
 
 
+def test_a_queue_that_a_count_has_not_met_was_empty_and_begins_again(clock: Clock) -> None:
+    trends = BacklogTrends(clock)
+    for number in (200, 300, 400, 500):
+        trends.begin()
+        trends.note(JOE, number / 1000, number)
+        clock.now += 10
+    assert trends.of(JOE) is not None
+    trends.begin()
+    trends.begin()
+    trends.note(JOE, 0.6, 600)
+    assert trends.of(JOE) is None
+
+
 def test_a_queue_that_was_emptied_begins_again_and_what_is_kept_is_bounded(clock: Clock) -> None:
     trends = sampled(clock, 200, 300, 400, 500, 600, 1, 700)
     assert trends.of(JOE) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ def disk(percent: int) -> Disk:
     return Disk("/var/lib/crewel", 1 << 40, (100 - percent) << 30, percent << 30, 7 << 20)
 
 
+WORKERS = Named("/jobs/* workers", "its queue is full", None, 9, "")
 HELD = counted("held", one("user.update.holdback: out of paper"))
 VERY_MANY_HELD = counted("held", *(one("by ann", number) for number in range(5)), count=7)
 AWAY = counted("away", one("its client is away", is_bad=False, waiting=1200))
@@ -78,6 +80,20 @@ CASES = [
         "/dead-letters?since=1h&receiver=client/joe/1&code=user.update.error",
         "user.update",
     ),
+    (
+        Figures(counted=SessionCounts(queues={"full": Trouble(1, 9, [WORKERS])})),
+        "queue-full",
+        Level.BAD,
+        "/groups/%2Fjobs%2F%2A/workers",
+        "its queue is full",
+    ),
+    (
+        Figures(counted=replace(FULL, queues={"full": Trouble(1, 9, [WORKERS])})),
+        "queue-full",
+        Level.BAD,
+        "/receivers?cause=full",
+        "; Group workers on /jobs/*: its queue is full",
+    ),
     (Figures(messages_dropped=7), "messages-dropped", Level.BAD, "/receivers?sort=waiting", "has no name"),
     (Figures(dead_letters_dropped=1), "letters-dropped", Level.BAD, "/dead-letters", "delivery.dead_letters_max"),
     (
@@ -119,6 +135,12 @@ def test_finding_names_cause_advice_and_view(figures: Figures, key: str, level: 
 )
 def test_nothing_is_wrong(figures: Figures) -> None:
     assert findings(figures) == []
+
+
+def test_a_queue_of_the_store_that_all_nodes_count_is_one() -> None:
+    whole = Figures(counted=SessionCounts(queues={"full": Trouble(1, 9, [WORKERS])}))
+    told = from_json(reread(encode(as_json(whole))))
+    assert figures_as_one(told, [Figures(), told], []).counted.queues == whole.counted.queues
 
 
 def test_every_check_is_tried_and_bad_ones_come_first() -> None:

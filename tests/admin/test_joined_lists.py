@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from crewel.admin.prefix_resource import joined_prefixes
 
 def group(state: str, **fields: Any) -> dict[str, Any]:
     usual = {"kind": "group", "name": "/jobs/* workers", "members": 1, "waiting": 3, "maxEntries": 10}
-    return usual | {"state": state, "oldest": None} | fields
+    return usual | {"state": state, "oldest": None, "causes": []} | fields
 
 
 async def joined_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -38,10 +39,24 @@ async def test_a_group_is_chosen_by_what_all_nodes_have() -> None:
     assert not is_wanted(row, {}, (-2, "a"), "trouble")
 
 
+async def test_a_queue_that_one_node_has_seen_grow_is_full_soon_at_all() -> None:
+    full_at = int(time() * 1000) + 120_000
+    filling = {"kind": "filling", "level": "bad", "text": "soon", "fullAt": full_at, "perMinute": 2, "share": 0.3}
+    (row,) = await joined_rows([group("EMPTY", members=0), group("ALIVE"), group("EMPTY", causes=[filling], members=0)])
+    assert (row["conditions"], row["since"]) == (["soon full", "connected"], None)
+    assert row["cause"] == "its queue will be full in 2 minutes: 3 of 10 messages, 2 messages more a minute"
+    assert is_wanted(row, {"cause": "filling"}, None, "name")
+    assert not is_wanted(row, {"cause": "full"}, None, "name")
+    (row,) = await joined_rows([group("ALIVE", waiting=10)])
+    assert row["cause"] == "its queue is full: 10 of 10 messages; further ones become dead letters"
+    assert is_wanted(row, {"cause": "full"}, None, "name")
+
+
 @pytest.mark.parametrize(
     ("fields", "kinds"),
     [
         ({}, ["subject", "group"]),
+        ({"cause": "full"}, ["subject", "group"]),
         ({"held": False}, ["subject", "group"]),
         ({"kind": "group"}, ["group"]),
         ({"kind": "session"}, []),

@@ -14,7 +14,7 @@ def test_subjects_are_listed_and_shown(post: Post, joe: Receiver) -> None:
     assert (found["name"], found["sessions"]) == ("client/joe", ["client/joe/1", "client/joe/2"])
     assert post.lines("subjects", "show", "client/joe") == [found | {"may": "destroy"}]
     heading, row = post.run("subjects", "list", "--no-json").out.splitlines()
-    assert heading.split() == ["subject", "sessions", "queued", "blocked"]
+    assert heading.split() == ["subject", "sessions", "waiting", "blocked", "why"]
     assert row.split() == ["client/joe", "client/joe/1,", "client/joe/2", "0"]
 
 

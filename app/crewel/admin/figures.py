@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
@@ -89,11 +90,14 @@ def figures_as_one(own: Figures, others: Sequence[Figures], empty_groups: Sequen
     every = [own, *others]
     most = max(every, key=lambda each: (each.store_used, each.dead_letters_made))
     troubles: dict[str, Trouble] = {}
+    queues: dict[str, Trouble] = {}
     for each in every:
         for kind, trouble in each.counted.troubles.items():
             troubles[kind] = troubles[kind].join(trouble) if kind in troubles else trouble
+        for kind, trouble in each.counted.queues.items():
+            queues[kind] = max(queues.get(kind, trouble), trouble, key=attrgetter("count"))
     return Figures(
-        counted=SessionCounts(troubles=troubles),
+        counted=SessionCounts(troubles=troubles, queues=queues),
         concerns=reduce(_concerns, (each.concerns for each in every)),
         failing_workers={number: count for each in every for number, count in each.failing_workers.items()},
         dead_letters_made=most.dead_letters_made,

@@ -57,7 +57,19 @@ class Finding:
 
 
 def _receiver(name: str) -> str:
+    """The view of a receiver. A group has the name that lists have, `/jobs/* workers`."""
+    if name.startswith("/"):
+        pattern, _, group = name.rpartition(" ")
+        return f"/groups/{quote(pattern, safe='')}/{quote(group, safe='')}"
     return f"/receivers/{quote(name)}" if name else "/receivers"
+
+
+def _called(name: str) -> str:
+    """What a receiver is called in a text."""
+    if name.startswith("/"):
+        pattern, _, group = name.rpartition(" ")
+        return f"Group {group} on {pattern}"
+    return name or _NO_NAME
 
 
 def _server(figures: Figures) -> Iterator[Finding]:
@@ -120,6 +132,10 @@ class Words(NamedTuple):
 _DRAIN: Final = (
     "Start its client if it is away, make it process messages faster, or drain the queue into dead letters. Redrive what became"
     " dead letters when there is room."
+)
+_MORE: Final = (
+    "Start more sessions of the subject or members of the group, or make them process messages faster. Redrive what became dead"
+    " letters when there is room."
 )
 _SHARE: Final = (
     "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group."
@@ -185,25 +201,28 @@ _RECEIVERS: Final[dict[str, Words]] = {
 
 def _receivers(figures: Figures) -> Iterator[Finding]:
     for kind, words in _RECEIVERS.items():
-        trouble = figures.counted.troubles.get(kind)
-        if trouble is not None and trouble.count:
-            yield _of_receivers(kind, words, trouble)
+        sessions, queues = figures.counted.troubles.get(kind, Trouble()), figures.counted.queues.get(kind)
+        trouble = sessions if queues is None else sessions.join(queues)
+        if trouble.count:
+            only = "kind=session&" if queues is None else ""
+            said = words if sessions.count else words._replace(advice=_MORE)
+            yield _of_receivers(said, trouble, f"/receivers?{only}cause={kind}")
 
 
-def _of_receivers(kind: str, words: Words, trouble: Trouble) -> Finding:
+def _of_receivers(words: Words, trouble: Trouble, link: str) -> Finding:
     first, is_one = trouble.named[0], trouble.count == 1
     waiting = f", {things(trouble.waiting, 'message')} waiting" if words.key == "away" else ""
-    title = words.one.format(first.name or _NO_NAME) if is_one else words.many.format(things(trouble.count, "receiver"))
+    title = words.one.format(_called(first.name)) if is_one else words.many.format(things(trouble.count, "receiver"))
     return Finding(
         words.key,
         Level.BAD if any(each.is_bad for each in trouble.named) else Level.WARN,
         title + waiting,
         _cause(words, trouble),
         words.advice,
-        _receiver(first.name) if is_one else f"/receivers?kind=session&cause={kind}",
+        _receiver(first.name) if is_one else link,
         trouble.count,
         trouble.since,
-        tuple(sorted({each.node for each in trouble.named})),
+        tuple(sorted({each.node for each in trouble.named} - {""})),
     )
 
 
@@ -213,7 +232,7 @@ def _cause(words: Words, trouble: Trouble) -> str:
     if trouble.count == 1:
         return named[0].text
     more = trouble.count - len(named)
-    names, texts = [each.name or _NO_NAME for each in named], [each.text for each in named]
+    names, texts = [_called(each.name) for each in named], [each.text for each in named]
     if words.key == "away":
         texts = [""]  # the title says it
     are_same = len(set(texts)) == 1
@@ -307,9 +326,7 @@ def _groups(figures: Figures) -> Iterator[Finding]:
             else f"{things(count, 'group')} have no member that takes messages",
             cause if is_one else f"the group {name}: {cause}; and {count - 1:,} more",
             "Start a worker of the group, or release one that is on hold.",
-            f"/groups/{quote(first.pattern, safe='')}/{quote(first.name, safe='')}"
-            if is_one
-            else "/receivers?kind=group",
+            _receiver(f"{first.pattern} {first.name}") if is_one else "/receivers?kind=group",
             count,
             first.since,
         )

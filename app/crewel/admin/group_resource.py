@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from crewel.admin.fields import text_field
 from crewel.admin.operation import About
+from crewel.admin.receiver_facts import queue_causes
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
@@ -37,6 +38,7 @@ async def _show(ask: Ask) -> Row:
         "name": name,
         "waiting": waiting,
         "maxEntries": queues.bounds(queue).max_entries,
+        "causes": queue_causes(admin, queue, waiting),
         "next": next_id,
         "oldest": int(next_id) // 1000 if next_id else None,
         "kept": queue in groups.kept,
@@ -75,7 +77,8 @@ GROUP_ROUTES: Final = (
         GROUP,
         "Show one consumer group.",
         _show,
-        "`pattern`, `name`, `waiting` (its lag: messages that no member has yet), `maxEntries`, `next`, `oldest`, `kept`"
+        "`pattern`, `name`, `waiting` (its lag: messages that no member has yet), `maxEntries`, `causes` (what is wrong with"
+        " its queue, as in the list of receivers), `next`, `oldest`, `kept`"
         " (whether it keeps its messages without members) and `members`, a list. `next` is its position: the id of the"
         " message that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`,"
         " `state`, `held`, `open` (how many messages of the group it has), `oldest` (when the oldest of those was published,"

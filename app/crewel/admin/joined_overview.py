@@ -5,8 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from math import isnan, nan
+from operator import or_
 from typing import Any, Final
 
 from crewel.admin.figures import EmptyGroup, figures_as_one, from_json
@@ -32,6 +34,7 @@ def joined(own: View, others: Sequence[View]) -> View:
         "samples": _samples(own["samples"], [view["samples"] for view in others]),
         "sessions": _sessions([view["sessions"] for view in views]),
         "groups": {"working": working, "empty": [tuple(each) for each in empty]},
+        "queues": reduce(or_, (Counter(view.get("queues", {})) for view in views)),
         "store": _store([view["store"] for view in views]),
         "findings": [each.as_json() for each in findings(figures_as_one(mine, theirs, empty))],
     }

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from time import time
 from typing import Any, Final
 
+from crewel.admin.backlog_trends import Trend
+from crewel.admin.level import Level
 from crewel.admin.paging import Place, place_in_order
 from crewel.admin.receiver_condition import Facts, causes_of
 from crewel.admin.receiver_facts import standing
@@ -26,7 +28,7 @@ _KINDS: Final = ("subject", "group")
 
 def shared_kinds(fields: Mapping[str, Any]) -> list[str]:
     """The kinds beside sessions that a list with these filters may have."""
-    if fields.get("held") or fields.get("cause") or any(fields.get(name) is not None for name in _OF_CLIENTS):
+    if fields.get("held") or any(fields.get(name) is not None for name in _OF_CLIENTS):
         return []
     return [kind for kind in _KINDS if fields.get("kind") in (None, kind)]
 
@@ -48,6 +50,7 @@ def _both(one: Row, other: Row) -> Row:
         **best,
         "members": one["members"] + other["members"],
         "waiting": max(one["waiting"], other["waiting"]),
+        "causes": [*one["causes"], *other["causes"]],
     }
 
 
@@ -56,18 +59,30 @@ def _takes_messages(row: Row) -> tuple[bool, bool]:
     return row["state"] == DispatcherState.ALIVE.value, bool(row["members"])
 
 
+def _is_first(kind: str, causes: list[Row]) -> bool:
+    """As `has_cause` says it of causes that are no rows yet."""
+    return bool(causes) and causes[0]["kind"] == kind and causes[0]["level"] != Level.INFO.value
+
+
 def _standing(row: Row) -> Row:
     now, most = int(time() * 1000), row.get("maxEntries") or 0
     members, is_group = MEMBERS[row["state"]], row["kind"] == "group"
-    facts = Facts(now, waiting=row["waiting"], max_entries=most, members=members, is_group=is_group)
+    facts = Facts(now, waiting=row["waiting"], max_entries=most, members=members, is_group=is_group, trend=_trend(row))
     return standing(facts, causes_of(facts))
+
+
+def _trend(row: Row) -> Trend | None:
+    """How its queue grows, as the first node has said that can tell."""
+    filling = next((each for each in row["causes"] if each["kind"] == "filling"), None)
+    return None if filling is None else Trend(filling["fullAt"], filling["perMinute"])
 
 
 def is_wanted(row: Row, fields: Mapping[str, Any], after: Place | None, sort: str) -> bool:
     """Whether the row fits the filters that follow from all nodes, and lies behind this place."""
-    state, condition = fields.get("state"), fields.get("condition")
+    state, condition, cause = fields.get("state"), fields.get("condition"), fields.get("cause")
     return (
         (state is None or row["state"] == state)
         and (condition is None or condition in row["conditions"])
+        and (cause is None or _is_first(cause, row["causes"]))
         and (after is None or place_in_order(sort, row[sort], row["name"]) > after)
     )

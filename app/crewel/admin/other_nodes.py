@@ -458,7 +458,7 @@ def _as_one(views: list[Row]) -> Row:
                 one[name] = one[name] + value
             elif name == "sessions":
                 one[name] = sorted({*one[name], *value})
-            elif name == "messages" and len(value) > len(one[name]):
+            elif name in ("messages", "causes") and len(value) > len(one[name]):
                 one[name] = value
     return one
 

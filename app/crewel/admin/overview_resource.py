@@ -83,6 +83,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         "sessions": as_view(counted) | {"queued": admin.queued()},
         "store": store | {"disk": None if disk is None else disk._asdict()},
         "groups": {"working": working, "empty": [tuple(each) for each in empty_groups]},
+        "queues": {kind: each.count for kind, each in counted.queues.items()},
         "findings": [each.as_json() for each in findings(figures)],
         "figures": as_json(figures),
     }
@@ -205,7 +206,8 @@ OVERVIEW_ROUTES: Final = (
         " `total`, `free`, `used` and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A"
         " finding has `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or"
         " null) and `nodes`. `groups`:"
-        " consumer groups that are `working`, or `empty`: no member takes their messages. With `cluster.enabled`, all"
+        " consumer groups that are `working`, or `empty`: no member takes their messages. `queues`: how many queues of subjects"
+        " and groups are full, or soon or nearly so, by the kind of the cause. With `cluster.enabled`, all"
         " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest). `unreached`: how"
         " many nodes did not answer, `failed` of them because of an internal error.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),

@@ -148,6 +148,8 @@ _TURNED_AWAY: Final = {
     "disconnect": "{} ended its session",
 }
 """What a full queue did with so many messages, by its policy."""
+_FURTHER: Final = {True: "further ones become dead letters", False: "further ones are refused"}
+"""What happens at the full queue of a group, and at that of a subject."""
 
 
 def things(count: int, thing: str, more: str = "") -> str:
@@ -268,7 +270,9 @@ def _full(facts: Facts) -> Found:
     most = things(facts.max_entries, "message")
     bound = f"{facts.waiting:,} of {most}" if facts.waiting >= facts.max_entries else "the bytes that it may have"
     text, overflow = f"its queue is full: {bound}", facts.overflow
-    if not facts.is_overflow_known:
+    if facts.members is not None:
+        yield Level.BAD, f"{text}; {_FURTHER[facts.is_group]}", {}
+    elif not facts.is_overflow_known:
         yield Level.BAD, text, {}
     elif overflow is None:
         yield Level.BAD, f"{text}; nothing has been turned away yet", {"count": 0}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of, trouble_of
 from crewel.errors import StoreError
-from crewel.qos.names import group_of
+from crewel.qos.names import group_of, subject_queue
 from crewel.storage.session_pace import usual_times
 from crewel.storage.taken_elsewhere import Taken
 
@@ -79,11 +79,35 @@ def _sent_at(admin: Administration, session: Session) -> int | None:
     return int(admin.clock_ms(first[1])) if first is not None and isfinite(first[1]) else None
 
 
-def shared_facts(admin: Administration, queue: str, members: Condition, waiting: int) -> Facts:
-    """Those of a subject or a consumer group, whose queue has this name."""
-    bounds = admin.broker.addressing.shared_queues.bounds(queue)
-    is_group = group_of(queue) is not None
-    return Facts(int(time() * _MS), waiting=waiting, max_entries=bounds.max_entries, members=members, is_group=is_group)
+def shared_facts(admin: Administration, queue: str, waiting: int, members: Condition = Condition.CONNECTED) -> Facts:
+    """Those of a subject or a consumer group, whose queue has this name. Without `members`: of the queue alone, which all nodes
+    see alike, while each has members of its own."""
+    return Facts(
+        int(time() * _MS),
+        waiting=waiting,
+        max_entries=admin.broker.addressing.shared_queues.bounds(queue).max_entries,
+        trend=admin.backlog_trends.of(queue),
+        members=members,
+        is_group=group_of(queue) is not None,
+    )
+
+
+def queue_causes(admin: Administration, queue: str, waiting: int) -> list[dict[str, Any]]:
+    """What is wrong with the queue of a subject or a consumer group, as REST has it."""
+    return [each.as_json() for each in causes_of(shared_facts(admin, queue, waiting))]
+
+
+def awaited_queues(admin: Administration) -> Iterator[tuple[str, str, int]]:
+    """The subjects and consumer groups for which something waits, as far as this node knows: name of the receiver, name of its
+    queue, and number of messages."""
+    addressing = admin.broker.addressing
+    for subject in addressing.destinations.awaited():
+        queue = subject_queue(subject)
+        yield queue, queue, addressing.destinations.waiting(subject)
+    for queue in addressing.shared_queues.names():
+        group = group_of(queue)
+        if group is not None:
+            yield " ".join(group), queue, addressing.shared_queues.waiting(queue)
 
 
 def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:

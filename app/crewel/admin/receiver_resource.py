@@ -66,7 +66,7 @@ class _Receiver(NamedTuple):
 def _facts(admin: Administration, receiver: _Receiver, scope: Scope) -> Facts:
     if receiver.session is not None:
         return session_facts(admin, receiver.session, covered(scope))
-    return shared_facts(admin, receiver.queue, MEMBERS[receiver.state], receiver.waiting)
+    return shared_facts(admin, receiver.queue, receiver.waiting, MEMBERS[receiver.state])
 
 
 def _trouble(ask: Ask, receiver: _Receiver) -> int:

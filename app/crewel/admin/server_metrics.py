@@ -7,7 +7,7 @@ a backup that was never made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from math import nan
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from crewel.admin.receiver_condition import CAUSES
+from crewel.admin.session_counts import SessionCounts
 from crewel.broker.broker import Broker
 from crewel.errors import StoreError
 from crewel.storage.backup_record import last_backup
@@ -32,19 +33,21 @@ _ASKED: Final = (
 _LIMIT_S: Final = 2.0
 _NONE: Final = {each.kind: 0 for each in CAUSES}
 """No session in trouble."""
+_NO_QUEUE: Final = dict.fromkeys(("full", "filling", "nearly-full"), 0)
+"""No subject and no group in trouble."""
 
 
 class ServerMetrics:
     """Those of one server."""
 
-    def __init__(self, broker: Broker, count: Callable[[], Awaitable[Mapping[str, int]]]) -> None:
-        """`count` says how many sessions are in trouble, by the kind of each cause."""
+    def __init__(self, broker: Broker, count: Callable[[], Awaitable[SessionCounts]]) -> None:
+        """`count` says which receivers are in trouble."""
         self._life, self._access, self._count = broker.runtime.life, broker.runtime.access, count
         self._known: dict[str, float] = {}
         self.certificate_expiry = nan
         """When the certificate of the server expires: seconds since 1970; NaN without one."""
         self._metrics = metrics = broker.metrics
-        metrics.receivers_in_trouble = _NONE
+        metrics.receivers_in_trouble, metrics.queues_in_trouble = _NONE, _NO_QUEUE
         metrics.gauge("ready", lambda: float(self.is_ready))
         metrics.gauge("store_up", self._store_up)
         metrics.gauge("certificate_expiry_timestamp_seconds", lambda: self.certificate_expiry)
@@ -69,7 +72,11 @@ class ServerMetrics:
         self._known = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIMIT_S):
-                self._metrics.receivers_in_trouble = _NONE | dict(await self._count())
+                counted = await self._count()
+                self._metrics.receivers_in_trouble = _NONE | counted.causes
+                self._metrics.queues_in_trouble = _NO_QUEUE | {
+                    kind: each.count for kind, each in counted.queues.items()
+                }
                 self._known = await self._of_disk()
                 self._known |= await self._of_store()
 

@@ -1,4 +1,5 @@
-"""What only a look at every session tells: states, transports, and the receivers that are in trouble, by cause.
+"""What only a look at every session tells: states, transports, and the receivers that are in trouble, by cause; and the queues
+of subjects and groups that are.
 
 It is taken when a page asks, in turns of the event loop, and kept for some seconds: many pages cost what one costs.
 """
@@ -6,6 +7,7 @@ It is taken when a page asks, in turns of the event loop, and kept for some seco
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +15,8 @@ from crewel.admin.cached_result import CachedResult
 from crewel.admin.client_connection import transport_of
 from crewel.admin.level import Level
 from crewel.admin.paging import First
-from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of
-from crewel.admin.receiver_facts import is_at_rest, session_facts
+from crewel.admin.receiver_condition import Cause, Condition, causes_of, conditions_of
+from crewel.admin.receiver_facts import awaited_queues, is_at_rest, session_facts, shared_facts
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
 
@@ -88,6 +90,9 @@ class SessionCounts:
     """How many are in trouble, by the kind of each of their causes."""
     troubles: dict[str, Trouble] = field(default_factory=dict)
     """Those in trouble, by the kind of their most urgent cause."""
+    queues: dict[str, Trouble] = field(default_factory=dict)
+    """Subjects and consumer groups whose queue is full, or soon or nearly so, by the kind of the cause. All nodes that share
+    the store count the same."""
 
     @property
     def connected(self) -> int:
@@ -122,8 +127,9 @@ class SessionCounter:
         admin, counted = self._admin, SessionCounts()
         states, transports, conditions = Counter[str](), Counter[str](), Counter[str]()
         kinds = Counter[str]()
-        found: dict[str, First[Named]] = {}
+        found = _Troubles()
         at_rest = 0
+        admin.backlog_trends.begin()
         async for session in in_turns(admin.broker.sessions.by_id.values()):
             if not session.is_live:
                 continue
@@ -144,29 +150,47 @@ class SessionCounter:
             counted.waiting += facts.waiting
             states[admin.dispatchers.state(session).value] += 1
             conditions.update(each.value for each in conditions_of(facts, causes))
-            if causes:
-                self._note(counted, found, session.name, facts, causes[0])
+            found.add(session.name, admin.node, facts.waiting, causes)
         if at_rest:
             states[DispatcherState.ALIVE.value] += at_rest
             conditions[Condition.CONNECTED.value] += at_rest
-        for kind, some in found.items():
-            counted.troubles[kind].named = some.items()
+        counted.troubles = found.as_dict()
+        counted.queues = await self._queues()
         counted.states, counted.transports, counted.conditions = dict(states), dict(transports), dict(conditions)
         counted.causes = dict(kinds)
         self.last = counted
         return counted
 
-    def _note(
-        self, counted: SessionCounts, found: dict[str, First[Named]], name: str, facts: Facts, cause: Cause
-    ) -> None:
-        if cause.level is Level.INFO:
+    async def _queues(self) -> dict[str, Trouble]:
+        admin, found = self._admin, _Troubles()
+        async for name, queue, waiting in in_turns(awaited_queues(admin)):
+            facts = shared_facts(admin, queue, waiting)
+            admin.backlog_trends.note(queue, facts.share, waiting)
+            found.add(name, "", waiting, causes_of(facts))
+        return found.as_dict()
+
+
+class _Troubles:
+    """Receivers in trouble while they are counted, by the kind of their most urgent cause."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Trouble] = {}
+        self._named: dict[str, First[Named]] = {}
+
+    def add(self, name: str, node: str, waiting: int, causes: Sequence[Cause]) -> None:
+        if not causes or causes[0].level is Level.INFO:
             return
-        trouble = counted.troubles.setdefault(cause.kind, Trouble())
+        cause = causes[0]
+        trouble = self._found.setdefault(cause.kind, Trouble())
         trouble.count += 1
-        trouble.waiting += facts.waiting
-        since, is_bad = cause.details.get("since"), cause.level is Level.BAD
-        named = Named(name, cause.text, since, facts.waiting, self._admin.node, is_bad)
-        found.setdefault(cause.kind, First(NAMED, _urgency)).add(named)
+        trouble.waiting += waiting
+        named = Named(name, cause.text, cause.details.get("since"), waiting, node, cause.level is Level.BAD)
+        self._named.setdefault(cause.kind, First(NAMED, _urgency)).add(named)
+
+    def as_dict(self) -> dict[str, Trouble]:
+        for kind, some in self._named.items():
+            self._found[kind].named = some.items()
+        return self._found
 
 
 def as_view(counted: SessionCounts) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
 from crewel.admin.fields import MAX_PAGE, PAGE, number_text, page_fields
 from crewel.admin.operation import About, Level
+from crewel.admin.receiver_facts import queue_causes
 from crewel.admin.role_scopes import seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
+from crewel.qos.names import subject_queue
 from crewel.security.grants import Role
 
 # Commands
@@ -112,13 +114,15 @@ _UNKNOWN: Final = {404: "There is no such subject: it has no sessions and no que
 def _view(admin: Administration, subject: str) -> dict[str, Any]:
     """The subject as REST tells it."""
     sessions = admin.broker.addressing.names.of_subject(subject)
+    queued = admin.broker.addressing.destinations.waiting(subject)
     return {
         "name": f"client/{subject}",
         "subject": subject,
         "sessions": sorted(session.name for session in sessions),
         "blocked": subject in admin.broker.addressing.names.blocked,
-        "queued": admin.broker.addressing.destinations.waiting(subject),
+        "queued": queued,
         "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
+        "causes": queue_causes(admin, subject_queue(subject), queued),
     }
 
 
@@ -186,7 +190,8 @@ SUBJECT_ROUTES: Final = (
         Level.SUBJECT.resource,
         "Show one subject.",
         _show,
-        "The subject: name, sessions, queued, maxEntries. `may`: the operator's highest role for it.",
+        "The subject: name, sessions, queued, maxEntries. `causes`: what is wrong with its queue, as in the list of receivers."
+        " `may`: the operator's highest role for it.",
         refusals=_UNKNOWN,
         about=About.SUBJECT,
     ),

@@ -245,12 +245,13 @@ def _message_row(message: Mapping[str, Any]) -> tuple[Any, ...]:
 @command(subjects, "list")
 async def _list_subjects(admin: Admin, as_json: AsJson = None) -> None:
     """Print the subjects that have sessions or queued messages, or whose logins are blocked."""
-    headings = ("subject", "sessions", "queued", "blocked")
+    headings = ("subject", "sessions", "waiting", "blocked", "why")
     await output.print_entries(admin.pages("/subjects", "subjects", {}), headings, _subject_row, as_json)
 
 
 def _subject_row(subject: Mapping[str, Any]) -> tuple[Any, ...]:
-    return subject["name"], ", ".join(subject["sessions"]), subject["queued"], "yes" if subject["blocked"] else ""
+    why = "; ".join(each["text"] for each in subject.get("causes", ()))  # servers of before do not tell it
+    return subject["name"], ", ".join(subject["sessions"]), subject["queued"], "yes" if subject["blocked"] else "", why
 
 
 @command(topics, "list")

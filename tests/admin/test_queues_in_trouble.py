@@ -1,0 +1,75 @@
+"""The queues of subjects and groups fill up as those of sessions do, and operators are told in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from crewel.admin.group_resource import GROUP_ROUTES
+from crewel.admin.receiver_resource import RECEIVER_ROUTES
+from crewel.admin.subject_resource import SUBJECT_ROUTES
+from crewel.pages import figures
+from tests.admin.test_rejecting_receivers import Operator
+from tests.broker.addressing.post import Clerk, queue
+from tests.broker.stored_world import Receiver, StoredWorld, store
+
+pytestmark = pytest.mark.store
+
+
+@pytest.fixture
+def world() -> Iterator[StoredWorld]:
+    world = StoredWorld("ptp.group_queue_max_entries=100", "ptp.subject_queue_max_entries=5")
+    yield world
+    world.close()
+
+
+def row(operator: Operator, kind: str, **asked: Any) -> dict[str, Any]:
+    (view,) = operator.get(RECEIVER_ROUTES[0], kind=kind, **asked)["receivers"]
+    return dict(view)
+
+
+def metric(operator: Operator, cause: str) -> float:
+    lines = operator.world.wait(figures(operator.world.broker)).decode().splitlines()
+    (line,) = (each for each in lines if each.startswith(f'crewel_queues_in_trouble{{cause="{cause}"}}'))
+    return float(line.split()[-1])
+
+
+def test_a_group_whose_queue_grows_is_soon_full(world: StoredWorld) -> None:
+    operator = Operator(world)
+    member = Receiver(world).started(name="joe/1", settle="message", maxOpen=1)
+    subscribed = member.say("/meta/subscribe", subscription="/jobs/*", ext={"subscribe": {"group": "workers"}})
+    assert subscribed["successful"], subscribed
+    clock = 1000.0
+    operator.admin.backlog_trends._clock = lambda: clock
+    for _ in range(5):
+        store(world, "/jobs/a", *range(15))
+        world.settle()
+        world.wait(operator.admin.session_counter.take_anew())
+        clock += 10
+    view = row(operator, "group", cause="filling")
+    assert (view["name"], view["conditions"]) == ("/jobs/* workers", ["soon full", "connected"])
+    assert view["cause"].startswith("its queue will be full within a minute: ")
+    shown = operator.get(GROUP_ROUTES[0], path={"channel": "jobs/*"}, name="workers")
+    assert [each["kind"] for each in shown["causes"]] == ["filling"]
+    assert "of 100 messages" in shown["causes"][0]["text"]
+    finding = operator.findings()["soon-full"]
+    assert finding["title"] == "Group workers on /jobs/* will be full soon"
+    assert finding["link"] == "/groups/%2Fjobs%2F%2A/workers"
+    assert (metric(operator, "filling"), metric(operator, "full")) == (1, 0)
+
+
+def test_a_subject_whose_queue_is_full_says_what_happens_to_further_messages(world: StoredWorld) -> None:
+    operator, clerk = Operator(world), Clerk(world)
+    for number in range(5):
+        clerk.post(number, queue("client/ann"))
+    assert clerk.ask(5, queue("client/ann"))["ext"]["publish"]["errorCode"] == "resource.overflow.queue.entries"
+    view = row(operator, "subject", condition="full")
+    text = "its queue is full: 5 of 5 messages; further ones are refused"
+    assert (view["name"], view["cause"], view["conditions"]) == ("client/ann", text, ["full", "without a member"])
+    shown = operator.get(SUBJECT_ROUTES[1], path={"subject": "ann"})
+    assert [(each["kind"], each["text"]) for each in shown["causes"]] == [("full", text)]
+    finding = operator.findings()["queue-full"]
+    assert (finding["title"], finding["link"]) == ("client/ann is full", "/receivers/client/ann")
+    assert metric(operator, "full") == 1
