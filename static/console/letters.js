@@ -81,22 +81,17 @@ export function deadLetters({query, go, me, again, changed}) {
         if (!selection.isAll) {
             return chosenOf(selection.rows);
         }
-        const [{count: number, until}, {groups: found, values, partial}] = await Promise.all([post(`/dead-letters/${verb}`, {...which(), dryRun: true}), get("/dead-letters/groups", {by: "receiver", ...wanted})]);
+        const {count: number, until, receivers: {groups: found, values, partial}} = await post(`/dead-letters/${verb}`, {...which(), dryRun: true});
         const isOne = Boolean(wanted.receiver); // the groups of many dead letters are counted in part
         return {number, until, receivers: phrase(found.map((each) => [each.value, each.count]), values, partial && !isOne)};
     }
 
-    /** Each part is shown as soon as it is there: groups may take the server longer than the list. */
-    const refresh = () => Promise.all([showList(), ...KINDS.map(showGroup)]);
+    /** Each part is shown as soon as it is there: to count may take the server longer than the list. */
+    const refresh = () => Promise.all([showList(), showCounts()]);
 
     async function showList() {
-        const [told, number] = await Promise.all([found("/dead-letters", {...wanted, newestFirst: true}, asked.after), wanted.contains ? null : get("/dead-letters/count", wanted)]);
-        const dropped = number?.dropped ? ` ${count(number.dropped)} were dropped, because there were too many.` : "";
-        total.textContent = number === null ? "" : `${things(number.count, "dead letter")} ${!Object.keys(wanted).length ? "in all" : number.count === 1 ? "matches" : "match"}.${dropped}`;
-        if (number !== null) {
-            kept.replaceChildren(h("a", {href: "#/dead-letters/bin"}, number.binned === null ? "Bin" : `Bin: ${things(number.binned, "discarded dead letter")}`));
-        }
-        const {head, boxes} = selection.show(told.letters.map((each) => [each.id, each]), number?.count ?? null);
+        const told = await found("/dead-letters", {...wanted, newestFirst: true}, asked.after);
+        const {head, boxes} = selection.show(told.letters.map((each) => [each.id, each]));
         enable();
         swap(list,
             table("Dead letters", [{text: "Select", element: head, class: "select"}, ...COLUMNS], told.letters.map((each, index) => [boxes[index], ...row(each)]),
@@ -105,9 +100,17 @@ export function deadLetters({query, go, me, again, changed}) {
                 h("a", {class: "button", href: `/admin/api/dead-letters/export?${new URLSearchParams(wanted)}`, download: "dead-letters.ndjson"}, "Export")));
     }
 
-    async function showGroup([by, heading, field], place) {
-        const {[field]: own, ...others} = wanted; // how many there would be with another choice of this kind
-        swap(groups.children[place], ...group(await get("/dead-letters/groups", {by, ...others}), heading, field, asked, changed));
+    /** The total and all groups are of one answer, so that they agree. */
+    async function showCounts() {
+        const told = await get("/dead-letters/count", {...wanted, by: KINDS.map(([by]) => by), facets: true});
+        const dropped = told.dropped ? ` ${count(told.dropped)} were dropped, because there were too many.` : "";
+        const number = `${told.partial ? "At least " : ""}${things(told.count, "dead letter")}`;
+        total.textContent = `${number} ${!Object.keys(wanted).length ? "in all" : told.count === 1 && !told.partial ? "matches" : "match"}.${dropped}`;
+        kept.replaceChildren(h("a", {href: "#/dead-letters/bin"}, told.binned === null ? "Bin" : `Bin: ${things(told.binned, "discarded dead letter")}`));
+        selection.total = told.partial ? null : told.count;
+        for (const [place, [by, heading, field]] of KINDS.entries()) {
+            swap(groups.children[place], ...group(told.groups[by], heading, field, asked, changed));
+        }
     }
 
     return {element, refresh, everyMs: 10_000, liveMs: 60_000, hears: ["letters", "job"]};
@@ -191,7 +194,8 @@ export function bin({query, go, me, again}) {
         const inAll = told.kept === null ? "" : `${things(told.kept, "discarded dead letter")} in all. `;  // null: only some channels are the operator's
         total.textContent = `${inAll}Each can be restored for a day after its discard, less if dead letters need the room.`;
         const isWhole = !Object.keys(wanted).length;
-        const {head, boxes} = selection.show(told.letters.map((each) => [each.id, each]), isWhole ? told.kept : null);
+        selection.total = isWhole ? told.kept : null;
+        const {head, boxes} = selection.show(told.letters.map((each) => [each.id, each]));
         enable();
         swap(list,
             table("Discarded dead letters", [{text: "Select", element: head, class: "select"}, ...COLUMNS, {text: "Discarded", class: "gone"}],

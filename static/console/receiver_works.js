@@ -48,7 +48,8 @@ export class ReceiverWorks {
             return [headings, rows];
         }
         const sessions = receivers.filter((each) => each.kind === "session");
-        const {head, boxes} = this.#selection.show(sessions.map((each) => [each.name, each]), isWhole ? sessions.length : null);
+        this.#selection.total = isWhole ? sessions.length : null;
+        const {head, boxes} = this.#selection.show(sessions.map((each) => [each.name, each]));
         this.#enable();
         const next = boxes.values();
         return [[{text: "Select", element: head, class: "select"}, ...headings], rows.map((row, at) => [receivers[at].kind === "session" ? next.next().value : "", ...row])];

@@ -58,10 +58,15 @@ export class Selection {
         });
     }
 
-    /** What the page has: pairs of id and row, in their order; and how many match in all, if that is known. */
-    show(pairs, total) {
+    /** How many match in all; null if that is not known. */
+    set total(number) {
+        this.#total = number;
+        this.#tell();
+    }
+
+    /** What the page has: pairs of id and row, in their order. */
+    show(pairs) {
         this.#order = pairs;
-        this.#total = total;
         this.#boxes.clear();
         for (const [id, row] of pairs) {
             if (this.#chosen.has(id)) {

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from crewel.admin.metrics_history import COLUMNS
+from crewel.storage.dead_letter_groups import GROUPED
 from tests.admin.desk import Desk, Receiver, audit, publish
 from tests.functional.wire import Connection, Response, until
 from tests.house.source import ROOT
@@ -120,6 +121,24 @@ def test_dead_letters_are_grouped_and_searched(desk: Desk, subject: str, channel
     assert desk.post("/dead-letters/discard", {**chosen, "dryRun": True})["count"] == 1
     assert desk.post("/dead-letters/discard", chosen)["discarded"] == 1
     assert len(desk.letters(where)) == 4
+
+
+@pytest.mark.usefixtures("dead")
+def test_the_total_and_all_groups_of_dead_letters_are_one_answer(desk: Desk, subject: str, channel: str) -> None:
+    count = f"/dead-letters/count?by={','.join(GROUPED)}"
+    for whole in (desk.get(count), desk.get(f"{count}&receiver=client/{subject}/1")):
+        sums = {kind: sum(each["count"] for each in found["groups"]) for kind, found in whole["groups"].items()}
+        assert sums == dict.fromkeys(GROUPED, whole["count"])
+    assert (whole["count"], whole["partial"]) == (5, False)
+    # A choice of one kind leaves the others of this kind to be seen.
+    told = desk.get(f"{count}&receiver=client/{subject}/1&code=user.other&facets=true")
+    assert told["count"] == 0
+    assert told["groups"]["code"]["groups"] == [{"value": "user.update.error", "count": 5}]
+    assert told["groups"]["channel"]["groups"] == told["groups"]["receiver"]["groups"] == []
+    dry = desk.post("/dead-letters/redrive", {"all": True, "channel": channel, "dryRun": True})
+    assert (dry["count"], dry["receivers"]["groups"]) == (5, [{"value": f"client/{subject}/1", "count": 5}])
+    refused = desk.ask("GET", "/dead-letters/count?by=code,colour")
+    assert (refused.status, "some of code, channel" in refused.json()["message"]) == (400, True)
 
 
 def test_reason_of_an_operation_stands_in_the_audit(

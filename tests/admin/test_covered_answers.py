@@ -25,6 +25,7 @@ from tests.server_process import Server
 pytestmark = pytest.mark.server
 
 ROLES = ["destroy:/a/**", "view:/v/*"]
+BY = "code,channel,receiver,likeness,reason,returns"
 KEPT = {"publish": {"persistent": True, "history": {"maxEntries": 9}}}
 SECRET = "salary-417"
 NOTHING = ("1795179106957-0", "client/nobody/1", "1795324804876345")
@@ -308,7 +309,10 @@ CASES: dict[str, Callable[[Names, Names], list[Ask]]] = {
         Ask(f"/dead-letters/{each}/edit", {"data": 1}) for each in (hidden["letter"], hidden["binned"], NOTHING[0], "x")
     ],
     "GET /dead-letters": filtered("/dead-letters", "newestFirst=true&count=1", "returns=0", "like=x"),
-    "GET /dead-letters/count": plain(*(f"/dead-letters/count?{each}" for each in FILTERS if "count" not in each)),
+    "GET /dead-letters/count": plain(
+        *(f"/dead-letters/count?{each}" for each in FILTERS if "count" not in each),
+        *(f"/dead-letters/count?by={BY}&facets={each}" for each in ("true&code=user.update", "true", "false")),
+    ),
     "GET /dead-letters/accounts": plain("/dead-letters/accounts"),
     "GET /dead-letters/groups": plain(
         *(f"/dead-letters/groups?by={by}" for by in ("code", "channel", "receiver", "likeness", "reason", "returns")),

@@ -42,6 +42,27 @@ def test_list_prints_a_table_for_people(post: Post, joe: Receiver) -> None:
     assert ids[1] in post.run("dead-letters", "show", ids[1], "--no-json").out
 
 
+def test_dead_letters_are_counted_in_all_and_by_receiver_and_code(post: Post, joe: Receiver) -> None:
+    ann = post.receiver("ann/1", "/c")
+    post.letters(joe, "/a/b", 2)
+    post.letters(ann, "/c", 3, "user.clientCode")
+    said = post.run("dead-letters", "count", "--no-json").out.splitlines()
+    assert said[0] == "5 dead letters"
+    assert [line.split() for line in said[1:]] == [
+        ["by", "value", "dead", "letters"],
+        ["receiver", "client/ann/1", "3"],
+        ["receiver", "client/joe/1", "2"],
+        ["code", "user.clientCode", "3"],
+        ["code", "user.update.error", "2"],
+    ]
+    (told,) = post.lines("dead-letters", "count", "--receiver", "joe", "--by", "channel")
+    assert (told["count"], told["partial"]) == (2, False)
+    assert told["groups"]["channel"]["groups"] == [{"value": "/a/b", "count": 2}]
+    assert_refused(post.run("dead-letters", "count", "--by", "colour"), "by: must be some of code, channel, receiver")
+    asked = post.run("dead-letters", "redrive", "--all", "--dry-run", "--no-json").out
+    assert asked == "5 dead letters of client/ann/1 (3) and client/joe/1 (2) would be redriven\n"
+
+
 def test_a_code_that_was_converted_is_shown_as_it_was_given(post: Post, joe: Receiver) -> None:
     joe.publish("/a/b", 1, ext={"publish": {"persistent": True}})
     joe.reject(joe.take(), "resource.exhausted\x1b[2J", "")
@@ -159,7 +180,7 @@ def test_discard_asks_before_it_removes(post: Post, joe: Receiver) -> None:
     assert "--yes" in refused.err
     status, said = post.on_terminal("dead-letters", "discard", "--all", typed="n\n")
     assert status == 1
-    assert "Discard 3 dead letters?" in said
+    assert "Discard 3 dead letters of client/joe/1?" in said
     assert len(post.lines("dead-letters", "list")) == 3
     assert post.lines("dead-letters", "discard", "--all", "--dry-run") == [{"count": 3, "dryRun": True}]
     status, said = post.on_terminal("dead-letters", "discard", "--all", typed="y\n")

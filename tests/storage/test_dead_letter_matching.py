@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewel.storage.data_shape import shape_of
-from crewel.storage.dead_letter_groups import alike
+from crewel.storage.dead_letter_groups import LIKENESS, count_by
 from crewel.storage.dead_letter_matching import likeness_of
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.dead_letters import count
@@ -35,12 +35,13 @@ async def test_dead_letters_are_grouped_and_filtered_by_likeness(store: Store) -
     await owner.login(JOE)
     bodies = (b'{"data":{"n":1}}', b'{"data":"x"}', b'{"data":{"n":2}}')
     ids = await owner.dead_letter(*(letter(body=body) for body in bodies))
-    groups, is_partial = await alike(store)
-    assert [(group.value, group.letters, newest) for group, _, newest in groups] == [
+    found = (await count_by(store, kinds=[LIKENESS])).groups[LIKENESS]
+    assert [(group.value, group.letters, group.example) for group in found.largest] == [
         ("{n: number}", 2, ids[2]),
         ("text", 1, ids[1]),
     ]
-    assert not is_partial
-    assert groups[0][1] == likeness_of("{n: number}")
-    assert await count(store, DeadLetterFilter(like=groups[0][1])) == 2
+    assert not found.is_partial
+    like = found.largest[0].like
+    assert like == likeness_of("{n: number}")
+    assert await count(store, DeadLetterFilter(like=like)) == 2
     assert await count(store, DeadLetterFilter(like="0")) == 0

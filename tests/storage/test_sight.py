@@ -9,7 +9,7 @@ import pytest
 
 from crewel.delivery.records import Submission
 from crewel.storage import dead_letter_bin, dead_letters, message_bodies, message_facts, sight
-from crewel.storage.dead_letter_groups import alike
+from crewel.storage.dead_letter_groups import count_by
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.message_facts import messages_with_key
 from crewel.storage.sight import Sight
@@ -104,8 +104,9 @@ async def test_dead_letters_within_some_channels_are_all_that_counts(
     assert ([each.dead_id for each in newest.letters], newest.next) == (ids[:0:-1], ids[1])
     assert await dead_letters.page(store, DeadLetterFilter(contains="tea", within=("/a",))) == ([], "")
     assert await dead_letters.count(store, wanted) == 3
-    groups, is_partial = await alike(store, wanted, "code")
-    assert (sorted(group.value for group, _, _ in groups), is_partial) == (["user.0", "user.1", "user.2"], False)
+    found = await count_by(store, wanted, ["code"])
+    assert (found.letters, found.is_partial) == (3, False)
+    assert sorted(group.value for group in found.groups["code"].largest) == ["user.0", "user.1", "user.2"]
     every = [each.dead_id for each in (await dead_letters.page(store, DeadLetterFilter(), count=1000)).letters]
     while every:
         part, every = every[:10], every[10:]

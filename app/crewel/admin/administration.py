@@ -39,7 +39,7 @@ from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
-from crewel.storage.dead_letter_groups import REASON, RETURNS, alike
+from crewel.storage.dead_letter_groups import GROUPED, count_by
 from crewel.storage.fact_index import FactIndex
 from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
 from crewel.storage.store import Store
@@ -67,12 +67,8 @@ class Administration:
         self.sign_ins = SignIns(broker.admission.admin, broker.sessions.sign_outs)
         self.session_counter = SessionCounter(self)
         self.metrics_history = MetricsHistory(broker, self.session_counter.take_anew, self.queued)
-        self.likeness = CachedResult(lambda: alike(self.store), _KEPT_S)
-        """The groups of the newest dead letters by the shape of their data."""
-        self.reasons = CachedResult(lambda: alike(self.store, kind=REASON), _KEPT_S)
-        """Those by reason."""
-        self.returns = CachedResult(lambda: alike(self.store, kind=RETURNS), _KEPT_S)
-        """Those by the number of redrives after which they came back."""
+        self.dead_letters_counted = CachedResult(lambda: count_by(self.store, kinds=GROUPED), 0.0)
+        """Very many dead letters by each kind: as new as it can be for what it costs."""
         self.rates = {kind: CachedResult(partial(self._rates, kind), _KEPT_S) for kind in KINDS}
         """The rates of receivers, groups and topics, by kind."""
         self.fact_index = FactIndex()
@@ -97,9 +93,7 @@ class Administration:
 
     def forget_groups(self) -> None:
         """Dead letters were moved: what is known of their groups does not hold any more."""
-        self.likeness.drop()
-        self.reasons.drop()
-        self.returns.drop()
+        self.dead_letters_counted.drop()
 
     def queued(self) -> int:
         """How many messages wait for subjects and groups, as far as this node knows."""

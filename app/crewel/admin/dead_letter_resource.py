@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Final
 
 from aiohttp import web
@@ -22,17 +23,7 @@ from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letter_bin, dead_letters
-from crewel.storage.dead_letter_groups import (
-    KINDS,
-    LIKENESS,
-    REASON,
-    RETURNS,
-    Group,
-    Groups,
-    alike,
-    groups,
-    groups_since,
-)
+from crewel.storage.dead_letter_groups import GROUPED, KINDS, LIKENESS, REASON, RETURNS, Counted, Groups, count_by
 from crewel.storage.dead_letter_matching import parse_field
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.dead_letters import Page
@@ -42,9 +33,22 @@ _MOST_WORKED: Final = 10_000
 _MOST_TOLD: Final = 1000
 _SECONDS: Final = 5.0
 _MOST_FIELD: Final = 1024
+_RECEIVER: Final = "receiver"
+_WITHOUT: Final[Mapping[str, dict[str, Any]]] = {
+    "code": {"code": ""},
+    "channel": {"channel": ""},
+    _RECEIVER: {"receiver": ""},
+    REASON: {"reason": ""},
+    LIKENESS: {"like": ""},
+    RETURNS: {"returns": None},
+}
+"""The filter that chooses a group of this kind, as it is without a choice."""
 _EXPORTED: Final = 20
 """Dead letters that an export reads first, and again where they are large; else ten times as many."""
 _LARGE: Final = 256 * 1024  # bytes
+_ALL: Final = DeadLetterFilter()
+_FEW: Final = 2000
+"""So many dead letters are read for each request that counts them: some 0.1 s of this process, with turns for others."""
 
 
 # Fields
@@ -82,6 +86,13 @@ def _returns(value: object) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 10**9:
         raise ValueError("a whole number from 0 on")
     return number
+
+
+def _kinds(value: object) -> tuple[str, ...]:
+    kinds = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else ()
+    if not kinds or not set(kinds) <= set(GROUPED):
+        raise ValueError(f"some of {', '.join(GROUPED)}, separated by commas")
+    return kinds
 
 
 def _rate(value: object) -> float:
@@ -193,13 +204,37 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 
 async def _count(ask: Ask) -> dict[str, Any]:
-    store = ask.admin.store
-    count = await dead_letters.count(store, filter_of(ask, Role.VIEW))
+    store, kinds = ask.admin.store, ask.fields.get("by", ())
+    if kinds:
+        found = await _look(ask, kinds, are_facets=ask.fields.get("facets", False))
+        groups = {kind: _groups_view(kind, found.groups[kind]) for kind in kinds}
+        told: dict[str, Any] = {"count": found.letters, "partial": found.is_partial, "groups": groups}
+    else:
+        told = {"count": await dead_letters.count(store, filter_of(ask, Role.VIEW))}
     return {
-        "count": count,
+        **told,
         "dropped": await dead_letters.dropped(store) if ask.covers_all else None,
         "binned": await dead_letter_bin.count(store) if ask.covers_all else None,
     }
+
+
+async def _look(ask: Ask, kinds: Sequence[str], *, are_facets: bool = False) -> Counted:
+    """The dead letters that match, by these kinds, from one look. With `are_facets`, a kind is counted without the filter that
+    chooses one of its groups."""
+    admin = ask.admin
+    if ask.covers_all and not {each.name for each in _FILTERS} & ask.fields.keys():
+        is_cheap = all(kind in KINDS for kind in kinds) or await dead_letters.count(admin.store, _ALL) <= _FEW
+        return await (count_by(admin.store, kinds=kinds) if is_cheap else admin.dead_letters_counted.get())
+    wanted = filter_of(ask, Role.VIEW)
+    others = {kind: replace(wanted, **_WITHOUT[kind]) for kind in kinds if are_facets}
+    others = {kind: other for kind, other in others.items() if other != wanted}
+    # Of several looks, each is at what there is now.
+    until = await dead_letters.newest(admin.store) if others else ""
+    found = await count_by(admin.store, wanted, [kind for kind in kinds if kind not in others], until)
+    groups = dict(found.groups)
+    for kind, other in others.items():
+        groups |= (await count_by(admin.store, other, [kind], until)).groups
+    return found._replace(groups=groups)
 
 
 async def _accounts(ask: Ask) -> dict[str, Any]:
@@ -215,38 +250,16 @@ async def _accounts(ask: Ask) -> dict[str, Any]:
 
 async def _groups(ask: Ask) -> dict[str, Any]:
     kind = ask.fields.get("by", KINDS[0])
-    filters = {each.name for each in _FILTERS} & ask.fields.keys()
-    if ask.covers_all and filters == {"since"} and kind in KINDS:
-        recent = await groups_since(ask.admin.store, kind, ask.fields["since"])
-        if recent is not None:
-            return _groups_view(kind, recent)
-    if filters or not ask.covers_all:
-        return await _filtered_groups(ask, kind)
-    if kind in KINDS:
-        return _groups_view(kind, await groups(ask.admin.store, kind))
-    kept = {LIKENESS: ask.admin.likeness, REASON: ask.admin.reasons, RETURNS: ask.admin.returns}
-    return _alike_view(kind, *await kept[kind].get())
+    return _groups_view(kind, (await _look(ask, [kind])).groups[kind])
 
 
 def _groups_view(kind: str, found: Groups) -> dict[str, Any]:
-    return {
-        "by": kind,
-        "groups": [{"value": each.value, "count": each.letters} for each in found.largest],
-        "values": found.values,
-        "partial": found.is_partial,
-    }
-
-
-async def _filtered_groups(ask: Ask, kind: str) -> dict[str, Any]:
-    """The groups of those that match, or that an operator of some channels sees: no index knows them."""
-    return _alike_view(kind, *await alike(ask.admin.store, filter_of(ask, Role.VIEW), kind))
-
-
-def _alike_view(kind: str, found: Sequence[tuple[Group, str, str]], is_partial: bool) -> dict[str, Any]:
-    rows = [{"value": group.value, "count": group.letters, "like": like, "example": id_} for group, like, id_ in found]
-    if kind != LIKENESS:
-        rows = [{"value": row["value"], "count": row["count"]} for row in rows]
-    return {"by": kind, "groups": rows, "values": len(rows), "partial": is_partial}
+    rows = [{"value": each.value, "count": each.letters} for each in found.largest]
+    if kind == LIKENESS:
+        rows = [
+            row | {"like": each.like, "example": each.example} for row, each in zip(rows, found.largest, strict=True)
+        ]
+    return {"by": kind, "groups": rows, "values": found.values, "partial": found.is_partial}
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
@@ -338,10 +351,14 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
 
 
 async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
+    redrive, told = ask.admin.broker.dead_letters.redrive, {"until": chosen.wanted.until, "dryRun": True}
+    if chosen.ids is not None:
+        return {"count": await redrive.count(chosen), **told}
+    found = await count_by(ask.admin.store, chosen.wanted, (_RECEIVER,))
     return {
-        "count": await ask.admin.broker.dead_letters.redrive.count(chosen),
-        "until": chosen.wanted.until,
-        "dryRun": True,
+        "count": await redrive.count(chosen) if found.is_partial else found.letters,
+        "receivers": _groups_view(_RECEIVER, found.groups[_RECEIVER]),
+        **told,
     }
 
 
@@ -372,12 +389,12 @@ def _outcome(ask: Ask, report: Report, chosen: Chosen) -> dict[str, Any]:
     }
 
 
-_GROUPED: Final = (*KINDS, REASON, LIKENESS, RETURNS)
 _WORK: Final = (
     "`undone`: the first 1000 that remain, with `id`, `errorCode` and `message`; `undoneCount`: how many remain. A"
     " request takes five seconds at most. `next` is empty if nothing is left to do. Otherwise, wait for `waitMs`"
     " milliseconds and send the request again with this `next` as `after` and this `until`; with `ids`, send those"
-    " after `next`. With `dryRun`, the response has `count` instead."
+    " after `next`. With `dryRun`, the response has `count` instead, and without `ids`"
+    " also `receivers`: the same dead letters by receiver, as a group of `GET /dead-letters/groups`."
 )
 LETTER: Final = (
     "`id` (the dead id), `message` (the id of the message), `channel`, `receiver`, `errorCode`, `reason`, `attempts`,"
@@ -411,8 +428,16 @@ DEAD_LETTER_ROUTES: Final = (
         "Count the dead letters.",
         _count,
         "`count`; `dropped`: how many were dropped since the creation of the store, because there were too many; `binned`: how"
-        " many discarded ones are in the bin; both null for an operator of some channels.",
-        query=_FILTERS[:-1],
+        " many discarded ones are in the bin; both null for an operator of some channels. With `by` also `groups`: by kind,"
+        " what `GET /dead-letters/groups` answers, from one look, so that the numbers agree; and `partial`: whether there are"
+        " at least `count`, because a request does not read more, and no index has the number.",
+        query=(
+            text_field("by", f"Also count them by these kinds, separated by commas: {', '.join(GROUPED)}.", _kinds),
+            flag_text(
+                "facets", "true: count each kind without the filter of that kind, as if no group of it were chosen."
+            ),
+            *_FILTERS[:-1],
+        ),
         about=About.MANY,
     ),
     Route(
@@ -435,7 +460,7 @@ DEAD_LETTER_ROUTES: Final = (
         " or returns, or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`,"
         " for the filter, and `example`, the id of its newest dead letter.",
         query=(
-            text_field("by", f"Group them by this: {', '.join(_GROUPED)}.", one_of(*_GROUPED)),
+            text_field("by", f"Group them by this: {', '.join(GROUPED)}.", one_of(*GROUPED)),
             *_FILTERS[:-1],
         ),
         about=About.MANY,

@@ -46,5 +46,6 @@ class NewDeadLetters:
 
     async def _count(self) -> LastHour:
         store, since = self._admin.store, int(time() * 1000) - _HOUR_MS
-        made = await dead_letters.count(store, DeadLetterFilter(since_ms=since))
-        return LastHour(made, await recent_pairs(store, since)) if made else NONE
+        recent = await recent_pairs(store, since)
+        wanted = DeadLetterFilter(since_ms=since)
+        return LastHour(recent.read if recent.is_whole else await dead_letters.count(store, wanted), recent)

@@ -24,8 +24,7 @@ from crewel.errors import StoreError
 from crewel.event_loop import in_turns
 from crewel.qos.names import group_of
 from crewel.storage import dead_letters
-from crewel.storage.dead_letter_groups import groups
-from crewel.storage.dead_letter_records import DeadLetterFilter
+from crewel.storage.dead_letter_groups import count_by
 from crewel.storage.disk import Disk, look_at_disk
 from crewel.storage.shares import Share, largest
 from crewel.storage.store import Store
@@ -174,19 +173,18 @@ async def _messages_held(store: Store) -> list[dict[str, Any]]:
 async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
     store = access.store
     info = await store.reader.info("memory")
-    codes = await groups(store, "code")
-    letters = await dead_letters.count(store, DeadLetterFilter())
+    made = await count_by(store, kinds=("code",))
     return {
         "usedMemory": int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
         "maxMemory": int(info.get("maxmemory", 0)),
-        "letters": letters,
+        "letters": made.letters,
         "lettersDropped": await dead_letters.dropped(store),
         "lettersBytes": await dead_letters.used_bytes(store),
         "lettersMaxBytes": admin.broker.settings.delivery.dead_letters_max_bytes,
         "lettersHeld": [_share(each, "letters") for each in await dead_letters.shares(store, _CODES)],
         "messagesHeld": await _messages_held(store),
         "accountMaxBytes": access.shares.most,
-        "codes": [{"value": each.value, "count": each.letters} for each in codes.largest[:_CODES]],
+        "codes": [{"value": each.value, "count": each.letters} for each in made.groups["code"].largest[:_CODES]],
     }
 
 

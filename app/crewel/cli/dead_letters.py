@@ -19,6 +19,8 @@ from crewel.errors import CrewelError
 SHOWN = ("id", "channel", "receiver", "errorCode", "reason", "attempts", "data")
 OPTIONAL = ("errorCodeGiven",)
 _PAGE = 500
+_NAMED: Final = 3
+"""Receivers of dead letters that a question names."""
 
 
 # Which ones are meant
@@ -192,6 +194,32 @@ def row(letter: Mapping[str, Any]) -> tuple[Any, ...]:
     return letter["id"], letter["channel"], receiver, code, letter["reason"], shortened
 
 
+@command(app, "count", options={name: each for name, each in FILTERS.items() if name != "everything"})
+async def summary(
+    admin: Admin,
+    by: Annotated[
+        str,
+        typer.Option(
+            metavar="KINDS",
+            help="Count them by these, separated by commas: receiver, code, channel, reason, likeness or returns.",
+        ),
+    ] = "receiver,code",
+    as_json: AsJson = None,
+    **asked: Any,
+) -> None:
+    """Count dead letters, in all and by receiver and code. All numbers are from one look at the store."""
+    told = await admin.call("GET", "/dead-letters/count", filters_of(asked) | {"by": by})
+    if output.wants_json(as_json):
+        output.print_json(told)
+        return
+    print(f"{'at least ' if told['partial'] else ''}{counted(told['count'])}")
+    rows = [(kind, each["value"], each["count"]) for kind, found in told["groups"].items() for each in found["groups"]]
+    output.print_table(("by", "value", "dead letters"), rows)
+    partial = [kind for kind, found in told["groups"].items() if found["partial"]]
+    if partial:
+        print(f"by {' and '.join(partial)}: of the newest ones")
+
+
 @command(app)
 async def show(
     admin: Admin,
@@ -280,30 +308,45 @@ def discard(
 
 def _confirm(choice: _Choice, token: str | None, url: str, proxy: str | None) -> None:
     """Ask, with nothing under way: else a signal would have to wait for the answer. No ends the command with 1."""
-    count = 0
+    letters = ""
 
     async def work(admin: Admin) -> None:
-        nonlocal count
-        count = await _dry(admin, choice)
+        nonlocal letters
+        _, letters = await _dry(admin, choice)
 
     operate(token, url, proxy, work)
-    typer.confirm(f"Discard {counted(count)}?", abort=True, err=True)
+    typer.confirm(f"Discard {letters}?", abort=True, err=True)
 
 
-async def _dry(admin: Admin, choice: _Choice) -> int:
-    """How many there are."""
-    count = 0
+async def _dry(admin: Admin, choice: _Choice) -> tuple[int, str]:
+    """How many there are; and in words, with their receivers if filters choose them."""
+    count, receivers = 0, ""
     for ids in choice.portions():
         answer = await admin.call("POST", "/dead-letters/redrive", body=choice.body(ids) | {"dryRun": True})
         count += answer["count"]
-    return count
+        receivers = _of_receivers(answer.get("receivers"))
+    return count, f"{counted(count)}{receivers}"
+
+
+def _of_receivers(told: Mapping[str, Any] | None) -> str:
+    """` of client/joe/1 (3) and client/ann/1 (2)`; empty if the answer does not say it of all."""
+    from crewel.logs import escaped
+
+    if not told or not told["groups"] or told["partial"]:
+        return ""
+    names = [escaped(each["value"]) for each in told["groups"][:_NAMED]]
+    if told["values"] == 1:
+        return f" of {names[0]}"
+    named = [f"{name} ({each['count']:,})" for name, each in zip(names, told["groups"], strict=False)]
+    more = told["values"] - len(named)
+    return f" of {', '.join(named if more else named[:-1])} and {f'{more:,} more' if more else named[-1]}"
 
 
 async def _count(admin: Admin, choice: _Choice, what: str, as_json: bool | None) -> None:
-    count = await _dry(admin, choice)
+    count, letters = await _dry(admin, choice)
     if not count:
         print(f"crewel: no dead letter matches; none {what}", file=sys.stderr)
-    output.print_answer({"count": count, "dryRun": True}, f"{counted(count)} {what}", as_json)
+    output.print_answer({"count": count, "dryRun": True}, f"{letters} {what}", as_json)
 
 
 async def _work_through(

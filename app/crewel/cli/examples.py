@@ -58,6 +58,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "topics clear": "crewel topics clear /chat/demo --reason 'test data'",
     "topics history": "crewel topics history /chat/demo --count 10 --newest-first",
     "dead-letters list": "crewel dead-letters list --receiver joe/1 --since 2h",
+    "dead-letters count": "crewel dead-letters count --since 1h --by receiver,reason",
     "dead-letters show": "crewel dead-letters show 1795324804876345-0",
     "dead-letters redrive": "crewel dead-letters redrive --receiver joe/1 --code user.update.error --dry-run",
     "dead-letters discard": "crewel dead-letters discard 1795324804876345-0 --reason 'order was cancelled'",

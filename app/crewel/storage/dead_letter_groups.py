@@ -1,9 +1,13 @@
-"""How many dead letters there are of each code, receiver or channel, as the indexes of the store have them."""
+"""How many dead letters there are, in all and of each code, receiver, channel, reason and shape.
+
+The indexes of the store have some of these numbers. The others are counted by reading the newest dead letters."""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -22,12 +26,19 @@ REASON: Final = "reason"
 """Another such kind: dead letters with one reason, whatever its numbers are."""
 RETURNS: Final = "returns"
 """Another such kind: how often the message was redriven before, and failed again."""
+GROUPED: Final = (*KINDS, REASON, LIKENESS, RETURNS)
+"""All kinds."""
 _AT_ONCE: Final = 500
 _LENGTHS_AT_ONCE: Final = 100
 """Indexes whose lengths are asked for in one round trip: some milliseconds of this process."""
 _MOST_READ: Final = 20_000
 """Values of an index that one call reads."""
 _MOST: Final = 1000
+_TOGETHER: Final = 1000
+"""Values of indexes that are counted in one step of the store, which takes a millisecond."""
+_TRIES: Final = 3
+_SEVERAL: Final = 2
+"""Of so many filters no index has the number."""
 _FEW: Final = 200
 """Values of an index that are counted from some time on, one after the other."""
 _ALL: Final = DeadLetterFilter()
@@ -40,6 +51,10 @@ class Group(NamedTuple):
 
     letters: int
     value: str
+    like: str = ""
+    """Of a shape: the filter for it."""
+    example: str = ""
+    """Of a shape: the dead id of its newest one."""
 
 
 class Pair(NamedTuple):
@@ -62,6 +77,11 @@ class RecentPairs(NamedTuple):
     since: int | None
     """When the first dead letter was made of all that were asked for, also of those that were not read."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all that were asked for."""
+        return self.read < _MOST_PAIRED
+
 
 class Groups(NamedTuple):
     """The groups of one kind."""
@@ -74,26 +94,111 @@ class Groups(NamedTuple):
     """Whether there are more than one call reads: then larger groups may be missing."""
 
 
-async def alike(
-    store: Store, wanted: DeadLetterFilter = _ALL, kind: str = LIKENESS
-) -> tuple[list[tuple[Group, str, str]], bool]:
-    """Return the groups of the newest dead letters that are wanted, by the shape of their data or by another kind, the largest
-    first, each with its likeness and the dead id of its newest; and whether there are more dead letters than one call reads.
-    Raises StoreError."""
-    turns, counts, newest = Turns(), Counter[str](), dict[str, str]()
-    after, read, until = "", 0, perf_counter() + READING_S
-    while read < _MOST_READ and (perf_counter() < until or not wanted.within):
-        page = await dead_letters.page(store, wanted, after, _AT_ONCE, newest_first=True)
+class Counted(NamedTuple):
+    """Dead letters in all and by kinds, as one look has found them: the numbers agree with each other."""
+
+    letters: int
+    is_partial: bool
+    """Whether there may be more, which one call does not read and no index counts."""
+    groups: dict[str, Groups]
+    """By kind."""
+
+
+async def count_by(
+    store: Store, wanted: DeadLetterFilter = _ALL, kinds: Collection[str] = KINDS, until: str = ""
+) -> Counted:
+    """Return how many dead letters are wanted, and how many of each kind, which are some of `GROUPED`. With `until`, a dead id,
+    what comes later does not count, so that several looks agree. Of very many, groups are of the newest that one call reads,
+    unless an index has them. Raises StoreError."""
+    indexed = [kind for kind in kinds if kind in KINDS]
+    if wanted == _ALL and not until and len(indexed) == len(kinds):
+        return await _of_indexes(store, kinds)
+    read = await _read(store, wanted, kinds, until)
+    if not read.is_partial:
+        return read
+    if wanted == _ALL:
+        whole = await _of_indexes(store, indexed)
+        return Counted(whole.letters, is_partial=False, groups=read.groups | whole.groups)
+    is_known = not wanted.is_read and len(wanted.kinds) < _SEVERAL
+    letters = await dead_letters.count(store, wanted) if is_known else read.letters
+    return Counted(letters, not is_known, read.groups | await _recent(store, wanted, indexed))
+
+
+async def _of_indexes(store: Store, kinds: Collection[str]) -> Counted:
+    """All dead letters, by some of `KINDS`, at one moment of the store; if there are very many groups, soon after another."""
+    for _ in range(_TRIES):
+        values = {kind: await _values(store, kind) for kind in kinds}
+        if sum(map(len, values.values())) > _TOGETHER:
+            total = int(await store.reader.xlen(store.keys.dead))
+            return Counted(total, is_partial=False, groups={kind: await groups(store, kind) for kind in kinds})
+        pipeline = store.reader.pipeline(transaction=True)
+        pipeline.xlen(store.keys.dead)
+        for kind, some in values.items():
+            for value in some:
+                pipeline.xlen(store.keys.dead_letters_by(kind, value))
+        total, *lengths = await pipeline.execute()
+        left = iter(lengths)
+        found = {
+            kind: [Group(count, value) for value in some if (count := next(left))] for kind, some in values.items()
+        }
+        # Else the first dead letter of a new value came in between.
+        if all(sum(group.letters for group in some) == total for some in found.values()):
+            break
+    return Counted(int(total), is_partial=False, groups={kind: _largest(some) for kind, some in found.items()})
+
+
+async def _values(store: Store, kind: str) -> list[str]:
+    found: Any = await store.reader.zrangebylex(
+        store.keys.dead_letter_values(kind), "-", "+", start=0, num=_TOGETHER + 1
+    )
+    return [value.decode() for value in found]
+
+
+def _largest(found: list[Group]) -> Groups:
+    return Groups(heapq.nlargest(_MOST, found), len(found), is_partial=False)
+
+
+async def _recent(store: Store, wanted: DeadLetterFilter, kinds: Collection[str]) -> dict[str, Groups]:
+    """Groups as indexes have them, if nothing but a time is asked for."""
+    if replace(wanted, since_ms=0) != _ALL:
+        return {}
+    found = {kind: await groups_since(store, kind, wanted.since_ms) for kind in kinds}
+    return {kind: some for kind, some in found.items() if some is not None}
+
+
+async def _read(store: Store, wanted: DeadLetterFilter, kinds: Collection[str], until: str) -> Counted:
+    """The newest dead letters that are wanted, one by one."""
+    turns, after, read, letters = Turns(), "", 0, 0
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
+    newest: dict[str, str] = {}
+    bounded = replace(wanted, until=wanted.until or until)
+    ends = perf_counter() + READING_S
+    while read < _MOST_READ and (perf_counter() < ends or not wanted.within):
+        page = await dead_letters.page(store, bounded, after, _AT_ONCE, newest_first=True)
         for letter in page.letters:
-            shape = _value(letter, kind)
-            counts[shape] += 1
-            newest.setdefault(shape, letter.dead_id)
+            for kind, found in counts.items():
+                value = _value(letter, kind)
+                found[value] += 1
+                if kind == LIKENESS:
+                    newest.setdefault(value, letter.dead_id)
+            letters += 1
             await turns.rest()
         read, after = read + _AT_ONCE, page.next
         if not after:
             break
-    found = [(Group(count, shape), likeness_of(shape), newest[shape]) for shape, count in counts.most_common(_MOST)]
-    return found, bool(after)
+    is_partial = bool(after)
+    return Counted(
+        letters, is_partial, {kind: _groups(kind, found, newest, is_partial) for kind, found in counts.items()}
+    )
+
+
+def _groups(kind: str, counts: Counter[str], newest: Mapping[str, str], is_partial: bool) -> Groups:
+    found = counts.most_common(_MOST)
+    if kind == LIKENESS:
+        largest = [Group(count, value, likeness_of(value), newest[value]) for value, count in found]
+    else:
+        largest = [Group(count, value) for value, count in found]
+    return Groups(largest, len(counts), is_partial)
 
 
 def _value(letter: StoredDeadLetter, kind: str) -> str:
