@@ -25,7 +25,7 @@ from crewel.admin.receiver_facts import oldest_of
 from crewel.admin.rejections import Rejections
 from crewel.admin.server_metrics import ServerMetrics
 from crewel.admin.server_timeline import ServerTimeline
-from crewel.admin.session_counts import SessionCounter, SessionCounts
+from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
 from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
@@ -84,7 +84,7 @@ class Administration:
         self.metrics_history.on_sample.append(self.rejections.tidy)
         self.backlog_trends = BacklogTrends()
         self._taken_elsewhere = CachedResult(self._look_elsewhere, _KEPT_S)
-        self.server_metrics = ServerMetrics(broker, self._counted)
+        self.server_metrics = ServerMetrics(broker, self._in_trouble)
         self.server_timeline = ServerTimeline(self)
         self.audit = Audit(broker.runtime, broker.runtime.access)
 
@@ -100,11 +100,12 @@ class Administration:
         queues = self.broker.addressing.shared_queues
         return sum(map(queues.waiting, queues.names()))
 
-    async def _counted(self) -> SessionCounts:
-        """Which receivers are in trouble. The samples of the last hour count them, as seldom as very many need; a server that
-        takes none counts them now."""
+    async def _in_trouble(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """How many sessions are in trouble, by the kind of each cause, and how many queues of subjects and groups. The samples
+        of the last hour count them, as seldom as very many need; a server that takes none counts them now."""
         has_samples = self.metrics_history.newest_ms > 0
-        return self.session_counter.last if has_samples else await self.session_counter.take()
+        counted = self.session_counter.last if has_samples else await self.session_counter.take()
+        return counted.causes, {kind: each.count for kind, each in counted.queues.items()}
 
     def _oldest(self, name: str) -> int | None:
         session = self.find(name)

@@ -7,7 +7,7 @@ a backup that was never made.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from math import nan
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from crewel.admin.receiver_condition import CAUSES
-from crewel.admin.session_counts import SessionCounts
 from crewel.broker.broker import Broker
 from crewel.errors import StoreError
 from crewel.storage.backup_record import last_backup
@@ -31,6 +30,7 @@ _ASKED: Final = (
 )
 """What is looked at when the figures are asked for."""
 _LIMIT_S: Final = 2.0
+Counts = Mapping[str, int]
 _NONE: Final = {each.kind: 0 for each in CAUSES}
 """No session in trouble."""
 _NO_QUEUE: Final = dict.fromkeys(("full", "filling", "nearly-full"), 0)
@@ -40,8 +40,9 @@ _NO_QUEUE: Final = dict.fromkeys(("full", "filling", "nearly-full"), 0)
 class ServerMetrics:
     """Those of one server."""
 
-    def __init__(self, broker: Broker, count: Callable[[], Awaitable[SessionCounts]]) -> None:
-        """`count` says which receivers are in trouble."""
+    def __init__(self, broker: Broker, count: Callable[[], Awaitable[tuple[Counts, Counts]]]) -> None:
+        """`count` says how many sessions are in trouble, by the kind of each cause, and how many queues of subjects and
+        groups."""
         self._life, self._access, self._count = broker.runtime.life, broker.runtime.access, count
         self._known: dict[str, float] = {}
         self.certificate_expiry = nan
@@ -72,11 +73,9 @@ class ServerMetrics:
         self._known = {}
         with suppress(TimeoutError):
             async with asyncio.timeout(_LIMIT_S):
-                counted = await self._count()
-                self._metrics.receivers_in_trouble = _NONE | counted.causes
-                self._metrics.queues_in_trouble = _NO_QUEUE | {
-                    kind: each.count for kind, each in counted.queues.items()
-                }
+                sessions, queues = await self._count()
+                self._metrics.receivers_in_trouble = {**_NONE, **sessions}
+                self._metrics.queues_in_trouble = {**_NO_QUEUE, **queues}
                 self._known = await self._of_disk()
                 self._known |= await self._of_store()
 
