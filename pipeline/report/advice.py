@@ -143,7 +143,7 @@ def now(told: Mapping[str, Any]) -> list[Advice]:
     """Return what to do about all findings of a report, the most urgent first; the keys are those of `page`."""
     failing = [row for row in told["receivers"] if row["is_sick"]]
     incidents: Rows = told["incidents"]
-    groups = _alike(failing, incidents)[:_MOST]
+    groups = alike(failing, incidents)[:_MOST]
     about = {row["session"]: _sickness(row).about for group in groups for row in group}
     left = {row["receiver"] for row in incidents if row["kept"] != 0}
     return [
@@ -155,7 +155,7 @@ def now(told: Mapping[str, Any]) -> list[Advice]:
     ]
 
 
-def _alike(failing: Rows, incidents: Rows) -> list[list[Mapping[str, Any]]]:
+def alike(failing: Rows, incidents: Rows) -> list[list[Mapping[str, Any]]]:
     """Return the failing receivers in groups: those with the same sickness whose largest incidents have one code, reason and
     cause are one incident."""
     largest: dict[str, Mapping[str, Any]] = {}
@@ -168,6 +168,14 @@ def _alike(failing: Rows, incidents: Rows) -> list[list[Mapping[str, Any]]]:
         what = row["session"] if incident is None else _what(incident)
         groups.setdefault((_sickness(row).part, what), []).append(row)
     return [*groups.values()]
+
+
+def at_once(incident: Mapping[str, Any], incidents: Rows) -> Rows:
+    """Return the rows of one incident, whichever receivers it was at: what died alike in the same time."""
+    begin, end = incident["first_at"], incident["last_at"]
+    return [
+        row for row in incidents if _what(row) == _what(incident) and row["first_at"] <= end and begin <= row["last_at"]
+    ]
 
 
 def _what(incident: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -274,12 +282,14 @@ def _begins(code: str, begin: str | None) -> bool:
     return begin is not None and f"{code}.".startswith(begin)
 
 
+def listed(names: Sequence[str], most: int = _MOST_NAMED) -> str:
+    """Return some names in words: the first ones, and how many more there are; an empty text for none."""
+    shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
 def _named(names: Sequence[str]) -> str:
-    shown = [f"`{name}`" for name in names[:_MOST_NAMED]]
-    if len(names) > _MOST_NAMED:
-        shown.append(f"{len(names) - _MOST_NAMED} more")
-    *first, last = shown
-    return f"{', '.join(first)} and {last}" if first else last
+    return listed([f"`{name}`" for name in names])
 
 
 def _sql(value: str) -> str:

@@ -36,6 +36,10 @@ TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter", "damaged tab
 _TROUBLE_KINDS: Final = ("on hold", "absent", "fails")
 """What a receiver's time can be of, as in the table `receiver_times`."""
 _MOST_CODES: Final = 5
+_MOST_GROUPS: Final = 5
+"""Sentences about failing receivers, of which each is about one incident."""
+_MOST_NAMES: Final = 3
+"""Names in one sentence."""
 _OTHERS: Final = "other codes"
 _PAUSE_S: Final = 600.0
 """After so long without anything a line is interrupted."""
@@ -133,11 +137,14 @@ def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
         )
     for row in told["incidents"][:1]:
         words = advice.meaning(row["code"])
+        rows = advice.at_once(row, told["incidents"])
+        channels = dict.fromkeys(channel for each in rows for channel in each["channels"])
+        receivers = dict.fromkeys(each["receiver"] for each in rows)
         yield (
             f"<li>Largest incident: {as_code(row['code'])}"
             f"{f' ({escape(words[0].lower() + words[1:-1])})' if words else ''}, on"
-            f" {', '.join(map(links.channel, row['channels'])) or as_code('(unknown)')} at {links.receiver(row['receiver'])},"
-            f" {several(row['letters'], 'time', 'times')}. {quoted(row['sample_reason'])}</li>"
+            f" {_first(map(links.channel, channels)) or as_code('(unknown)')} at {_first(map(links.receiver, receivers))},"
+            f" {several(sum(each['letters'] for each in rows), 'time', 'times')}. {quoted(row['sample_reason'])}</li>"
         )
     for row in told["failing_channels"][:3]:
         yield f"<li>Channel {links.channel(row['channel'])}: {escape(row['why'])}.</li>"
@@ -145,12 +152,20 @@ def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
         message, channel = links.message(row["message_id"]), links.channel(row["channel"])
         yield f"<li>Worst message: {message} on {channel}: {escape(row['why'])}.</li>"
     sick = [row for row in told["receivers"] if row["is_sick"]]
-    for row in sick[:5]:
-        yield f"<li>{links.receiver(row['session'])} {escape(', and '.join(row['why']))}.</li>"
-    if (more := told["totals"]["sick"] - 5) > 0:
+    groups = advice.alike(sick, told["incidents"])[:_MOST_GROUPS]
+    for group in groups:
+        names = _first(links.receiver(row["session"]) for row in group)
+        one = "" if len(group) == 1 else ", for one reason. The first one"
+        yield f"<li>{names}{one} {escape(', and '.join(group[0]['why']))}.</li>"
+    if (more := told["totals"]["sick"] - sum(map(len, groups))) > 0:
         yield f"<li>and {several(more, 'more receiver is', 'more receivers are')} failing.</li>"
     if not (told["triage"] or told["poison"] or told["failing_channels"] or sick):
         yield "<li>There are no dead letters, and no message, channel or receiver is failing.</li>"
+
+
+def _first(names: Iterable[str]) -> str:
+    """Return names, given as HTML, in words."""
+    return advice.listed([*names], _MOST_NAMES)
 
 
 # The sections

@@ -19,6 +19,9 @@ MOST_SHOWN: Final = 10
 """Rows of a table that are seen at once."""
 MOST_KEPT: Final = 100
 """Rows that the page has, the others on demand."""
+_MOST_LINES: Final = 5
+_MORE: Final = "<input type='checkbox' class='unfold' aria-label='the whole row'>"
+"""On a phone a row is a card. With more columns than these it is closed, and shows the first three until this is checked."""
 _NONE: Final = "-"
 
 
@@ -51,21 +54,27 @@ def table(rows: Rows, *columns: Column, none: str = "There are none.", of: int |
 
 def _rows(rows: Rows, columns: Sequence[Column]) -> str:
     head = "".join(f"<th{' class=n' if is_number else ''}>{escape(name)}</th>" for name, _, is_number in columns)
+    more = _MORE if len(columns) > _MOST_LINES else ""
     body = "".join(
-        "<tr>" + "".join(_cell(name, text(row), is_number=is_number) for name, text, is_number in columns) + "</tr>"
+        "<tr>"
+        + "".join(
+            _cell(name, text(row), "" if at else more, is_number=is_number)
+            for at, (name, text, is_number) in enumerate(columns)
+        )
+        + "</tr>"
         for row in rows
     )
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _cell(name: str, text: str, *, is_number: bool) -> str:
+def _cell(name: str, text: str, more: str, *, is_number: bool) -> str:
     # On a phone there is no head, and each cell bears its name beside its lines.
     lines = text.replace("<br>", "</span><span>")
     shown = f"<span>{lines}</span>" if text else ""
     # There, what is not known takes no line.
     kinds = " ".join(kind for kind, holds in (("n", is_number), ("nil", text == _NONE)) if holds)
     kind = f' class="{kinds}"' if kinds else ""
-    return f'<td data-name="{escape(name, quote=True)}"{kind}>{shown}</td>'
+    return f'<td data-name="{escape(name, quote=True)}"{kind}>{shown}{more}</td>'
 
 
 def advices(found: Iterable[Advice]) -> str:

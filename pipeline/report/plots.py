@@ -40,6 +40,8 @@ _LAYOUTS: Final = (
 )
 _TOP, _BOTTOM = 30, 40
 _ROW, _NAME_ROW = 26, 18
+_LETTER = 7
+"""Width of a letter of an axis, at most."""
 _MOST_COLOURS = 6
 _TICKS: Final = 5
 _STEPS: Final = (1, 2, 5, 10)
@@ -176,10 +178,7 @@ def strips(title: str, rows: Mapping[str, Sequence[Span]], kinds: Sequence[str],
                     f" {_clock(span.end, times)}</title></rect>"
                 )
         foot = len(rows) * _row(layout) + 4
-        drawn += [
-            f'<text class="tick" x="{x(at):.1f}" y="{foot + 14}" text-anchor="middle">{_clock(at, times)}</text>'
-            for at in _ticks(begin, end, layout.times)
-        ]
+        drawn += [_time(layout, x(at), foot + 14, _clock(at, times)) for at in _ticks(begin, end, layout.times)]
         return _svg(title, layout, foot + 22, drawn)
 
     return _legend(kinds) + _in_all(draw)
@@ -256,8 +255,7 @@ class _Scale:
             )
         parts += [
             f'<line class="grid" x1="{self.x(at):.1f}" x2="{self.x(at):.1f}" y1="{foot}" y2="{foot + 4}"/>'
-            f'<text class="tick" x="{self.x(at):.1f}" y="{foot + 18}" text-anchor="middle">'
-            f"{_clock(at, self._times)}</text>"
+            + _time(layout, self.x(at), foot + 18, _clock(at, self._times))
             for at in _ticks(self._times[0], self._times[-1], layout.times)
         ]
         return "".join(parts)
@@ -287,6 +285,13 @@ def _named(layout: _Layout, index: int, label: str) -> tuple[str, int]:
     if layout.label:
         return f'<text class="label" x="{layout.label - 8}" y="{top + 14}" text-anchor="end">{short}', top
     return f'<text class="label" x="0" y="{top + 12}">{short}', top + _NAME_ROW
+
+
+def _time(layout: _Layout, x: float, y: float, words: str) -> str:
+    """Write a time below the axis: centred at x, or beside it where half of it would lie outside the plot."""
+    half = len(words) * _LETTER / 2
+    anchor = "start" if x < half else "end" if x > layout.width - half else "middle"
+    return f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="{anchor}">{words}</text>'
 
 
 def _ticks(begin: datetime, end: datetime, most: int) -> list[datetime]:

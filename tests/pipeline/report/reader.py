@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-SINGLE = {"meta", "br"}
+SINGLE = {"meta", "br", "input"}
 
 
 class Reader(HTMLParser):

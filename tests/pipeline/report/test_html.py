@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from crewel.pipeline.report.advice import now
@@ -10,6 +12,7 @@ from crewel.pipeline.report.links import Links
 from tests.pipeline.report.reader import Reader
 from tests.pipeline.report.told import (
     BEGIN,
+    END,
     NOTHING,
     SOME,
     Told,
@@ -136,6 +139,24 @@ def test_what_happened_is_said_first_in_words() -> None:
         assert words in text
 
 
+def test_one_incident_at_several_receivers_is_one_sentence() -> None:
+    names = [f"client/r{number}/1" for number in range(5)]
+    why = "rejected 48 messages; everything from 2026-11-20 04:50:10 to 04:50:40"
+    sick = [receiver(why, session=name) for name in names] + [receiver("on hold", session="client/held/1")]
+    later = incident(receiver=names[0], first_at=END + timedelta(minutes=20), last_at=END + timedelta(minutes=30))
+    incidents = [*(incident(receiver=name, channels=["/a", "/b"]) for name in names), later]
+    totals = {**SOME["totals"], "sick": 9}
+    told = {**SOME, "totals": totals, "receivers": sick, "incidents": incidents, "times": []}
+    text = Reader(page(told)).text
+    short = text.partition("In short")[2].partition("Dead letters A dead letter")[0]
+    one = "client/r0/1 , client/r1/1 , client/r2/1 and 2 more"
+    assert f", on /a and /b at {one}, 15 times. “line 7 is wrong”" in short
+    assert (
+        f"{one}, for one reason. The first one {why}. client/held/1 on hold. and 3 more receivers are failing." in short
+    )
+    assert short.count("client/r") == 2 * 3
+
+
 def test_the_tile_tells_how_many_died_and_how_many_the_store_has() -> None:
     assert "3 dead letters 2 of them are in the store until redriven or discarded" in Reader(page(SOME)).text
     one = {**SOME, "totals": {**SOME["totals"], "kept": 1}}
@@ -243,6 +264,14 @@ def test_of_long_tables_ten_rows_are_seen_and_the_others_on_demand() -> None:
     assert "more in the tables" not in few
 
 
+def test_on_a_phone_a_row_of_many_columns_is_closed_until_it_is_opened() -> None:
+    rows = page({**SOME, "incidents": [incident()] * 12, "counts": {**SOME["counts"], "incidents": 12}}).split("<tr>")
+    for row in rows:
+        is_wide = row.count("<td") > 5
+        assert row.count("<input type='checkbox' class='unfold' aria-label='the whole row'>") == is_wide
+        assert row.partition("</td>")[0].endswith("'>") == is_wide, "it is in the first cell"
+
+
 def test_the_names_of_one_row_are_folded_behind_the_first() -> None:
     names = [f"client/r{number}/1" for number in range(10)]
     channels = [f"/orders/{number}" for number in range(10)]
@@ -259,7 +288,7 @@ def test_counts_are_of_all_rows_and_not_of_those_that_the_page_has() -> None:
     text = Reader(page({**SOME, "totals": totals, "counts": {**SOME["counts"], "receivers": 7000}})).text
     for words in (
         "2,000 failing receivers",
-        "and 1,995 more receivers are failing.",
+        "and 1,999 more receivers are failing.",
         "5,000 others are normal.",
         "9,000",
     ):

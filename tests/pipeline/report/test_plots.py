@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -151,3 +152,21 @@ def test_a_strip_has_its_spans_where_they_were_and_ends_with_the_time() -> None:
     wide = (860 - 250 - 24) / 2
     assert f'c0" x="{250 + wide:.1f}" y="4" width="{wide:.1f}"' in drawn
     assert f'c1" x="250.0" y="4" width="{wide:.1f}"' in drawn
+
+
+@pytest.mark.parametrize("hours", [2, 24, 100])
+def test_each_time_of_an_axis_lies_within_the_plot(hours: int) -> None:
+    """On a phone a strip begins at its edge, and ends near the other one."""
+    begin, end = NOON, NOON + timedelta(hours=hours)
+    drawn = strips("x", {"joe": [Span(begin, end, "a")]}, ["a"], begin, end)
+    drawn += lines("x", {"a": [(begin, 1), (end, 2)]}) + columns("x", {"a": [(begin, 1), (end, 2)]})
+    plots = drawn.split("<svg")[1:]
+    assert len(plots) == 3 * 2
+    for plot in plots:
+        (width,) = re.findall(r'viewBox="0 0 (\d+) ', plot)
+        times = re.findall(r'class="tick" x="([\d.]+)" y="\d+" text-anchor="(\w+)">([^<]*\d:\d\d)</text>', plot)
+        assert times
+        for x, anchor, words in times:
+            length = len(words) * 7
+            left = float(x) - length * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+            assert 0 <= left <= int(width) - length, (width, words)
