@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 MOST: Final = 50_000
 """So many entries are few."""
@@ -17,6 +17,8 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # What follows from the conditions of a plan is looked for in each of its parts, and spares a few rows at most.
+    "spark.sql.constraintPropagation.enabled": "false",
 }
 
 
@@ -38,3 +40,11 @@ def tuned(spark: SparkSession, *, is_few: bool = True) -> Iterator[None]:
                 conf.unset(name)
             else:
                 conf.set(name, usual)
+
+
+def keep(frame: DataFrame) -> DataFrame:
+    """Return a frame that is computed once, however often it is used: Spark keeps the plan of one that is only persisted, and
+    looks through it again for each that is made of it. Of a frame without rows it knows that, and leaves out what would be
+    done with them."""
+    kept = frame.localCheckpoint()
+    return kept.where("false") if kept.isEmpty() else kept

@@ -40,6 +40,9 @@ _SETTINGS: Final = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     # For its pages in the browser Spark writes each plan as a text first; this is the shortest.
     "spark.sql.ui.explainMode": "simple",
+    "spark.sql.debug.maxToStringFields": "1",
+    # Each of some hundred rules has its plan checked, which finds errors of Spark itself.
+    "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.retainedExecutions": "20",
     # The log of a table names its files one by one; to look at each takes less than a job of Spark.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from crewel.errors import StoreUnavailable
 from crewel.pipeline.admin_client import origin
 from crewel.pipeline.connection import Address
-from crewel.pipeline.few_rows import tuned
+from crewel.pipeline.few_rows import keep, tuned
 from crewel.pipeline.jobs import audit, backfill, gold
 from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.jobs.inputs import Inputs, gather, is_few
@@ -270,19 +270,13 @@ def _by_channel(found: DataFrame, since: datetime) -> DataFrame:
 def answers(inputs: Inputs, since: datetime, until: datetime) -> Answers:
     """Return the tables of gold that are made for a report, and what of them is of this time."""
     silver = inputs.silver
-
-    # Spark keeps the plan of a frame that is only persisted. Here each would hold those before it several times, and to look
-    # through the last one would take minutes.
-    def keep(frame: DataFrame) -> DataFrame:
-        return frame.localCheckpoint()
-
     caused = causes.causes(silver, keep)
     dead = keep(triage.judged(triage.died(silver), caused))
     tables = {
         **_of_dead(dead),
         "poison": poison.poison(caused),
         "failing_channels": channels.failing_channels(caused, silver),
-        "receivers": receivers.receivers(silver, caused, since, until),
+        "receivers": receivers.receivers(silver, caused, since, until, keep),
         "receiver_times": receivers.receiver_times(silver, caused),
     }
     older = dead.where(f.col("at") < f.lit(since)).count()

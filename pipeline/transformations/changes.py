@@ -56,7 +56,7 @@ def marked(
     """Return the rows of `unsolved` with `is_changed`; of a changed publisher also `published`, how many messages the channel
     had from the first to the last of them, and `earlier_shape`, null if it is not known; and `either`, the publisher that may
     have changed as well, where a lone receiver is the cause. `settled` has (message_id, receiver, at)."""
-    shapes = keep(failing_shapes(unsolved, silver, limits))
+    shapes = keep(failing_shapes(unsolved, silver, keep, limits))
     found = unsolved.join(f.broadcast(shapes), SHAPE, "left")
     is_of_shape = f.col("published").isNotNull() & by_most()
     rest = keep(found.where(~is_of_shape).select(*unsolved.columns))
@@ -74,12 +74,14 @@ def marked(
     )
 
 
-def failing_shapes(unsolved: DataFrame, silver: Mapping[str, DataFrame], limits: Limits = LIMITS) -> DataFrame:
+def failing_shapes(
+    unsolved: DataFrame, silver: Mapping[str, DataFrame], keep: Keep, limits: Limits = LIMITS
+) -> DataFrame:
     """Return (channel, shape, published, earlier_shape) of the shapes of data that most receivers reject on a channel since a
     publisher changed: with how many messages the channel had from the first to the last of them, and with the shape that was
     taken before."""
     rejected = unsolved.where(by_most() & f.col("log_id").isNotNull() & (f.col("shape") != ""))
-    found = rejected.groupBy(*SHAPE).agg(*_extent()).where(f.col("messages") >= limits.messages)
+    found = keep(rejected.groupBy(*SHAPE).agg(*_extent()).where(f.col("messages") >= limits.messages))
     taken = _taken_shapes(unsolved, silver)
     is_before = f.col("before_id") < f.col("first_id")
     earlier = (
@@ -103,7 +105,7 @@ def failing_shapes(unsolved: DataFrame, silver: Mapping[str, DataFrame], limits:
         .agg(f.count_distinct("message_id").alias("still"))
         .where(f.col("still") >= limits.messages)
     )
-    changed = known.join(unchanged.select(*SHAPE), SHAPE, "left_anti")
+    changed = keep(known.join(unchanged.select(*SHAPE), SHAPE, "left_anti"))
     others = rejected.join(f.broadcast(changed), SHAPE, "left_anti")
     least = f.when(f.size("names") > 1, limits.share).otherwise(limits.lone_share)
     return (
@@ -138,7 +140,7 @@ def _steps(
     took = keep(
         by_id.join(messages, "log_id").groupBy("channel", "receiver").agg(last_taken, f.count("*").alias("took"))
     )
-    steps = _together(rejected, took, limits)
+    steps = keep(_together(rejected, took, limits))
     takers = (
         took.join(f.broadcast(steps), "channel")
         .where(f.col("last_taken") > f.col("first_id"))
@@ -147,7 +149,8 @@ def _steps(
     )
     # What these receivers take from there on is of other channels.
     elsewhere = (
-        by_id.join(f.broadcast(steps), f.array_contains("names", f.col("receiver")) & _is_within())
+        by_id.join(f.broadcast(_by_name(steps, ["channel"])), "receiver")
+        .where(_is_within())
         .groupBy("channel")
         .agg(f.count_distinct("receiver").alias("elsewhere"))
     )
@@ -208,18 +211,21 @@ def _is_within() -> Column:
     return f.col("log_id").between(f.col("first_id"), f.col("last_id"))
 
 
+def _by_name(changed: DataFrame, one: list[str]) -> DataFrame:
+    """Return a row for each receiver: what is joined by name need not be compared with each change."""
+    return changed.select(*one, "first_id", "last_id", f.explode("names").alias("receiver"))
+
+
 def _with_surroundings(
     changed: DataFrame, one: list[str], others: DataFrame, silver: Mapping[str, DataFrame], other: str = ""
 ) -> DataFrame:
     """Add `published`, how many messages the channel had meanwhile, and `beside`, how many of `others` the same receivers
     rejected meanwhile; only those of other channels count if `other` is the column of their channel."""
-    is_beside = _is_within() & f.array_contains("names", f.col("receiver"))
-    if other:
-        is_beside &= f.col(other) != f.col("channel")
     columns = ["log_id", "message_id", "receiver", *([other] if other else [])]
     beside = (
         others.select(*columns)
-        .join(f.broadcast(changed), is_beside)
+        .join(f.broadcast(_by_name(changed, one)), "receiver")
+        .where(_is_within() & (f.col(other) != f.col("channel") if other else f.lit(True)))
         .groupBy(*one)
         .agg(f.count_distinct("message_id").alias("beside"))
     )

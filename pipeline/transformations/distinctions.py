@@ -15,6 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from crewel.pipeline.transformations.changes import Keep
 from crewel.pipeline.transformations.common import stretch
 from crewel.pipeline.transformations.expected import stored
 
@@ -37,6 +38,8 @@ class Limits:
     """How many of the rejected messages such stretches hold together."""
     chance: float = 0.01
     """How likely a run of rejections as long as this may be, if they were spread evenly."""
+    shown: int = 1000
+    """So many dead letters of a receiver on a channel are compared with; of more, some are drawn."""
 
 
 LIMITS: Final = Limits()
@@ -49,15 +52,15 @@ _WHOLE: Final = 0.95
 
 
 def distinctions(
-    rejected: DataFrame, caused: DataFrame, silver: Mapping[str, DataFrame], limits: Limits = LIMITS
+    rejected: DataFrame, caused: DataFrame, silver: Mapping[str, DataFrame], keep: Keep, limits: Limits = LIMITS
 ) -> DataFrame:
     """Return (receiver, common): texts, two at most, such as `everything from 2026-11-20 04:50:10 to 04:50:40` and `country IT
     in 100 % of them, in 2 % of 40 others that it took`. `rejected` are rows of `caused`, which are those of `causes`, and
     `silver` has in `fact_ended` what was taken in the same time."""
     ended = silver["fact_ended"].where(f.col("reason") == "settled")
     took = ended.join(f.broadcast(rejected.select("receiver").distinct()), "receiver", "left_semi")
-    took = took.select("receiver", "log_id", "at").dropDuplicates(["receiver", "log_id"])
-    runs = _runs(rejected, took, limits)
+    took = keep(took.select("receiver", "log_id", "at").dropDuplicates(["receiver", "log_id"]))
+    runs = keep(_runs(rejected, took, limits))
     times = (
         runs.groupBy("receiver")
         .agg(
@@ -76,7 +79,9 @@ def distinctions(
         f.lit(0).alias("rank"),
         f.concat(f.when(is_whole, "").otherwise(part), f.lit("everything "), "when").alias("words"),
     )
-    values = _differing(rest, caused, took, silver, limits).select("receiver", f.lit(1).alias("rank"), "words")
+    fields = keep(_rejected_fields(rest, limits))
+    others = _witnessed(caused, took, silver, limits).unionByName(_taken_channels(took, silver))
+    values = _differing(fields, others, limits).select("receiver", f.lit(1).alias("rank"), "words")
     return moments.unionByName(values).groupBy("receiver").agg(_in_order("rank").alias("common"))
 
 
@@ -119,12 +124,9 @@ def _runs(rejected: DataFrame, took: DataFrame, limits: Limits) -> DataFrame:
     )
 
 
-def _differing(
-    rest: DataFrame, caused: DataFrame, took: DataFrame, silver: Mapping[str, DataFrame], limits: Limits
-) -> DataFrame:
-    """Return (receiver, words) of the field or value in which rejected messages differ most from those that were taken."""
-    wanted = _candidates(_rejected_fields(rest, limits))
-    others = _witnessed(caused, took, silver).unionByName(_taken_channels(took, silver))
+def _differing(fields: DataFrame, others: DataFrame, limits: Limits) -> DataFrame:
+    """Return (receiver, words) of the field or value in which rejected messages differ most from `others`, which were taken."""
+    wanted = _candidates(fields)
     is_alike = (
         f.when(f.col("is_range"), _number("value").between(f.col("least"), f.col("most")))
         .when(f.col("wanted").isNull(), f.lit(True))
@@ -192,11 +194,16 @@ def _candidates(fields: DataFrame) -> DataFrame:
     )
 
 
-def _witnessed(caused: DataFrame, took: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:
+def _witnessed(caused: DataFrame, took: DataFrame, silver: Mapping[str, DataFrame], limits: Limits) -> DataFrame:
     """Return (receiver, within, name, value, weight, known): how many messages of a channel, of which more is known than that,
     a receiver took with this value, and how many in all from witnesses of the field."""
-    letters = caused.where(f.col("body").isNotNull() & f.col("log_id").isNotNull()).select(
-        "log_id", "channel", f.col("receiver").alias("witness"), _of_body().alias("fields")
+    # Dead letters may be without number, and each is compared with all that took it. Which ones are drawn says nothing of them.
+    drawn = Window.partitionBy("channel", "receiver").orderBy(f.xxhash64("log_id"), "log_id")
+    letters = (
+        caused.where(f.col("body").isNotNull() & f.col("log_id").isNotNull())
+        .withColumn("place", f.row_number().over(drawn))
+        .where(f.col("place") <= limits.shown)
+        .select("log_id", "channel", f.col("receiver").alias("witness"), _of_body().alias("fields"))
     )
     samples = silver["event_shape"].select(
         "log_id", "channel", f.lit("").alias("witness"), f.array(*_of_sample()).alias("fields")

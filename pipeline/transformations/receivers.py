@@ -17,6 +17,7 @@ from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.transformations.causes import CHANNEL, MESSAGE, RECEIVER, of_ids
+from crewel.pipeline.transformations.changes import Keep
 from crewel.pipeline.transformations.common import clock, duration
 from crewel.pipeline.transformations.distinctions import distinctions
 from crewel.pipeline.transformations.expected import patterns_of
@@ -55,14 +56,20 @@ _COUNTS: Final = (
 
 
 def receivers(
-    silver: Mapping[str, DataFrame], caused: DataFrame, since: datetime, until: datetime, limits: Limits = LIMITS
+    silver: Mapping[str, DataFrame],
+    caused: DataFrame,
+    since: datetime,
+    until: datetime,
+    keep: Keep,
+    limits: Limits = LIMITS,
 ) -> DataFrame:
     """Return the table `receivers` for the time from `since` to `until`. `silver` has the tables `fact_ended`,
     `fact_held`, `fact_released`, `fact_sessions`, `intervals`, `event_failed`, `event_redelivered`, `event_traffic`,
     `event_closed` and `event_shape`; `caused` are the rows of `causes`."""
     start, end = f.lit(since), f.lit(until)
     answers = _answers(silver, _failures(silver, caused), start, end)
-    by_receiver = caused.where((f.col("cause") == RECEIVER) & f.col("last_at").between(start, end))
+    recent = caused.where(f.col("last_at").between(start, end))
+    by_receiver = recent.where(f.col("cause") == RECEIVER)
     own = by_receiver.groupBy(f.col("receiver").alias("session")).agg(
         f.count("*").alias("rejected"),
         f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
@@ -88,7 +95,9 @@ def receivers(
         .join(redelivered, "session", "full")
         .join(own, "session", "full")
         .join(_transient(silver, start, end), "session", "left")
-        .join(distinctions(by_receiver, caused, in_time).withColumnRenamed("receiver", "session"), "session", "left")
+        .join(
+            distinctions(by_receiver, recent, in_time, keep).withColumnRenamed("receiver", "session"), "session", "left"
+        )
         .join(still.select("session", f.lit(True).alias("is_held")).distinct(), "session", "left")
         .fillna(False, ["is_held"])
         .fillna(0, [*_COUNTS])
@@ -103,7 +112,7 @@ def receivers(
         )
     )
     window_ms = (until - since).total_seconds() * 1000
-    with_peers = _with_peers(together, silver["intervals"], ("failure_rate", "lag_median_ms"))
+    with_peers = _with_peers(keep(together), silver["intervals"], ("failure_rate", "lag_median_ms"))
     return (
         with_peers.withColumn("why", _why(limits, window_ms))
         .withColumn("is_sick", f.size("why") > 0)

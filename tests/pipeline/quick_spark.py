@@ -12,11 +12,13 @@ away, and compiles it again when it is needed. Java need not prove either that t
 QUICK = {
     # One session serves some hundred tests.
     "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
     # Frames of a few rows are read by what is there, sooner than a program for them is made and compiled.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # A plan that is made once costs less than one that each of its parts changes: there are no sizes to learn from.
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.driver.extraJavaOptions": f"{java_options('ERROR')} {_JAVA}",
 }

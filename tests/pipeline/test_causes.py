@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from crewel.pipeline.few_rows import keep
 from crewel.pipeline.transformations.causes import causes
 from crewel.pipeline.transformations.channels import failing_channels
 from crewel.pipeline.transformations.expected import origins
@@ -152,7 +153,7 @@ def found(spark: SparkSession) -> Found:
         each(scene)
     scene.publish(9900, "/first", rejected=["client/first/1"])
     made = scene.tables(spark)
-    caused = causes(made, lambda each: each.localCheckpoint())
+    caused = causes(made, keep)
     return Found(
         Counter((row["receiver"], row["cause"]) for row in caused.select("receiver", "cause").collect()),
         {row["message_id"]: row for row in poison(caused).collect()},

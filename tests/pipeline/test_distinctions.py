@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from crewel.pipeline.transformations.distinctions import distinctions
+from crewel.pipeline.few_rows import keep
+from crewel.pipeline.transformations.distinctions import Limits, _witnessed, distinctions
 from crewel.storage.data_shape import shape_of
 from tests.pipeline.frames import of_rows, silver, time
 
@@ -59,7 +60,7 @@ class Sheet:
         """What is said of each receiver."""
         caused = of_rows(spark, self.rejected, REJECTED)
         made = silver(spark, fact_ended=self.ended, fact_published=self.published, event_shape=self.samples)
-        return {row["receiver"]: row["common"] for row in distinctions(caused, caused, made).collect()}
+        return {row["receiver"]: row["common"] for row in distinctions(caused, caused, made, keep).collect()}
 
 
 def usual(number: int) -> dict[str, Any]:
@@ -149,6 +150,18 @@ def test_a_range_of_numbers_is_said_if_what_was_taken_lies_outside(told: dict[st
     (words,) = told["common"]["range"]
     assert words.startswith("amount from 900 to 98")
     assert " on /range in 100 % of them, in 0 % of " in words
+
+
+def test_of_many_dead_letters_of_a_receiver_some_are_compared_with(spark: SparkSession) -> None:
+    """Ten each of two channels, of which another one took all."""
+    sheet = Sheet()
+    for number in range(20):
+        sheet.message(f"/{number % 2}", {"n": f"no. {number}"}, ["many"], ["other"])
+    caused = of_rows(spark, sheet.rejected, REJECTED)
+    made = silver(spark, fact_ended=sheet.ended)
+    found = _witnessed(caused, made["fact_ended"], made, Limits(shown=3))
+    rows = found.where("name = 'n'").collect()
+    assert {(row["receiver"], row["within"], row["known"]) for row in rows} == {("other", "/0", 3), ("other", "/1", 3)}
 
 
 def test_who_rejects_at_random_or_everything_has_nothing_that_tells(told: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from pyspark.sql import functions as f
 
 from crewel.client import Client, ClientError
 from crewel.pipeline.connection import Address
+from crewel.pipeline.few_rows import keep
 from crewel.pipeline.jobs import audit, live, report
 from crewel.pipeline.jobs.inputs import gather
 from crewel.pipeline.schemas import FINDINGS, TABLES
@@ -360,8 +361,7 @@ def test_the_cause_of_each_dead_letter_of_the_mixtures_is_found(
         if (key := key_of(row["body"])) is not None
     }
     found = {
-        (row["message_id"], row["receiver"]): row["cause"]
-        for row in of_ids(causes(inputs.silver, lambda each: each.localCheckpoint())).collect()
+        (row["message_id"], row["receiver"]): row["cause"] for row in of_ids(causes(inputs.silver, keep)).collect()
     }
     inputs.forget()
     pairs: Counter[tuple[str, str]] = Counter()

@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
+from crewel.pipeline.few_rows import keep
 from crewel.pipeline.transformations.causes import causes, of_ids
 from crewel.pipeline.transformations.poison import poison
 from tests.faults.conftest import IS_FULL
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.timeout(400)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_cause_of_each_planted_dead_letter_is_found(spark: SparkSession, seed: int) -> None:
     scene, truth = plant(seed)
-    caused = causes(scene.tables(spark), lambda each: each.localCheckpoint())
+    caused = causes(scene.tables(spark), keep)
     rows = of_ids(caused).collect()
     found = {(row["message_id"], row["receiver"]): row["cause"] for row in rows}
     pairs = Counter((cause, found.get(key, "none")) for key, cause in truth.items())

@@ -3,8 +3,10 @@
 from datetime import datetime
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from crewel.pipeline.few_rows import keep
 from crewel.pipeline.transformations.receivers import held_times, receiver_times, receivers
 from tests.pipeline.frames import frame, of_rows, silver, time, told
 
@@ -17,15 +19,23 @@ def _naive(ms: int) -> datetime:
 
 
 def _settled(session: str, number: int, at_s: int, lag_ms: int = 10) -> list[dict[str, Any]]:
+    ids = _ids(number, at_s, -lag_ms)
     return [
-        {
-            "ms": at_s * S + i,
-            "log_id": (at_s * S + i - lag_ms) * 1000,
-            "receiver": session,
-            "reason": "settled",
-            "number": i,
-        }
-        for i in range(number)
+        {"ms": at_s * S + i, "log_id": log_id, "receiver": session, "reason": "settled", "number": i}
+        for i, log_id in enumerate(ids)
+    ]
+
+
+def _ids(number: int, at_s: int, late_ms: float) -> list[int]:
+    """So many messages, one each millisecond."""
+    return [round((at_s * S + i + late_ms) * 1000) for i in range(number)]
+
+
+def _shapes(number: int, at_s: int, sender: str) -> list[dict[str, Any]]:
+    """Samples of what was settled."""
+    return [
+        {"log_id": log_id, "index": at, "channel": "/a", "shape": "{n: number}", "sender": sender}
+        for at, log_id in enumerate(_ids(number, at_s, -10))
     ]
 
 
@@ -46,41 +56,82 @@ def _caused(spark: SparkSession) -> DataFrame:
         *(([str(each)], "alone", "receiver", time(150 * S), each % 2, 1, each, None) for each in range(4)),
         (["9"], "alone", "receiver", time(50 * S), 0, 1, 9, None),
         *(([str(each)], "lone", "receiver", time(each * S), 0, 1, each, "client/shop/1") for each in (150, 151, 152)),
+        *(([str(each)], "daily", "receiver", time(150 * S), 0, 1, each, None) for each in _ids(6, 150, -9.5)),
     ]
     rest = (["user.x"], "/a", "client/shop/1", "{n: number}")
     return of_rows(spark, [(*row, *rest, f'{{"data":{{"n":{row[0][0]},"country":"CH"}}}}') for row in found], CAUSED)
 
 
-def _rows(spark: SparkSession, *, caused: DataFrame | None = None, **tables: Any) -> dict[str, Row]:
-    # Of what Spark knows to be empty it computes nothing.
-    caused = of_rows(spark, (), CAUSED) if caused is None else caused
-    found = receivers(silver(spark, **tables), caused, SINCE, UNTIL)
+NAMES = ("ann", "bob", "joe", "old", "slow")
+TABLES: dict[str, list[dict[str, Any]]] = {
+    "intervals": [
+        *({"session": name, "pattern": "/a"} for name in NAMES),
+        *({"session": name, "pattern": "/b"} for name in ("back", "carl", "dora")),
+        *({"session": "mostly", "pattern": each} for each in ("/ticks/*", "/ticks/0")),
+    ],
+    "fact_ended": [
+        *_settled("ann", 10, 150),
+        *_settled("bob", 10, 150, 20),
+        *_settled("joe", 8, 150),
+        *_settled("old", 8, 150),
+        *_settled("old", 8, 50),
+        *_settled("slow", 4, 150, 5000),
+        *_settled("slow", 4, 50),
+        *_settled("excused", 1, 150),
+        *_settled("daily", 40, 50),
+        *_settled("daily", 6, 150),
+        *_settled("again", 6, 150),
+        *_settled("back", 9, 50),
+        *_settled("back", 9, 190, 80 * S),
+        *(row for name in ("carl", "dora") for row in _settled(name, 9, 150)),
+        *(row for name in ("kept", "brief") for row in (*_settled(name, 9, 50), *_settled(name, 9, 150, 20 * S))),
+    ],
+    "event_shape": [*_shapes(40, 50, "client/shop/0"), *_shapes(6, 150, "client/shop/1")],
+    "event_failed": [
+        *({**each, "message_id": str(7 + at % 2)} for at, each in enumerate(_failed("excused", 4, 150))),
+        *_failed("joe", 4, 150),
+        *_failed("old", 4, 150),
+        *_failed("old", 4, 50),
+        *_failed("mostly", 8, 150),
+    ],
+    "fact_held": [
+        {"ms": 150 * S, "session": "held", "who": "joe"},
+        {"ms": 110 * S, "session": "was"},
+        {"ms": 120 * S, "session": "short"},
+        *({"ms": 110 * S, "session": each} for each in ("kept", "brief")),
+    ],
+    "fact_released": [
+        {"ms": 130 * S, "session": "was"},
+        {"ms": 121 * S, "session": "short"},
+        {"ms": 140 * S, "session": "kept"},
+        {"ms": 111 * S, "session": "brief"},
+    ],
+    "event_opened": [
+        *({"session": each, "happened": time(90 * S)} for each in ("away", "there")),
+        {"session": "back", "happened": time(10 * S)},
+    ],
+    "event_closed": [
+        {"session": "away", "happened": time(160 * S), "reason": "expired", "silent_ms": 70 * S},
+        # It got transient messages only, and no fact tells of them: its last request was just before.
+        {"session": "there", "happened": time(160 * S), "reason": "expired", "silent_ms": 1 * S},
+        {"session": "unknown", "happened": time(160 * S), "reason": "expired"},
+    ],
+    "event_redelivered": [{"session": "again", "count": 6, "until": time(150 * S)}],
+    "event_traffic": [
+        {"channel": f"/ticks/{each}", "published": 396, "until": time(150 * S), "index": each} for each in (0, 1)
+    ],
+}
+"""Of all receivers, which have a pattern in common only within one test."""
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> dict[str, Row]:
+    """What is found of each receiver, of all at once."""
+    found = receivers(silver(spark, **TABLES), _caused(spark), SINCE, UNTIL, keep)
     return {row["session"]: row for row in found.collect()}
 
 
-def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSession) -> None:
-    names = ("ann", "bob", "joe", "old", "slow")
-    rows = _rows(
-        spark,
-        caused=_caused(spark),
-        intervals=[{"session": name, "pattern": "/a"} for name in names],
-        fact_ended=[
-            *_settled("ann", 10, 150),
-            *_settled("bob", 10, 150, 20),
-            *_settled("joe", 8, 150),
-            *_settled("old", 8, 150),
-            *_settled("old", 8, 50),
-            *_settled("slow", 4, 150, 5000),
-            *_settled("slow", 4, 50),
-            *_settled("excused", 1, 150),
-        ],
-        event_failed=[
-            *({**each, "message_id": str(7 + at % 2)} for at, each in enumerate(_failed("excused", 4, 150))),
-            *_failed("joe", 4, 150),
-            *_failed("old", 4, 150),
-            *_failed("old", 4, 50),
-        ],
-    )
+def test_receivers_are_compared_with_their_past_and_their_peers(rows: dict[str, Row]) -> None:
     assert not rows["ann"]["is_sick"]
     assert not rows["bob"]["is_sick"]
     assert (rows["joe"]["settled"], rows["joe"]["failed"], round(rows["joe"]["failure_rate"], 2)) == (8, 4, 0.33)
@@ -93,29 +144,13 @@ def test_receivers_are_compared_with_their_past_and_their_peers(spark: SparkSess
     assert (rows["excused"]["failed"], rows["excused"]["excused"], rows["excused"]["why"]) == (4, 4, [])
     assert (rows["alone"]["rejected"], rows["alone"]["others_took"]) == (4, 2)
     assert rows["alone"]["why"] == ["rejected 4 messages, 2 of them taken by others"]
+    # Until yesterday the publisher had another name: that tells what it rejects from what it took then, and says nothing.
+    assert rows["daily"]["why"] == ["rejected 6 messages"]
     either = "it took /a until 1970-01-01 00:02:30; either it changed then, or client/shop/1"
     assert rows["lone"]["why"] == [f"rejected 3 messages: {either}"]
 
 
-def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkSession) -> None:
-    rows = _rows(
-        spark,
-        fact_held=[
-            {"ms": 150 * S, "session": "held", "who": "joe"},
-            {"ms": 110 * S, "session": "was"},
-            {"ms": 120 * S, "session": "short"},
-        ],
-        fact_released=[{"ms": 130 * S, "session": "was"}, {"ms": 121 * S, "session": "short"}],
-        event_opened=[{"session": each, "happened": time(90 * S)} for each in ("away", "there")],
-        event_closed=[
-            {"session": "away", "happened": time(160 * S), "reason": "expired", "silent_ms": 70 * S},
-            # It got transient messages only, and no fact tells of them: its last request was just before.
-            {"session": "there", "happened": time(160 * S), "reason": "expired", "silent_ms": 1 * S},
-            {"session": "unknown", "happened": time(160 * S), "reason": "expired"},
-        ],
-        event_redelivered=[{"session": "again", "count": 6, "until": time(150 * S)}],
-        fact_ended=_settled("again", 6, 150),
-    )
+def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(rows: dict[str, Row]) -> None:
     assert (rows["held"]["held_ms"], rows["held"]["why"]) == (50 * S, ["on hold for 50 % of the time, and still is"])
     assert not rows["short"]["is_sick"]
     assert rows["was"]["why"] == ["on hold for 20 % of the time"]
@@ -125,46 +160,18 @@ def test_receivers_on_hold_absent_or_with_redeliveries_are_failing(spark: SparkS
     assert (rows["again"]["redelivery_rate"], rows["again"]["why"]) == (0.5, ["50 % of its messages are redelivered"])
 
 
-def test_a_receiver_that_was_away_and_is_back_is_not_said_to_be_slow_only(spark: SparkSession) -> None:
-    # Nothing is written when a client is lost or back: what waited meanwhile is acknowledged late, as by a slow one.
-    rows = _rows(
-        spark,
-        intervals=[{"session": name, "pattern": "/a"} for name in ("back", "ann", "bob")],
-        event_opened=[{"session": "back", "happened": time(10 * S)}],
-        fact_ended=[
-            *_settled("back", 9, 50),
-            *_settled("back", 9, 190, 80 * S),
-            *(row for name in ("ann", "bob") for row in _settled(name, 9, 150)),
-        ],
-    )
+def test_a_receiver_that_was_away_and_is_back_is_not_said_to_be_slow_only(rows: dict[str, Row]) -> None:
+    """Nothing is written when a client is lost or back: what waited meanwhile is acknowledged late, as by a slow one."""
     assert (rows["back"]["polling_ms"], rows["back"]["why"]) == (0, ["takes 1.3 min, usually 10 ms: slow or away"])
-    assert not rows["ann"]["is_sick"]
+    assert not rows["carl"]["is_sick"]
 
 
-def test_a_receiver_that_was_on_hold_for_as_long_need_not_be_slow_or_away(spark: SparkSession) -> None:
-    rows = _rows(
-        spark,
-        fact_held=[{"ms": 110 * S, "session": "held"}, {"ms": 110 * S, "session": "short"}],
-        fact_released=[{"ms": 140 * S, "session": "held"}, {"ms": 111 * S, "session": "short"}],
-        fact_ended=[
-            row for name in ("held", "short") for row in (*_settled(name, 9, 50), *_settled(name, 9, 150, 20 * S))
-        ],
-    )
-    assert rows["held"]["why"] == ["on hold for 30 % of the time", "takes 20 s, usually 10 ms"]
-    assert rows["short"]["why"] == ["takes 20 s, usually 10 ms: slow or away"]
+def test_a_receiver_that_was_on_hold_for_as_long_need_not_be_slow_or_away(rows: dict[str, Row]) -> None:
+    assert rows["kept"]["why"] == ["on hold for 30 % of the time", "takes 20 s, usually 10 ms"]
+    assert rows["brief"]["why"] == ["takes 20 s, usually 10 ms: slow or away"]
 
 
-def test_a_rate_counts_the_transient_messages_that_a_receiver_got(spark: SparkSession) -> None:
-    traffic = [
-        {"channel": f"/ticks/{each}", "published": 396, "until": time(150 * S), "index": each} for each in (0, 1)
-    ]
-    patterns = ("/ticks/*", "/ticks/0")
-    rows = _rows(
-        spark,
-        intervals=[{"session": "mostly", "pattern": each} for each in patterns],
-        event_traffic=traffic,
-        event_failed=_failed("mostly", 8, 150),
-    )
+def test_a_rate_counts_the_transient_messages_that_a_receiver_got(rows: dict[str, Row]) -> None:
     row = rows["mostly"]
     assert (row["transient"], row["failed"], row["failure_rate"], row["why"]) == (792, 8, 0.01, [])
 
