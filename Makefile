@@ -350,6 +350,8 @@ $(REDIS_READY): tools/need | $(STAMPS)
 	@tools/need redis-server "the tests of the store with Redis" redis-server
 	@touch $@
 
+# Without its own windows it is quicker: tests/browser/conftest.py. Where that can not be installed, any other one does.
 $(CHROMIUM_READY): tools/need | $(STAMPS)
-	@tools/need chromium,chromium-browser,google-chrome "the browser tests" chromium fonts-dejavu-core
+	@tools/need chromium-headless-shell "the browser tests" chromium-headless-shell,chromium fonts-dejavu-core 2>/dev/null || \
+		tools/need chromium,chromium-browser,google-chrome "the browser tests" chromium fonts-dejavu-core
 	@touch $@

@@ -21,7 +21,7 @@ from tests.server_process import ROOT, Server
 from tests.store_process import StoreProcess
 
 MIB = 1 << 20
-COUNT = volume(5_000_000, 30_000)
+COUNT = volume(5_000_000, 20_000)
 LIMIT_S = 3000 if IS_FULL else 100
 LOG_MAX = (16 if IS_FULL else 1) * MIB
 KEPT = 500

@@ -3,6 +3,7 @@ docker-compose.yml and used in a clean virtual environment, against a real store
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -14,18 +15,20 @@ import urllib.request
 import venv
 from collections.abc import Iterator
 from http import HTTPStatus
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from crewel.settings.table import declared
 from tests.house.source import ROOT
 from tests.ports import free_port
 from tests.store_process import StoreProcess, until
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(400)]  # installing what the image has takes 40 s, or more
+pytestmark = pytest.mark.server
 
 LIMIT_S = 120
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
@@ -54,11 +57,29 @@ def environment_of_its_own(wheel: Path, tmp_path_factory: pytest.TempPathFactory
     directory = tmp_path_factory.mktemp("image")
     venv.create(directory, with_pip=False)
     python = directory / "bin" / "python"
+    (packages,) = directory.glob("lib/python*/site-packages")
+    for each in locked():
+        linked(each, packages)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-    install = [*pip, "install", "--quiet", "--no-compile"]  # it is started a few times only
-    run([*install, "--require-hashes", "--requirement", ROOT / "requirements-server.lock"])
-    run([*install, "--no-deps", wheel])
+    run([*pip, "install", "--quiet", "--no-compile", "--no-deps", wheel])  # it is started a few times only
     return python.parent
+
+
+def locked() -> Iterator[metadata.Distribution]:
+    """The packages that pip would install from the lock file of the server. Those of the tests have the same versions."""
+    lines = re.findall(r"^[a-z0-9].*?(?= \\?$)", (ROOT / "requirements-server.lock").read_text("utf-8"), re.MULTILINE)
+    for requirement in map(Requirement, lines):
+        if requirement.marker is None or requirement.marker.evaluate():
+            found = metadata.distribution(requirement.name)
+            assert requirement.specifier.contains(found.version), (requirement, found.version)
+            yield found
+
+
+def linked(package: metadata.Distribution, packages: Path) -> None:
+    """Put into another environment what a package has installed, without fetching it again."""
+    for name in {Path(file).parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
+        with contextlib.suppress(FileExistsError):  # a namespace of several packages
+            (packages / name).symlink_to(Path(str(package.locate_file(name))))
 
 
 @pytest.fixture
