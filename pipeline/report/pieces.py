@@ -19,7 +19,7 @@ MOST_SHOWN: Final = 10
 """Rows of a table that are seen at once."""
 MOST_KEPT: Final = 100
 """Rows that the page has, the others on demand."""
-_MOST_LINES: Final = 5
+_MOST_LINES: Final = 4
 _MORE: Final = "<input type='checkbox' class='unfold' aria-label='the whole row'>"
 """On a phone a row is a card. With more columns than these it is closed, and shows the first three until this is checked."""
 _NONE: Final = "-"
