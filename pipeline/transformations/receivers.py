@@ -83,16 +83,10 @@ def receivers(
     held = _clipped(holds, start, end)
     still = holds.where((f.col("begin") <= end) & (f.coalesce("end", end) >= end))
     away = _clipped(_away_times(silver), start, end)
-    redelivered = (
-        silver["event_redelivered"]
-        .where(f.col("until").between(start, end))
-        .groupBy("session")
-        .agg(f.sum("count").alias("redelivered"))
-    )
     together = (
         answers.join(held.withColumnRenamed("ms", "held_ms"), "session", "full")
         .join(away.withColumnRenamed("ms", "polling_ms"), "session", "full")
-        .join(redelivered, "session", "full")
+        .join(_redelivered(silver, start, end), "session", "full")
         .join(own, "session", "full")
         .join(_transient(silver, start, end), "session", "left")
         .join(
@@ -196,6 +190,12 @@ def _answers(silver: Mapping[str, DataFrame], failures: DataFrame, start: Column
             median(past).alias("past_lag_median_ms"),
         )
     )
+
+
+def _redelivered(silver: Mapping[str, DataFrame], start: Column, end: Column) -> DataFrame:
+    """Return (session, redelivered): how many messages it was sent again."""
+    events = silver["event_redelivered"].where(f.col("until").between(start, end))
+    return events.groupBy("session").agg(f.sum("count").alias("redelivered"))
 
 
 def _transient(silver: Mapping[str, DataFrame], start: Column, end: Column) -> DataFrame:
