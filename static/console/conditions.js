@@ -14,6 +14,8 @@ const CONDITIONS = {
     "expired token": ["bad", "It gets nothing until its client logs in again."],
     "soon full": ["warn", "Its queue grows, and will take no more messages within half an hour."],
     "waiting to retry": ["warn", "Its client has failed; its messages go to it again after a pause."],
+    "falling behind": ["warn", "Its client is there, and takes less than comes, or its oldest message waits for a minute or longer."],
+    "catching up": ["warn", "Its backlog shrinks, but its oldest message still waits for a minute or longer."],
     "without a member": ["", "No session takes its messages."],
     away: ["", "Its client is not there; its messages wait for it."],
     connected: ["good", "Its client is there."],
@@ -35,7 +37,7 @@ export function standing({conditions = [], state, waiting}) {
 }
 
 /** The causes that a list can be filtered by, where the word of the API does not say it. */
-export const CAUSES = {held: "on hold", token: "expired token", rejects: "rejects messages", filling: "soon full", refused: "refused login", retry: "waiting to retry", unclaimed: "messages that no listener takes", overflow: "messages were turned away", "nearly-full": "nearly full"};
+export const CAUSES = {held: "on hold", token: "expired token", rejects: "rejects messages", filling: "soon full", slow: "falling behind", recovering: "catching up", refused: "refused login", retry: "waiting to retry", unclaimed: "messages that no listener takes", overflow: "messages were turned away", "nearly-full": "nearly full"};
 
 /** The times of a cause, by its kind. */
 const TIMES = {
@@ -49,9 +51,16 @@ const TIMES = {
     refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `${number > 1 ? "the last one " : ""}at ${time(at)}, ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),
     retry: ({next, number, of}) => `the next try ${next > Date.now() ? `in ${span(next - Date.now())}` : "now"}, number ${count(number)}${of < 0 ? "" : ` of ${count(of)}`}`,
     away: ({since}) => since ? lasting(since) : "",
-    slow: ({since, usualMs}) => `for ${span(Date.now() - since)}${usualMs === undefined ? "" : `; usually ${took(usualMs)}`}`,
+    slow: pace,
+    recovering: pace,
     busy: ({since}) => since ? `for ${span(Date.now() - since)}` : "",
 };
+
+/** How long a receiver has been behind, or has been catching up, and how long its oldest message waits. */
+function pace({since, oldest, usualMs}) {
+    const usual = usualMs === undefined ? "" : `; usually ${took(usualMs)}`;
+    return oldest ? `${lasting(since)}; its oldest message waits for ${span(Date.now() - oldest)}${usual}` : `for ${span(Date.now() - since)}${usual}`;
+}
 
 function lasting(since) {
     return `since ${time(since)}, ${span(Date.now() - since)} ago`;
@@ -98,7 +107,7 @@ const ADVICE = {
     retry: () => "Repair what its client needs, then retry now.",
     unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",
     away: ({waiting}) => waiting ? "Start its client again." : "",
-    slow: () => "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group.",
+    slow: () => "Make its client faster, let it take more messages at a time, or share its work in a consumer group.",
 };
 
 /** The causes on the page of a receiver, each with what to do. */

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from crewel.admin import receiver_facts
 from crewel.admin.administration import Administration
 from crewel.pages import figures
 from crewel.qos.names import group_queue
@@ -81,6 +82,25 @@ def test_receivers_in_trouble_raise_alerts(watched: Watched, tmp_path: Path) -> 
     world.wait(world.broker.mailboxes.dispatchers.hold(joe.session, "ann", reason="lunch"))
     watched.fault(Alert("CrewelSessionsOnHold", f"1 session on {HERON} is on hold"))
     world.wait(world.broker.mailboxes.dispatchers.activate(joe.session))
+    watched.calm()
+    watched.story.check(tmp_path)
+
+
+def test_a_receiver_that_falls_behind_raises_an_alert_until_it_catches_up(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joe, now = watched.receiver("joe/1", "/a", settle="message", maxOpen=2), 1000.0
+    watched.admin.backlog_trends._clock = lambda: now
+    watched.calm()
+    store(watched.world, "/a", *range(60))
+    real = time.time
+    monkeypatch.setattr(receiver_facts, "time", lambda: real() + 61)
+    watched.fault(Alert("CrewelReceiverFallsBehind", f"1 receiver on {HERON} falls behind"))
+    taken = joe.take()
+    for _ in range(4):
+        taken = joe.take(*map(ok, taken))
+        now += 10
+        watched.read()
     watched.calm()
     watched.story.check(tmp_path)
 

@@ -20,6 +20,14 @@ NOW_AND_THEN = Rejected(NOW - 480_000, NOW, 116, 0, "user.update.error", "no suc
 TURNED_AWAY = Overflow(NOW - 9000, NOW - 1000, 600, "deadMessage")
 REFUSED = RefusedLogins("user.security.authentication.expired", "the token has expired", "a", "10.1.2.3", 5, 9, 3)
 
+BEHIND: dict[str, Any] = {
+    "waiting": 4078,
+    "max_entries": 40_000,
+    "oldest": NOW - 61_000,
+    "in_flight": 10,
+    "max_open": 10,
+}
+
 CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
     (
         {"rejection": Rejection("user.update.error", "no such dish")},
@@ -115,8 +123,30 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         {"waiting": 9, "max_entries": 90, "oldest": NOW - 60_000, "in_flight": 2, "max_open": 2},
         "slow",
         Level.WARN,
-        "it is connected, and its oldest message waits: 2 messages sent and not acknowledged, of at most 2",
+        "its oldest message waits: 2 messages sent and not acknowledged, of at most 2",
         {"since": NOW - 60_000},
+    ),
+    (
+        BEHIND | {"trend": Trend(None, 539.6, NOW - 240_000)},
+        "slow",
+        Level.WARN,
+        "it takes less than comes: 540 messages more a minute, 4,078 wait;"
+        " 10 messages sent and not acknowledged, of at most 10",
+        {"since": NOW - 240_000, "oldest": NOW - 61_000, "perMinute": 540},
+    ),
+    (
+        BEHIND | {"trend": Trend(None, -1800.2, NOW - 30_000)},
+        "recovering",
+        Level.WARN,
+        "it catches up: 1,800 messages fewer a minute, 4,078 wait, 2 minutes to go",
+        {"since": NOW - 30_000, "oldest": NOW - 61_000, "perMinute": -1800},
+    ),
+    (
+        BEHIND | {"oldest": None, "in_flight": 0, "trend": Trend(None, 20, NOW - 60_000)},
+        "slow",
+        Level.WARN,
+        "it takes less than comes: 20 messages more a minute, 4,078 wait",
+        {"since": NOW - 60_000, "oldest": None, "perMinute": 20},
     ),
     (
         {"waiting": 5, "max_entries": 10, "overflow": TURNED_AWAY},
@@ -268,3 +298,23 @@ def test_what_is_trouble_comes_before_what_is_not() -> None:
     few = REJECTED._replace(taken=900, whole=(), whole_rejected=0)
     facts = Facts(NOW, rejected=few, is_away=True, waiting=3, max_entries=9)
     assert [(each.kind, each.level) for each in causes_of(facts)] == [("away", Level.WARN), ("rejects", Level.INFO)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, [Condition.BEHIND, Condition.CONNECTED]),
+        ({"trend": Trend(NOW + 60_000, 9, NOW)}, [Condition.SOON_FULL, Condition.BEHIND, Condition.CONNECTED]),
+        ({"trend": Trend(None, -9, NOW)}, [Condition.CATCHING_UP, Condition.CONNECTED]),
+        ({"oldest": NOW - 59_999, "trend": Trend(None, 900, 7)}, [Condition.CONNECTED]),  # what waits is new
+        ({"oldest": None, "trend": Trend(None, 19, 7)}, [Condition.CONNECTED]),
+        ({"oldest": None, "trend": Trend(None, 20, NOW - 59_999)}, [Condition.CONNECTED]),
+        ({"oldest": None}, [Condition.CONNECTED]),
+        ({"is_away": True}, [Condition.AWAY]),
+        ({"holdback": Holdback("ann", 7)}, [Condition.ON_HOLD, Condition.CONNECTED]),
+        ({"retry_at": 99}, [Condition.RETRYING, Condition.CONNECTED]),
+    ],
+)
+def test_a_receiver_that_takes_less_than_comes_is_never_just_connected(given: dict[str, Any], words: list[Any]) -> None:
+    facts = Facts(NOW, **(BEHIND | given))
+    assert conditions_of(facts, causes_of(facts)) == words

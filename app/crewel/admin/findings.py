@@ -137,9 +137,7 @@ _MORE: Final = (
     "Start more sessions of the subject or members of the group, or make them process messages faster. Redrive what became dead"
     " letters when there is room."
 )
-_SHARE: Final = (
-    "See how many it acknowledges a minute. Let it acknowledge sooner, or share its work in a consumer group."
-)
+_SHARE: Final = "Make its client faster, let it take more messages at a time, or share its work in a consumer group."
 _RECEIVERS: Final[dict[str, Words]] = {
     "rejecting": Words(
         "rejecting",
@@ -193,6 +191,9 @@ _RECEIVERS: Final[dict[str, Words]] = {
         "Start the client again. Its messages wait until the session ends.",
     ),
     "slow": Words("behind", "{} falls behind", "{} fall behind", _SHARE),
+    "recovering": Words(
+        "catches-up", "{} catches up", "{} catch up", "Nothing needs to be done, unless it is too slow."
+    ),
     "overflow": Words("turned-away", "{} has turned messages away", "{} have turned messages away", _DRAIN),
     "nearly-full": Words("nearly-full", "{} is nearly full", "{} are nearly full", _DRAIN),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from time import time
 from typing import Any, Final
@@ -14,10 +14,10 @@ from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
 from crewel.admin.findings import findings
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.new_dead_letters import NONE, LastHour
-from crewel.admin.receiver_facts import others_text
+from crewel.admin.receiver_facts import PACED, others_text, taken_lately, taken_text
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.route import Ask, Route
-from crewel.admin.session_counts import SessionCounts, as_view
+from crewel.admin.session_counts import SessionCounts, Trouble, as_view
 from crewel.broker.durability.access import StoreAccess
 from crewel.broker.session import Session
 from crewel.errors import StoreError
@@ -89,13 +89,21 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
 
 
 async def _with_others(admin: Administration, counted: SessionCounts) -> SessionCounts:
-    """The same; of receivers that reject messages the causes say what other receivers do with these."""
-    trouble = counted.troubles.get("rejects")
-    if trouble is None:
-        return counted
-    taken = await admin.taken_by_others()
-    named = [replace(each, text=each.text + others_text(taken.get(each.name))) for each in trouble.named]
-    return replace(counted, troubles={**counted.troubles, "rejects": replace(trouble, named=named)})
+    """The same; causes say what only the store knows: what other receivers do with messages that one rejects, and how much
+    those take that fall behind."""
+    troubles = dict(counted.troubles)
+    if "rejects" in troubles:
+        others = await admin.taken_by_others()
+        troubles["rejects"] = _said_of(troubles["rejects"], lambda name: others_text(others.get(name)))
+    for kind in PACED:
+        if kind in troubles:
+            taken = await taken_lately(admin, [each.name for each in troubles[kind].named])
+            troubles[kind] = _said_of(troubles[kind], lambda name, taken=taken: taken_text(taken.get(name)))
+    return replace(counted, troubles=troubles)
+
+
+def _said_of(trouble: Trouble, text_of: Callable[[str], str]) -> Trouble:
+    return replace(trouble, named=[replace(each, text=each.text + text_of(each.name)) for each in trouble.named])
 
 
 async def _last_hour(admin: Administration, letters: int) -> LastHour:

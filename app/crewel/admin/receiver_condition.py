@@ -28,6 +28,8 @@ _SOON_MS: Final = 1_800_000
 """A queue that will be full within this time is full soon."""
 _VERY_SOON_MS: Final = 600_000
 """Within this time, that is bad."""
+_MANY: Final = 20
+"""A queue in memory, whose messages have no times, is known to fall behind if it grows by so many messages a minute."""
 _SOME: Final = 3
 """From so many rejected messages on, a receiver rejects more than a message that is no good."""
 _MINUTE_MS: Final = 60_000
@@ -46,6 +48,8 @@ class Condition(StrEnum):
     SOON_FULL = "soon full"
     RETRYING = "waiting to retry"
     UNATTENDED = "without a member"
+    BEHIND = "falling behind"
+    CATCHING_UP = "catching up"
     AWAY = "away"
     CONNECTED = "connected"
 
@@ -114,6 +118,11 @@ class Facts:
         return asks_nothing and is_free and not (self.is_away or self.waiting)
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether it gets nothing until its client comes, or an operator or its client does something."""
+        return self.is_away or self.holdback is not None or self.token_expired_at is not None
+
+    @property
     def is_full(self) -> bool:
         """Whether its queue takes no more."""
         return self.waiting > 0 and self.share >= 1
@@ -121,7 +130,7 @@ class Facts:
     @property
     def full_in(self) -> int | None:
         """In how many milliseconds its queue will be full, if that is soon."""
-        if self.trend is None or self.is_full or self.trend.full_at - self.now > _SOON_MS:
+        if self.trend is None or self.trend.full_at is None or self.is_full or self.trend.full_at - self.now > _SOON_MS:
             return None
         return max(self.trend.full_at - self.now, 0)
 
@@ -331,14 +340,38 @@ def _away(facts: Facts) -> Found:
 
 def _can_take(facts: Facts) -> bool:
     """Whether messages go to its client, as far as the server is concerned."""
-    held = facts.holdback is not None or facts.rejection is not None or facts.retry_at is not None
-    return not (facts.is_away or held or facts.token_expired_at is not None)
+    return not (facts.is_stopped or facts.rejection is not None or facts.retry_at is not None)
+
+
+def _is_behind(facts: Facts) -> bool:
+    """Whether a receiver that gets messages has not taken them for long. A queue in memory does not tell when they came."""
+    if not _can_take(facts) or facts.members is not None:
+        return False
+    if facts.oldest is not None:
+        return facts.now - facts.oldest >= SLOW_MS
+    trend = facts.trend
+    return trend is not None and abs(trend.per_minute) >= _MANY and facts.now - trend.since >= SLOW_MS
 
 
 def _slow(facts: Facts) -> Found:
-    if _can_take(facts) and facts.oldest is not None and facts.now - facts.oldest >= SLOW_MS:
-        text = "it is connected, and its oldest message waits"
-        yield Level.WARN, f"{text}{_at_work(facts)}", {"since": facts.oldest}
+    trend = facts.trend
+    if not _is_behind(facts) or (trend is not None and trend.per_minute < 0):
+        return
+    if trend is None:
+        yield Level.WARN, f"its oldest message waits{_at_work(facts, ': ')}", {"since": facts.oldest}
+        return
+    more = things(round(trend.per_minute), "message")
+    text = f"it takes less than comes: {more} more a minute, {facts.waiting:,} wait{_at_work(facts, '; ')}"
+    yield Level.WARN, text, {"since": trend.since, "oldest": facts.oldest, "perMinute": round(trend.per_minute)}
+
+
+def _recovers(facts: Facts) -> Found:
+    trend = facts.trend
+    if _is_behind(facts) and trend is not None and trend.per_minute < 0:
+        fewer, minutes = things(round(-trend.per_minute), "message"), round(facts.waiting / -trend.per_minute)
+        left = f"{things(minutes, 'minute')} to go" if minutes else "less than a minute to go"
+        text = f"it catches up: {fewer} fewer a minute, {facts.waiting:,} wait, {left}"
+        yield Level.WARN, text, {"since": trend.since, "oldest": facts.oldest, "perMinute": round(trend.per_minute)}
 
 
 def _overflowed(facts: Facts) -> Found:
@@ -354,19 +387,19 @@ def _nearly_full(facts: Facts) -> Found:
 
 
 def _busy(facts: Facts) -> Found:
-    if not _can_take(facts) or (facts.oldest is not None and facts.now - facts.oldest >= SLOW_MS):
+    if not _can_take(facts) or _is_behind(facts):
         return
     works_long = facts.sent_at is not None and facts.now - facts.sent_at >= _BUSY_MS
     if (facts.is_at_limit and facts.waiting > facts.in_flight) or works_long:
         since = {} if facts.sent_at is None else {"since": facts.sent_at}
-        yield Level.INFO, f"its client is busy{_at_work(facts)}", {**since, "count": facts.in_flight}
+        yield Level.INFO, f"its client is busy{_at_work(facts, ': ')}", {**since, "count": facts.in_flight}
 
 
-def _at_work(facts: Facts) -> str:
+def _at_work(facts: Facts, joint: str) -> str:
     if not facts.in_flight:
         return ""
     most = f", of at most {facts.max_open:,}" if facts.max_open else ""
-    return f": {things(facts.in_flight, 'message')} sent and not acknowledged{most}"
+    return f"{joint}{things(facts.in_flight, 'message')} sent and not acknowledged{most}"
 
 
 def _said(code: str, reason: str) -> str:
@@ -384,18 +417,19 @@ class Check(NamedTuple):
 
 
 CAUSES: Final = (
-    Check("rejecting", 15, _rejecting, Condition.REJECTING),
-    Check("held", 14, _held, Condition.ON_HOLD),
-    Check("full", 13, _full, Condition.FULL),
-    Check("token", 12, _token, Condition.EXPIRED),
-    Check("rejects", 11, _rejects, Condition.REJECTS),
-    Check("refused", 10, _refused),
-    Check("members", 9, _no_takers),
-    Check("retry", 8, _retrying, Condition.RETRYING),
-    Check("unclaimed", 7, _unclaimed),
-    Check("filling", 6, _filling, Condition.SOON_FULL),
-    Check("away", 5, _away),
-    Check("slow", 4, _slow),
+    Check("rejecting", 16, _rejecting, Condition.REJECTING),
+    Check("held", 15, _held, Condition.ON_HOLD),
+    Check("full", 14, _full, Condition.FULL),
+    Check("token", 13, _token, Condition.EXPIRED),
+    Check("rejects", 12, _rejects, Condition.REJECTS),
+    Check("refused", 11, _refused),
+    Check("members", 10, _no_takers),
+    Check("retry", 9, _retrying, Condition.RETRYING),
+    Check("unclaimed", 8, _unclaimed),
+    Check("filling", 7, _filling, Condition.SOON_FULL),
+    Check("away", 6, _away),
+    Check("slow", 5, _slow, Condition.BEHIND),
+    Check("recovering", 4, _recovers, Condition.CATCHING_UP),
     Check("overflow", 3, _overflowed),
     Check("nearly-full", 2, _nearly_full),
     Check("busy", 1, _busy),

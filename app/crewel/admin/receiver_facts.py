@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from crewel.broker.session import Session
 
 _MS: Final = 1000
+PACED: Final = ("slow", "recovering")
+"""The causes that depend on how much a receiver takes."""
 
 
 def oldest_of(session: Session) -> int | None:
@@ -52,11 +54,11 @@ def session_facts(admin: Administration, session: Session, covers: Callable[[str
         facts.overflow = admin.turned_away.of(session.name) if facts.is_overflow_known else None
         facts.refused = admin.broker.sessions.refusals.of(session.name)
         facts.rejected = admin.rejections.of(session.name, covers)
-        if covers is None:  # what made the queue grow may have been of any channel
-            facts.trend = admin.backlog_trends.of(session.name)
     grants = session.grants
     if grants is not None and grants.expires_at is not None and grants.has_expired(now / _MS):
         facts.token_expired_at = int(grants.expires_at * _MS)
+    if session.name and covers is None:  # what made the queue grow may have been of any channel
+        facts.trend = admin.backlog_trends.of(session.name, is_stopped=facts.is_stopped)
     return facts
 
 
@@ -121,9 +123,15 @@ def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:
     }
 
 
-async def add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
-    """Say of sessions whose oldest message waits for long how long one usually waits: `usualMs` of that cause. It is left out
-    where the store does not say."""
+async def add_what_the_store_says(admin: Administration, views: Sequence[dict[str, Any]]) -> None:
+    """Say in causes what only the store knows. It is left out where the store does not say."""
+    await _add_usual(admin, views)
+    await _add_others(admin, views)
+    await _add_taken(admin, views)
+
+
+async def _add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
+    """Say of sessions whose oldest message waits for long how long one usually waits: `usualMs` of that cause."""
     slow = {view["name"]: each for view in views for each in view["causes"] if each["kind"] == "slow"}
     if not slow or not admin.broker.runtime.access.has_store:
         return
@@ -135,9 +143,9 @@ async def add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> N
         slow[name]["usualMs"] = milliseconds
 
 
-async def add_others(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
+async def _add_others(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
     """Say of receivers that reject messages how many of the newest ones other receivers have taken: `othersTook` of `othersOf`
-    in that cause, and in its text. It is left out where the store does not say."""
+    in that cause, and in its text."""
     rejecting = [(view, each) for view in views for each in view["causes"] if each["kind"] == "rejects"]
     if not rejecting:
         return
@@ -148,6 +156,38 @@ async def add_others(admin: Administration, views: Iterable[dict[str, Any]]) -> 
             text = f"{cause['text']}{others_text(took)}"
             cause |= {"othersTook": took.taken, "othersOf": took.of, "text": text}
             view["cause"] = view["causes"][0]["text"]
+
+
+async def _add_taken(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
+    """Say of receivers that fall behind or catch up how much they take: `takenPerMinute` of that cause, and in its text."""
+    pace = [(view, each) for view in views for each in view["causes"] if each["kind"] in PACED]
+    if not pace:
+        return
+    taken = await taken_lately(admin, [view["name"] for view, _ in pace])
+    for view, cause in pace:
+        if view["name"] in taken:
+            number = taken[view["name"]]
+            cause |= {"takenPerMinute": number, "text": f"{cause['text']}{taken_text(number)}"}
+            view["cause"] = view["causes"][0]["text"]
+
+
+async def taken_lately(admin: Administration, names: Iterable[str]) -> dict[str, int]:
+    """How many messages a minute these receivers acknowledge, by name: of those whose messages are stored, where the store says
+    it."""
+    if not admin.broker.runtime.access.has_store:
+        return {}
+    try:
+        rates = await admin.rates["receiver"].get()
+    except StoreError:
+        return {}
+    sessions = ((name, admin.find(name)) for name in names)
+    stored = [name for name, session in sessions if session is not None and session.mailbox.is_stored]
+    return {name: number for name in stored if (number := rates.lately(name)) is not None}
+
+
+def taken_text(per_minute: int | None) -> str:
+    """How much a receiver takes; empty if that is not known."""
+    return "" if per_minute is None else f" (it takes {f'{per_minute:,}' if per_minute else 'none'} a minute)"
 
 
 def others_text(took: Taken | None) -> str:

@@ -19,7 +19,7 @@ from crewel.admin.receiver_condition import (
     has_cause,
     trouble_of,
 )
-from crewel.admin.receiver_facts import add_others, add_usual, oldest_of, session_facts, shared_facts, standing
+from crewel.admin.receiver_facts import add_what_the_store_says, oldest_of, session_facts, shared_facts, standing
 from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
 from crewel.broker.session import Session
@@ -99,8 +99,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     page, has_more = await first(wanted(), count)
     views = [_view(admin, receiver, ask.scope) async for _, receiver in in_turns(page)]
     if ask.covers_all:  # the times of messages of any channel
-        await add_usual(admin, views)
-        await add_others(admin, views)
+        await add_what_the_store_says(admin, views)
     return {
         "receivers": views,
         "next": cursor(page[-1][0], sort) if has_more else "",
@@ -247,7 +246,9 @@ RECEIVER_ROUTES: Final = (
         " and, where known, `since`, `at`, `count`, `code`, `from`, `usualMs`; `since`: that of the first cause, or null. For"
         " rejected messages (`rejects`) a cause has `count` of `of`, `rule`, `channels`, `perMinute`, and `othersTook`: how"
         " many of the newest `othersOf` other receivers acknowledged; for a queue that will be full soon (`filling`),"
-        " `fullAt` and `perMinute`. A session also has `node`, `transport`"
+        " `fullAt` and `perMinute`; for a receiver that falls behind (`slow`) or catches up (`recovering`), `oldest`,"
+        " `perMinute` (how many messages more wait than a minute before) and `takenPerMinute`. A session also has `node`,"
+        " `transport`"
         " (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the last"
         " one) and `client` (its `User-Agent`).",
         query=(

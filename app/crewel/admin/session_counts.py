@@ -144,7 +144,7 @@ class SessionCounter:
                 continue
             facts = session_facts(admin, session)
             if session.name:
-                admin.backlog_trends.note(session.name, facts.share, facts.waiting)
+                admin.backlog_trends.note(session.name, facts.share, facts.waiting, is_stopped=facts.is_stopped)
             causes = causes_of(facts)
             kinds.update({each.kind for each in causes if each.level is not Level.INFO})
             counted.waiting += facts.waiting

@@ -16,7 +16,7 @@ from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fie
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import Condition
-from crewel.admin.receiver_facts import add_others, add_usual, standing_of
+from crewel.admin.receiver_facts import add_what_the_store_says, standing_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.role_scopes import covered, seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
@@ -237,7 +237,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     page, has_more = await first(wanted(), count)
     views = [session_view(ask.admin, session, ask.scope) async for _, session in in_turns(page) if session.is_live]
     if ask.covers_all:
-        await add_others(ask.admin, views)
+        await add_what_the_store_says(ask.admin, views)
     return {
         "sessions": views,
         "next": cursor(page[-1][0], sort) if has_more else "",
@@ -276,8 +276,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     view = session_view(ask.admin, session, ask.scope)
     view["may"] = ask.may(lambda role: ask.covers_session(session, role))
     if ask.covers_all:  # what it has done is that of any channel
-        await add_usual(ask.admin, [view])
-        await add_others(ask.admin, [view])
+        await add_what_the_store_says(ask.admin, [view])
     if session.mailbox.is_stored:
         view["pace"] = await _pace(ask.admin, session) if ask.covers_all else None
     return view

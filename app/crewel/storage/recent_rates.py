@@ -16,6 +16,8 @@ from crewel.storage.store import Store
 SLICES: Final = 20
 SLICE_MS: Final = 30_000
 """Ten minutes in all."""
+_LATELY: Final = 4
+"""The last two minutes."""
 _PORTION: Final = 200
 _MOST_READ: Final = 4000
 """Facts that one call reads: some 50 ms of this process, with turns for others."""
@@ -33,6 +35,12 @@ class RecentRates:
     """By name, a number for each slice; what had none is left out."""
     known_from: int
     """The first slice that the facts cover as a whole: where there are very many, they reach less far back."""
+
+    def lately(self, name: str) -> int | None:
+        """How many a minute there were of this name in the last two minutes; None if the facts do not reach back so far."""
+        if self.known_from > SLICES - _LATELY:
+            return None
+        return round(sum(self.counts.get(name, ())[-_LATELY:]) * 60_000 / (_LATELY * SLICE_MS))
 
 
 def _acknowledged(fields: Mapping[str, Any]) -> Counted:
