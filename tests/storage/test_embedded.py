@@ -114,6 +114,9 @@ async def test_embedded_store_that_keeps_dying_is_tried_with_longer_pauses(tmp_p
         await opening
 
 
+CUT_OFF = ("27106:M 28 N", "27106", "27106:M 28 Nov 2026 04:38:01.12")
+
+
 @pytest.mark.parametrize(
     ("status", "said", "why"),
     [
@@ -126,10 +129,19 @@ async def test_embedded_store_that_keeps_dying_is_tried_with_longer_pauses(tmp_p
         ),
         (1, "12:M 28 Nov 2026 04:38:01.123 # Fatal error, no config", "the store ended: Fatal error, no config"),
         (3, "its log says nothing", "the store ended: its log says nothing"),
+        *((1, said, "the store ended with status 1, and the last line of its log is cut off") for said in CUT_OFF),
     ],
 )
 def test_why_a_store_has_ended_is_said_in_words(status: int, said: str, why: str) -> None:
-    assert why_ended(status, said) == why
+    assert why_ended(status, said, is_disk_full=False) == why
+
+
+@pytest.mark.parametrize(
+    "said", [*CUT_OFF, "27106:M 28 Nov 2026 04:38:01.123 * Background saving terminated", "its log says nothing"]
+)
+def test_a_store_that_ends_on_a_full_disk_has_ended_because_of_that(said: str) -> None:
+    assert why_ended(1, said, is_disk_full=True) == "the store ended: there was no space left on its disk"
+    assert why_ended(-9, said, is_disk_full=True) == "the store was killed by signal 9"
 
 
 async def test_a_store_that_never_comes_up_is_given_up_with_its_last_words(

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 import redis
+from redis.exceptions import ConnectionError as NoConnection
+from redis.exceptions import TimeoutError as NoAnswer
 
 from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.settings import Settings
+from crewel.storage.connection import no_connection
 from crewel.storage.keys import FORMAT
 from crewel.storage.script_step import Script, Step, scripts
 from crewel.storage.store import Store
@@ -499,9 +502,42 @@ async def test_a_store_that_nobody_answers_for_is_given_up_in_time(
 ) -> None:
     monkeypatch.setattr("crewel.storage.store._OPEN_LIMIT_S", 0.2)
     store = Store(settings_for(f"storage.url=unix://{tmp_path}/none.sock"))
-    with pytest.raises(StoreUnavailable, match=r"cannot be reached: .*; start it, or correct storage\.url$"):
+    with pytest.raises(
+        StoreUnavailable,
+        match=f"cannot be reached: no such file or directory at {tmp_path}/none.sock; start it, or correct storage.url$",
+    ):
         await store.open()
     assert not store.is_up
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            NoConnection("Error 111 connecting to localhost:6379. Connect call failed ('::1', 6379)."),
+            "connection refused at localhost:6379",
+        ),
+        (
+            NoConnection(
+                "Error Multiple exceptions: [Errno 111] Connect call failed ('::1', 6379, 0, 0) connecting to heron:6379."
+            ),
+            "connection refused at heron:6379",
+        ),
+        (
+            NoConnection("Error while reading from heron:6379 : (104, 'Connection reset by peer')"),
+            "connection reset by peer at heron:6379",
+        ),
+        (NoAnswer("Timeout connecting to server"), "no answer in time"),
+        (
+            NoConnection("Error -2 connecting to nowhere:6379. Name or service not known."),
+            "Error -2 connecting to nowhere:6379. Name or service not known",
+        ),
+        (TimeoutError(), "no answer in time"),
+        (NoConnection("No connection available."), "No connection available"),
+    ],
+)
+def test_why_there_is_no_connection_is_said_in_words(error: Exception, words: str) -> None:
+    assert no_connection(error) == words
 
 
 async def test_a_store_that_comes_late_is_waited_for(start_store: StartStore) -> None:

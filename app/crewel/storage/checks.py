@@ -22,6 +22,7 @@ from redis.exceptions import (
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
+from crewel.storage.connection import no_connection
 from crewel.storage.disk import FREE_DISK
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING
 from crewel.storage.primary import ServiceUnknown
@@ -199,8 +200,8 @@ def why_not(error: Exception, *, is_own: bool) -> SettingsError | StoreUnavailab
         return SettingsError(f"storage.url: {error}")
     if isinstance(error, ResponseError):
         return SettingsError(f"storage.url: the store answered: {error}")
-    reason = f"the store cannot be reached: {str(error) or 'no answer in time'}"
-    return StoreUnavailable(reason if is_own else f"{reason.rstrip('.')}; start it, or correct storage.url")
+    reason = f"the store cannot be reached: {no_connection(error)}"
+    return StoreUnavailable(reason if is_own else f"{reason}; start it, or correct storage.url")
 
 
 class Space:

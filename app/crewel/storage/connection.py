@@ -11,6 +11,8 @@ Reads go through the client library (`Reader`), on connections made when needed.
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -23,6 +25,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as NoAnswer
 
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.event_loop import has_stalled
@@ -61,6 +64,10 @@ _ELSEWHERE: Final = ("READONLY", "MOVED")
 _PERHAPS_ELSEWHERE: Final = ("NOREPLICAS", "MISCONF", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN")
 """Codes of a server that may have been replaced: a former primary does not know it for some seconds."""
 
+_ERROR_NUMBER: Final = re.compile(r"(?<=^Error )\d+(?= connecting to )|(?<=\[Errno )\d+(?=\])|(?<=: \()\d+(?=, )")
+_PLACE: Final = re.compile(r"(?:connecting to|reading from|writing to) (\S*[:/]\S*?)[.:]?(?: |$)")
+"""Where the client library says the number of an error, and the address."""
+
 Command = tuple[bytes | str | int, ...]
 Done = Callable[[list[Any]], None]
 
@@ -75,7 +82,7 @@ _Call = tuple[list[bytes], bool, Done]
 def store_error(error: Exception) -> StoreError:
     """Return what an error of the client library, or of its parser, means: full, not now, or unexpected."""
     if not isinstance(error, ResponseError | hiredis.ReplyError):
-        return StoreUnavailable(f"the store cannot be reached: {error}")
+        return StoreUnavailable(f"the store cannot be reached: {no_connection(error)}")
     # The library takes the code of an error out of its text if it knows it, and else leaves it there.
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     if code in _FULL:
@@ -83,6 +90,19 @@ def store_error(error: Exception) -> StoreError:
     if code in _NOT_NOW:
         return StoreUnavailable(f"the store does not take this now: {error}")
     return StoreError(f"the store answered: {error}")
+
+
+def no_connection(error: Exception) -> str:
+    """Return why there is no connection to the store, in words: the client library says numbers of errors and tuples."""
+    text = str(error)
+    number, place = _ERROR_NUMBER.search(text), _PLACE.search(text)
+    if isinstance(error, NoAnswer | TimeoutError):
+        what = "no answer in time"
+    elif number is not None:
+        what = os.strerror(int(number[0])).lower()
+    else:
+        return text.rstrip(".") or "no answer in time"
+    return what if place is None else f"{what} at {place[1]}"
 
 
 def client_name(prefix: str) -> str:

@@ -48,8 +48,11 @@ _LAST_WRITES_S = 1.0  # a store whose owner was killed needs about as long to en
 _PR_SET_PDEATHSIG = 1
 _LOG_PREFIX: Final = re.compile(r"^\d+:\w \d+ \w+ \d+ [\d:.]+ \S ")
 """What the program begins each line of its log with: `26121:M 28 Nov 2026 04:38:01.123 # `."""
+_CUT_OFF: Final = re.compile(r"\d+(:|$)")
+"""What is left of that beginning if the line ends within it."""
+_NO_SPACE: Final = "there was no space left on its disk"
 _LAST_WORDS: Final = (
-    (re.compile("no space left", re.IGNORECASE), "there was no space left on its disk"),
+    (re.compile("no space left", re.IGNORECASE), _NO_SPACE),
     (re.compile("input/output error", re.IGNORECASE), "its disk has failed"),
     (re.compile("permission denied|read-only file system", re.IGNORECASE), "it may not write its files"),
     (re.compile("out of memory|can't allocate", re.IGNORECASE), "the system had no memory left"),
@@ -357,25 +360,29 @@ class Embedded:
             self._pause = 0.0
         try:
             self.last_words = await asyncio.to_thread(self._read_last_words)
-            self.why_ended = why_ended(status, self.last_words)
             self._why_full = await asyncio.to_thread(self._find_why_full)
+            self.why_ended = why_ended(status, self.last_words, is_disk_full=bool(self._why_full))
         finally:
             if not is_damage(self.last_words):  # which the next attempt to start it reports
                 log.error("the store ended with status %d: %s", status, self.last_words or "its log cannot be read")
             self._ended()
 
 
-def why_ended(status: int, last_words: str) -> str:
-    """Why a store has ended, in words for an operator: of the status of its process, and of the last line of its log. Pure.
+def why_ended(status: int, last_words: str, *, is_disk_full: bool) -> str:
+    """Why a store has ended, in words for an operator: of the status of its process, the last line of its log, and its disk.
+    Pure.
 
-    A store that was killed has written nothing about that: its last line is about something else, and is not repeated.
+    A store that was killed has written nothing about that: its last line is about something else, and is not repeated. On a
+    full disk, that line is cut off, or an older one.
     """
     if status < 0:
         return f"the store was killed by signal {-status}"
     if status == 0:
         return "the store was told to end"
     words = _LOG_PREFIX.sub("", last_words)
-    said = next((meaning for sign, meaning in _LAST_WORDS if sign.search(words)), words)
+    said = next((meaning for sign, meaning in _LAST_WORDS if sign.search(words)), _NO_SPACE if is_disk_full else words)
+    if _CUT_OFF.match(said):
+        return f"the store ended with status {status}, and the last line of its log is cut off"
     return f"the store ended: {said}"
 
 
