@@ -15,6 +15,7 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
+from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.errors import StoreError
 from crewel.storage import server_events
 from crewel.storage.connection import CLOSED
@@ -148,16 +149,7 @@ class ServerTimeline:
 
     def _note_refusals(self, now: int) -> None:
         for each in self._admin.broker.sessions.refusals.take_causes():
-            self.add(
-                "logins refused",
-                at=each.since,
-                until=each.at,
-                code=each.code,
-                reason=each.reason,
-                count=each.count,
-                name=each.name,
-                address=each.address,
-            )
+            self.add(**_refusal(each))
 
     def _begin(self, about: str, why: str) -> None:
         outage = self._outages.get(about)
@@ -209,11 +201,26 @@ class ServerTimeline:
             {"at": each.since, "until": None, "node": self._admin.node, "what": each.what, "why": each.reasons}
             for each in self._outages.values()
         ]
-        return [*events, *self._recent, *lasting], is_whole
+        refused = self._admin.broker.sessions.refusals.causes  # they are written once a minute
+        unwritten = [{"node": self._admin.node, **_refusal(each)} for each in refused]
+        return [*events, *self._recent, *unwritten, *lasting], is_whole
 
     async def _stored(self) -> list[Event]:
         access = self._admin.broker.runtime.access
         return await server_events.last_day(self._admin.store, int(time() * 1000)) if access.has_store else []
+
+
+def _refusal(refused: RefusedLogins) -> Event:
+    return {
+        "what": "logins refused",
+        "at": refused.since,
+        "until": refused.at,
+        "code": refused.code,
+        "reason": refused.reason,
+        "count": refused.count,
+        "name": refused.name,
+        "address": refused.address,
+    }
 
 
 def together(events: Iterable[Event]) -> list[Event]:

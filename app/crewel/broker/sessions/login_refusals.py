@@ -87,9 +87,14 @@ class LoginRefusals:
         """The logins of this name that were refused since the last one that was granted."""
         return self._by_name.get(name)
 
+    @property
+    def causes(self) -> list[RefusedLogins]:
+        """What was refused since `take_causes` was called last, by cause."""
+        return list(self._by_cause.values())
+
     def take_causes(self) -> list[RefusedLogins]:
         """What was refused since the last call, by cause."""
-        taken, self._by_cause = list(self._by_cause.values()), {}
+        taken, self._by_cause = self.causes, {}
         return taken
 
 
