@@ -10,10 +10,15 @@ import pytest
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json, figures_as_one, from_json
 from crewel.admin.findings import CHECKS, Finding, findings
 from crewel.admin.level import Level
+from crewel.admin.receiver_condition import Facts, Variant, causes_of, variant_of
 from crewel.admin.session_counts import Named, SessionCounts, Trouble
 from crewel.bayeux.codec import encode, reread
+from crewel.broker.sessions.login_refusals import RefusedLogins
+from crewel.delivery.states import Holdback
 from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import Disk
+
+REFUSED = RefusedLogins("user.security.authentication.expired", "the token has expired", "a", "10.1.2.3", 5, 9, 3)
 
 
 def counted(kind: str, *named: Named, count: int = 0) -> SessionCounts:
@@ -258,3 +263,25 @@ def test_figures_of_a_node_of_another_version_are_read() -> None:
     assert from_json({"later": 1, "facts_lost": 5}).facts_lost == 5
     with pytest.raises(ValueError, match="facts_lost"):
         from_json({"facts_lost": "many"})
+
+
+@pytest.mark.parametrize(
+    ("facts", "begins"),
+    [
+        ({"holdback": Holdback("ann", 7, reason="lunch")}, "Release the receiver when"),
+        ({"holdback": Holdback("client/joe/1", 7, "user.update.holdback", "5")}, "Read the message that is held."),
+        ({"waiting": 9, "max_entries": 9, "is_away": True}, "Start its client: it takes"),
+        ({"waiting": 9, "max_entries": 9}, "Make it process messages faster"),
+        ({"token_expired_at": 7, "refused": REFUSED}, "Give its client a new token: it tries again with"),
+        ({"token_expired_at": 7}, "Give its client a new token. It logs in again"),
+    ],
+)
+def test_the_advice_fits_what_is_known_of_the_cause(facts: dict[str, Any], begins: str) -> None:
+    causes = causes_of(Facts(10, **facts))
+    named = Named("client/joe/1", causes[0].text, 7, 9, "oak", variant=variant_of(causes))
+    figures = Figures(counted=SessionCounts(troubles={causes[0].kind: Trouble(1, 9, [named])}))
+    assert findings(figures)[0].advice.startswith(begins)
+    other = replace(named, variant=Variant.USUAL, name="client/ann/1")
+    figures = Figures(counted=SessionCounts(troubles={causes[0].kind: Trouble(2, 9, [named, other])}))
+    words = figures_as_one(from_json(reread(encode(as_json(figures)))), [], [])
+    assert not findings(words)[0].advice.startswith(begins) or named.variant is Variant.USUAL

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from crewel.admin.figures import Figures
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import things
+from crewel.admin.receiver_condition import Variant, things
 from crewel.admin.session_counts import Trouble
 from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import FREE_DISK, Disk
@@ -130,7 +130,7 @@ class Words(NamedTuple):
 
 
 _DRAIN: Final = (
-    "Start its client if it is away, make it process messages faster, or drain the queue into dead letters. Redrive what became"
+    "Make it process messages faster, start its client if it is away, or drain the queue into dead letters. Redrive what became"
     " dead letters when there is room."
 )
 _MORE: Final = (
@@ -198,6 +198,12 @@ _RECEIVERS: Final[dict[str, Words]] = {
     "nearly-full": Words("nearly-full", "{} is nearly full", "{} are nearly full", _DRAIN),
 }
 """The findings about receivers, by the kind of their most urgent cause: a receiver is in one of them."""
+_ADVICE: Final = {
+    Variant.BY_OPERATOR: "Release the receiver when the reason is gone. None of its messages is at fault.",
+    Variant.AWAY: "Start its client: it takes what waits. Then redrive its dead letters, if there are any.",
+    Variant.REFUSED: "Give its client a new token: it tries again with the one that is refused.",
+}
+"""What to do instead, if all that are named have this variant of the cause."""
 
 
 def _receivers(figures: Figures) -> Iterator[Finding]:
@@ -219,7 +225,9 @@ def _of_receivers(words: Words, trouble: Trouble, link: str) -> Finding:
         Level.BAD if any(each.is_bad for each in trouble.named) else Level.WARN,
         title + waiting,
         _cause(words, trouble),
-        words.advice,
+        _ADVICE.get(first.variant, words.advice)
+        if len({each.variant for each in trouble.named}) == 1
+        else words.advice,
         _receiver(first.name) if is_one else link,
         trouble.count,
         trouble.since,

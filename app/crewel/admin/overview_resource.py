@@ -97,9 +97,13 @@ async def _with_others(admin: Administration, counted: SessionCounts) -> Session
         troubles["rejects"] = _said_of(troubles["rejects"], lambda name: others_text(others.get(name)))
     for kind in PACED:
         if kind in troubles:
-            taken = await taken_lately(admin, [each.name for each in troubles[kind].named])
-            troubles[kind] = _said_of(troubles[kind], lambda name, taken=taken: taken_text(taken.get(name)))
+            troubles[kind] = await _with_pace(admin, troubles[kind])
     return replace(counted, troubles=troubles)
+
+
+async def _with_pace(admin: Administration, trouble: Trouble) -> Trouble:
+    taken = await taken_lately(admin, [each.name for each in trouble.named])
+    return _said_of(trouble, lambda name: taken_text(taken.get(name)))
 
 
 def _said_of(trouble: Trouble, text_of: Callable[[str], str]) -> Trouble:

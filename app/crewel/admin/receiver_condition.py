@@ -270,7 +270,12 @@ def _room(facts: Facts) -> str:
 def _held(facts: Facts) -> Found:
     held = facts.holdback
     if held is not None:
-        yield Level.BAD, held.cause, {"since": held.since_ms, "who": held.who, "code": held.code, "id": held.message_id}
+        by = "" if held.message_id or not (held.code or held.reason) else f", by {held.who}"
+        yield (
+            Level.BAD,
+            f"{held.cause}{by}",
+            {"since": held.since_ms, "who": held.who, "code": held.code, "id": held.message_id},
+        )
 
 
 def _full(facts: Facts) -> Found:
@@ -278,7 +283,8 @@ def _full(facts: Facts) -> Found:
         return
     most = things(facts.max_entries, "message")
     bound = f"{facts.waiting:,} of {most}" if facts.waiting >= facts.max_entries else "the bytes that it may have"
-    text, overflow = f"its queue is full: {bound}", facts.overflow
+    away = ", and its client is away" if facts.is_away else ""
+    text, overflow = f"its queue is full: {bound}{away}", facts.overflow
     if facts.members is not None:
         yield Level.BAD, f"{text}; {_FURTHER[facts.is_group]}", {}
     elif not facts.is_overflow_known:
@@ -292,7 +298,12 @@ def _full(facts: Facts) -> Found:
 def _token(facts: Facts) -> Found:
     if facts.token_expired_at is not None:
         text = "its token has expired: it gets nothing until its client logs in again"
-        yield Level.BAD, text, {"since": facts.token_expired_at}
+        details = {"since": facts.token_expired_at}
+        if facts.refused is not None:
+            tries = things(facts.refused.count, "time")
+            text = f"its token has expired, and its client has tried {tries} to log in with one that is refused"
+            details |= {"refused": facts.refused.count, "at": facts.refused.at}
+        yield Level.BAD, text, details
 
 
 def _refused(facts: Facts) -> Found:
@@ -451,6 +462,28 @@ def conditions_of(facts: Facts, causes: Sequence[Cause]) -> list[Condition]:
     """How the receiver stands, the most urgent first, and last whether its client is there."""
     there = facts.members or (Condition.AWAY if facts.is_away else Condition.CONNECTED)
     return [*(word for each in causes if (word := _CONDITIONS[each.kind]) is not None), there]
+
+
+class Variant(StrEnum):
+    """What else holds of the most urgent cause, where other advice fits then."""
+
+    USUAL = ""
+    BY_OPERATOR = "by an operator"
+    """On hold, and no message is."""
+    AWAY = "away"
+    """Full, and its client is away."""
+    REFUSED = "refused"
+    """Its token has expired, and its client tries to log in with one that is refused."""
+
+
+def variant_of(causes: Sequence[Cause]) -> Variant:
+    """Which variant of the most urgent cause it is."""
+    first, kinds = causes[0], {each.kind for each in causes}
+    if first.kind == "held" and not first.details["id"]:
+        return Variant.BY_OPERATOR
+    if first.kind == "full" and "away" in kinds:
+        return Variant.AWAY
+    return Variant.REFUSED if first.kind == "token" and "refused" in first.details else Variant.USUAL
 
 
 def has_cause(causes: Sequence[Cause], kind: str) -> bool:

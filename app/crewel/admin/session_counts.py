@@ -15,7 +15,7 @@ from crewel.admin.cached_result import CachedResult
 from crewel.admin.client_connection import transport_of
 from crewel.admin.level import Level
 from crewel.admin.paging import First
-from crewel.admin.receiver_condition import Cause, Condition, causes_of, conditions_of
+from crewel.admin.receiver_condition import Cause, Condition, Variant, causes_of, conditions_of, variant_of
 from crewel.admin.receiver_facts import awaited_queues, is_at_rest, session_facts, shared_facts
 from crewel.delivery.states import DispatcherState
 from crewel.event_loop import in_turns
@@ -43,6 +43,7 @@ class Named:
     node: str
     is_bad: bool = True
     """Whether messages are stuck or lost."""
+    variant: Variant = Variant.USUAL
 
 
 @dataclass
@@ -184,7 +185,8 @@ class _Troubles:
         trouble = self._found.setdefault(cause.kind, Trouble())
         trouble.count += 1
         trouble.waiting += waiting
-        named = Named(name, cause.text, cause.details.get("since"), waiting, node, cause.level is Level.BAD)
+        since, is_bad = cause.details.get("since"), cause.level is Level.BAD
+        named = Named(name, cause.text, since, waiting, node, is_bad, variant_of(causes))
         self._named.setdefault(cause.kind, First(NAMED, _urgency)).add(named)
 
     def as_dict(self) -> dict[str, Trouble]:
