@@ -96,11 +96,9 @@ def test_a_receivers_day_is_told(start_server: StartServer, level: str, expected
         assert (by_type["closed"]["session"], by_type["closed"]["reason"]) == ("client/joe/1", "disconnected")
         assert (by_type["settled"]["channel"], by_type["settled"]["count"]) == ("/a", 1)
         assert 0 <= by_type["settled"]["sum"] < 60_000
-        assert (by_type["shape"]["channel"], by_type["shape"]["shape"], by_type["shape"]["count"]) == (
-            "/a",
-            "number",
-            1,
-        )
+        assert (by_type["shape"]["channel"], by_type["shape"]["shape"]) == ("/a", "number")
+        # A sample is looked at once in a second: the acknowledgement may be in the group before.
+        assert by_type["shape"]["count"] in (0, 1)
     if level == "all":
         assert (by_type["traffic"]["published"], by_type["traffic"]["delivered"]) == (1, 2)
         assert sum(each["opened"] for each in told if each["type"] == "visitors") == 2
