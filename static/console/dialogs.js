@@ -27,7 +27,7 @@ export function ask({title, effect, button, isFinal = false, hasReason = true, t
             hasReason ? h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
                 h("span", {class: "hint"}, "Optional. The audit records it with your name.")) : "",
             thing ? h("p", {class: "field"}, h("label", {for: "rate"}, `Limit: ${thing} per second`), rate,
-                h("span", {class: "hint"}, "Optional. Without a limit they are sent as fast as their receivers take them.")) : "",
+                h("span", {class: "hint"}, "Optional. Without a limit all are sent at once; what finds a full queue stays here.")) : "",
             h("p", {class: "actions"},
                 h("button", {value: "yes", class: "primary"}, button),
                 h("button", {value: "", formnovalidate: true}, "Cancel")));

@@ -88,7 +88,8 @@ function row(job) {
 }
 
 function state(job) {
-    return h("span", {class: `mark ${{done: "good", failed: "bad", stopped: "bad"}[job.state] ?? ""}`}, job.state);
+    const level = {done: job.undone ? "warn" : "good", failed: "bad", stopped: "bad"}[job.state] ?? "";
+    return h("span", {class: `mark ${level}`}, job.state === "done" && job.undone ? "done in part" : job.state);
 }
 
 function progress(job) {
