@@ -5,22 +5,27 @@
 import {h} from "./elements.js";
 import {count, figure} from "./format.js";
 
-/** By the address of a view: each number, the words after it, whether they are seen, and where it leads. */
+/** The findings about receivers that need somebody soon, and what is said of so many. A receiver is in one finding. */
+const IN_TROUBLE = {held: "on hold", "queue-full": "full", "token-expired": "with an expired token", rejecting: "rejecting everything", rejects: "rejecting messages"};
+
+/** By the address of a view: the number, the words after it, whether they are seen, and what the number is of. */
 const BADGES = {
-    "#/receivers": ({sessions: {conditions}, queues = {}}) => ["on hold", "full"].map((word) =>
-        [(conditions[word] ?? 0) + (queues[word] ?? 0), word, true, `#/receivers?condition=${encodeURIComponent(word)}`]),
-    "#/dead-letters": ({store: {letters}}) => [[letters, letters === 1 ? "dead letter" : "dead letters", false, "#/dead-letters"]],
+    "#/receivers": ({findings}) => {
+        const found = findings.filter(({key}) => key in IN_TROUBLE);
+        return [found.reduce((sum, each) => sum + each.count, 0), "in trouble", true, found.map((each) => `${count(each.count)} ${IN_TROUBLE[each.key]}`).join(", ")];
+    },
+    "#/dead-letters": ({store: {letters}}) => [letters, letters === 1 ? "dead letter" : "dead letters", false],
 };
 
 /** Shows what an overview says, beside the links of the views within `nav`. What is unknown or none has no badge. */
 export function showBadges(nav, told) {
-    for (const [address, numbers] of Object.entries(BADGES)) {
-        const badges = numbers(told).filter(([number]) => number).map(([number, words, areSeen, href]) =>
-            h("a", {class: "badge", href, "data-of": address, title: `${count(number)} ${words}`}, figure(number), h("span", {class: areSeen ? "" : "unseen"}, ` ${words}`)));
-        const old = [...nav.querySelectorAll(`.badge[data-of="${address}"]`)];
-        if (old.map((each) => each.title).join() !== badges.map((each) => each.title).join()) { // one that has the focus keeps it
-            old.forEach((each) => each.remove());
-            nav.querySelector(`a[href="${address}"]:not(.badge)`)?.after(...badges);
+    for (const [address, numberOf] of Object.entries(BADGES)) {
+        const [number, words, areSeen, all] = numberOf(told);
+        const badge = number ? h("a", {class: "badge", href: address, "data-of": address, title: all ?? `${count(number)} ${words}`}, figure(number), h("span", {class: areSeen ? "" : "unseen"}, ` ${words}`)) : null;
+        const old = nav.querySelector(`.badge[data-of="${address}"]`);
+        if (old?.title !== badge?.title) { // one that has the focus keeps it
+            old?.remove();
+            nav.querySelector(`a[href="${address}"]:not(.badge)`)?.after(...badge ? [badge] : []);
         }
     }
 }

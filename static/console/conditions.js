@@ -26,12 +26,14 @@ const BAD_WITH_MESSAGES = ["away", "without a member"];
 export const WORDS = Object.keys(CONDITIONS);
 
 /** How a receiver stands, as words: one element, for a cell of a table lays out each of its children on a phone. */
-export function standing({conditions = [], state, waiting}) {
-    return h("span", {class: "states"}, conditions.map((word, index) => {
-        const [look, meaning] = CONDITIONS[word] ?? ["", ""];
-        const isStuck = waiting > 0 && BAD_WITH_MESSAGES.includes(word);
-        // A client that is there is good news only if nothing is wrong.
-        const kind = isStuck ? "bad" : word === "connected" && index > 0 ? "" : look;
+export function standing({conditions = [], causes = [], state, waiting}) {
+    // That the client is there says something only if nothing is wrong, or while it is away.
+    return h("span", {class: "states"}, conditions.filter((word, index) => index === 0 || word !== "connected").map((word, index) => {
+        const [usual, meaning] = CONDITIONS[word] ?? ["", ""];
+        // As urgent as its cause, which may be worse for one receiver than for another.
+        const level = causes.find(({kind}) => CAUSES[kind] === word)?.level ?? usual;
+        const look = level === "info" ? "" : level;
+        const kind = waiting > 0 && BAD_WITH_MESSAGES.includes(word) ? "bad" : look;
         return [index ? ", " : "", h("span", {class: `mark ${kind}`, title: `${meaning} State in the API: ${state}.`}, word)];
     }));
 }
@@ -44,10 +46,10 @@ const TIMES = {
     rejecting: () => "",
     rejects: ({since, at}) => `since ${time(since)}, the last one ${span(Date.now() - at)} ago`,
     filling: ({fullAt}) => `at ${time(fullAt)}`,
-    held: ({since, who, text}) => lasting(since) + (text === `held by ${who}` ? "" : `, by ${who}`),
+    held: ({since}) => lasting(since),
     full: ({since, at}) => since ? `(since ${time(since)}, the last one ${span(Date.now() - at)} ago)` : "",
     overflow: ({since, at}) => `(from ${time(since)} to ${time(at)})`,
-    token: ({since}) => `at ${time(since)}, ${span(Date.now() - since)} ago`,
+    token: ({since, at}) => `at ${time(since)}, ${span(Date.now() - since)} ago${at ? `; the last try ${span(Date.now() - at)} ago` : ""}`,
     refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `${number > 1 ? "the last one " : ""}at ${time(at)}, ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),
     retry: ({next, number, of}) => `the next try ${next > Date.now() ? `in ${span(next - Date.now())}` : "now"}, number ${count(number)}${of < 0 ? "" : ` of ${count(of)}`}`,
     away: ({since}) => since ? lasting(since) : "",
@@ -89,30 +91,33 @@ export function causesInList({name, causes = [], lastFailure, waiting}) {
 }
 
 /** What to do about a queue that is full or will be, of a session, or of a subject or group, which has a list of its sessions. */
-function roomFor({members, sessions}) {
-    return members || sessions
-        ? `Start more ${members ? "members" : "sessions of the subject"}, or make them faster.`
-        : "Start its client if it is away, make it faster, share its work in a consumer group, or drain the queue into dead letters.";
+function roomFor({members, sessions, conditions = []}) {
+    if (members || sessions) {
+        return `Start more ${members ? "members" : "sessions of the subject"}, or make them faster.`;
+    }
+    return conditions.includes("away") ? "Start its client: it takes what waits. Then redrive its dead letters, if there are any."
+        : "Make its client faster, share its work in a consumer group, or drain the queue into dead letters.";
 }
 
-/** What to do about a cause, by its kind. */
+/** What to do about a cause, by its kind: of the receiver, and of the cause. */
 const ADVICE = {
     rejecting: () => "Repair its client and let it log in again, or end the session. Its messages are in the dead letters.",
-    held: () => "Read the message that is held. If its cause is gone, release the receiver; if not, skip the message first.",
+    held: (_, {id}) => id ? "Read the message that is held. If its cause is gone, release the receiver; if not, skip the message first."
+        : "Release it when the reason is gone. None of its messages is at fault.",
     full: roomFor,
-    token: () => "Give its client a new token. It logs in again automatically, if it can get one.",
+    token: (_, {refused}) => refused ? "Give its client a new token: it tries again with the one that is refused." : "Give its client a new token. It logs in again automatically, if it can get one.",
     rejects: () => "If other receivers take these messages, repair its client; if none does, look at what the publisher sends. Then redrive its dead letters.",
     filling: roomFor,
     refused: () => "Give its client a token or a name that holds. Any client can ask for a name: see where the login came from.",
     retry: () => "Repair what its client needs, then retry now.",
     unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",
-    away: ({waiting}) => waiting ? "Start its client again." : "",
+    away: ({waiting, conditions}) => waiting && !conditions.includes("expired token") ? "Start its client again." : "",
     slow: () => "Make its client faster, let it take more messages at a time, or share its work in a consumer group.",
 };
 
 /** The causes on the page of a receiver, each with what to do. */
 export function causesOf(receiver) {
     return (receiver.causes ?? []).map((each) => h("article", {class: `finding ${each.level}`},
-        h("h2", {}, causeText(each)), h("p", {class: "hint"}, ADVICE[each.kind]?.(receiver) ?? "")));
+        h("h2", {}, causeText(each)), h("p", {class: "hint"}, ADVICE[each.kind]?.(receiver, each) ?? "")));
 }
 

@@ -273,7 +273,7 @@ function enter(operator) {
     me = operator;
     nav.replaceChildren(...VIEWS.filter(isOpen).map((view) =>
         h("a", {href: view.href, title: `Key: g ${view.key}`}, view.name)));
-    nav.hidden = false;
+    showTools(true);
     const who = document.querySelector("#who");
     who.replaceChildren(
         h("span", {class: "node", title: "The server that answers"}, me.node),
@@ -282,12 +282,18 @@ function enter(operator) {
             `${me.who}, role ${me.role}${me.channels.length ? " on some channels" : ""}`),
         h("button", {type: "button", onclick: signOut}, "Sign out"),
     );
-    who.hidden = false;
     if (me.everywhere !== null) {
         feed.start();
         lookAround();
     }
     route();
+}
+
+/** Shows or hides what is for an operator who has signed in. */
+function showTools(isSignedIn) {
+    for (const each of document.querySelectorAll("#nav, #who, #saved, #keys")) {
+        each.hidden = !isSignedIn;
+    }
 }
 
 async function signOut() {
@@ -305,7 +311,7 @@ function signIn(why) {
     close();
     warn("");
     document.title = "Sign in – Crewel";
-    nav.hidden = document.querySelector("#who").hidden = true;
+    showTools(false);
     const said = h("p", {class: "trouble", role: "alert"}, sentence(why));
     const field = h("input", {id: "token", type: "password", autocomplete: "current-password", required: true});
     const form = h("form", {class: "card join"},

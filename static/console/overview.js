@@ -48,8 +48,7 @@ export function overview({has, badges}) {
     let wasReady = true;
 
     async function refresh() {
-        // Nodes are asked of the store, and the overview says if that cannot be used.
-        const [told, {nodes}, happened] = await Promise.all([get("/overview", {after: samples.newest}), get("/nodes").catch(() => ({nodes: []})), get("/timeline").catch(() => null)]).catch(async (error) => {
+        const [told, happened] = await Promise.all([get("/overview", {after: samples.newest}), get("/timeline").catch(() => null)]).catch(async (error) => {
             if (last !== null) {
                 await (samples.columns === null ? draw({...last, samples: last.all}) : null);
                 stale.textContent = `The last known figures, as of ${time(last.at)}.`;
@@ -58,6 +57,8 @@ export function overview({has, badges}) {
             }
             throw error;
         });
+        // Nodes are asked of the store, and the overview says if that cannot be used.
+        const {nodes} = told.nodes && told.store.trouble === null ? await get("/nodes").catch(() => ({nodes: []})) : {nodes: []};
         around = {nodes, happened};
         await draw(told);
     }
@@ -110,7 +111,7 @@ function title(findings) {
 function finding(each, has) {
     return h("article", {class: `finding ${each.level}`},
         h("h3", {}, each.link !== "/" && has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
-            each.since ? h("span", {class: "hint"}, ` since ${time(each.since)}, ${span(Date.now() - each.since)} ago`) : ""),
+            each.since ? h("span", {class: "hint"}, " since ", h("span", {class: "id"}, time(each.since)), `, ${span(Date.now() - each.since)} ago`) : ""),
         h("p", {}, each.nodes?.length && each.severalNodes ? [h("span", {class: "mark", title: each.nodes.length === 1 ? "Node" : "Nodes"}, each.nodes.join(", ")), " "] : "", capital(each.cause)),
         h("p", {class: "hint"}, each.advice));
 }
@@ -131,7 +132,7 @@ function figures(told, samples) {
         tile("In", figure(samples.last("published")), "/s"),
         tile("Out", figure(samples.last("delivered")), "/s"),
         tile("99 % acknowledged in", ...acknowledgement(samples)),
-        tile("Waiting", count(backlog), all.queued ? `${count(all.queued)} of these for subjects and groups` : "", "#/receivers?sort=waiting"),
+        tile("Waiting", count(backlog), [all.queued ? `${count(all.queued)} of these for subjects and groups` : "", kept.unknownSince ? `as known at ${clock(kept.unknownSince)}` : ""].filter(Boolean).join("; "), "#/receivers?sort=waiting"),
         tile("Sessions", count(number), all.pages ? `and ${things(all.pages, "page")}` : "", "#/receivers"),
         tile("On hold", count(all.held), "", `#/receivers?condition=${encodeURIComponent("on hold")}`),
         tile("Dead letters", ...!kept.kept ? ["–", ""] : kept.unknownSince ? ["unknown", `since ${clock(kept.unknownSince)}`] : [count(kept.letters), ""], "#/dead-letters"),

@@ -284,7 +284,7 @@ function about(session, rates, failedAt) {
         ["Last failure", session.lastFailure && h("span", {}, dotted(`${session.lastFailure.code}: ${session.lastFailure.reason}`), failedAt ? h("span", {class: "hint"}, ` at ${ago(failedAt)}`) : "")],
         ["Open at the client", session.qos.maxOpen ? `${count(session.inFlight)}, of at most ${count(session.qos.maxOpen)}` : count(session.inFlight)],
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
-        ["Oldest", session.oldest ? `has waited for ${span(Date.now() - session.oldest)}, since ${time(session.oldest)}` : ""],
+        ["Oldest", session.oldest ? ["has waited for ", span(Date.now() - session.oldest), ", since ", h("span", {class: "id"}, time(session.oldest))] : ""],
         [session.transport === null ? "Sent before" : "At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
         ["Acknowledged", pace(session.pace)],
         ["Last ten minutes", rates && sparkline(rates)],

@@ -63,7 +63,7 @@ export function pastOutages({events}) {
         const lost = losses.filter((each) => each.at >= at && each.at < until + COMPARED_MS).reduce((sum, each) => sum + each.count, 0);
         const after = capital([store, lost ? `${things(lost, "message")} that ${lost === 1 ? "was" : "were"} answered as stored ${lost === 1 ? "is" : "are"} lost` : Date.now() > until + COMPARED_MS ? "nothing that was answered is lost" : ""].filter(Boolean).join(", and "));
         return h("article", {class: `finding ${lost ? "bad" : "info"}`},
-            h("h3", {}, h("a", {href: "#/timeline"}, `The store could not be used ${times > 1 ? `${times} times within` : "for"} ${span(until - at)}`), h("span", {class: "hint"}, ` at ${time(at)}, ${span(Date.now() - at)} ago${isInOrder ? "; it is in order again" : ""}`)),
+            h("h3", {}, h("a", {href: "#/timeline"}, `The store could not be used ${times > 1 ? `${times} times within` : "for"} ${span(until - at)}`), h("span", {class: "hint"}, " at ", h("span", {class: "id"}, time(at)), `, ${span(Date.now() - at)} ago${isInOrder ? "; it is in order again" : ""}`)),
             h("p", {}, parts(capital(reasons(why)), ".")),
             h("p", {class: "hint"}, `${after}. Publishers got errors meanwhile.`));
     });

@@ -48,7 +48,7 @@ def test_a_receiver_that_takes_less_than_comes_and_then_catches_up(
     assert view["conditions"] == ["falling behind", "connected"]
     assert view["cause"] == (
         "it takes less than comes: 228 messages more a minute, 192 wait; 2 messages sent and not acknowledged, of at most 2"
-        " (it takes 4 a minute)"
+        "; it takes 4 a minute"
     )
     (cause,) = view["causes"]
     assert (cause["kind"], cause["level"], cause["perMinute"], cause["takenPerMinute"]) == ("slow", "warn", 228, 4)
@@ -57,12 +57,12 @@ def test_a_receiver_that_takes_less_than_comes_and_then_catches_up(
     finding = operator.findings()["behind"]
     assert finding["title"] == f"{JOE} falls behind"
     assert finding["cause"].startswith("it takes less than comes: ")
-    assert finding["cause"].endswith(" (it takes 4 a minute)")
+    assert finding["cause"].endswith("; it takes 4 a minute")
     watched.pass_by(0, 20)
     operator.admin.rates["receiver"].drop()
     view = operator.receiver()
     assert view["conditions"] == ["catching up", "connected"]
-    assert view["cause"] == "it catches up: 150 messages fewer a minute, 92 wait, 1 minute to go (it takes 54 a minute)"
+    assert view["cause"] == "it catches up: 150 messages fewer a minute, 92 wait, 1 minute to go; it takes 54 a minute"
     assert operator.findings()["catches-up"]["cause"].startswith("it catches up: ")
 
 

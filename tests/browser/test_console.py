@@ -159,12 +159,16 @@ def test_a_view_tells_an_unreachable_server_from_a_fault_of_the_page(console: Co
 def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     page = console.page
     page.goto(f"{console.server.base}/admin/")
+    tools = page.locator("#nav, #who, #saved, #keys")
+    expect(page.get_by_label("Token")).to_be_visible()
+    assert not any(each.is_visible() for each in tools.all())  # they are for those who have signed in
     page.get_by_label("Token").fill("not-the-token-of-this-server")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert").filter(has_text="the token is not a JSON Web Token")).to_be_visible()
     page.get_by_label("Token").fill(signed(operator="view"))
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("joe, role view")).to_be_visible()
+    assert all(each.is_visible() for each in tools.all())
 
 
 def test_overview_names_what_is_wrong_and_the_way_to_it(console: Console) -> None:

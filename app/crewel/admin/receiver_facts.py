@@ -187,7 +187,7 @@ async def taken_lately(admin: Administration, names: Iterable[str]) -> dict[str,
 
 def taken_text(per_minute: int | None) -> str:
     """How much a receiver takes; empty if that is not known."""
-    return "" if per_minute is None else f" (it takes {f'{per_minute:,}' if per_minute else 'none'} a minute)"
+    return "" if per_minute is None else f"; it takes {f'{per_minute:,}' if per_minute else 'none'} a minute"
 
 
 def others_text(took: Taken | None) -> str:
