@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crewel.admin.backlog_trends import Trend
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json, figures_as_one, from_json
 from crewel.admin.findings import CHECKS, Finding, findings
 from crewel.admin.level import Level
@@ -271,6 +272,7 @@ def test_figures_of_a_node_of_another_version_are_read() -> None:
         ({"holdback": Holdback("ann", 7, reason="lunch")}, "Release the receiver when"),
         ({"holdback": Holdback("client/joe/1", 7, "user.update.holdback", "5")}, "Read the message that is held."),
         ({"waiting": 9, "max_entries": 9, "is_away": True}, "Start its client: it takes"),
+        ({"waiting": 5, "max_entries": 9, "is_away": True, "trend": Trend(60_000, 9)}, "Start its client: it takes"),
         ({"waiting": 9, "max_entries": 9}, "Make it process messages faster"),
         ({"token_expired_at": 7, "refused": REFUSED}, "Give its client a new token: it tries again with"),
         ({"token_expired_at": 7}, "Give its client a new token. It logs in again"),

@@ -59,6 +59,13 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         {"fullAt": NOW + 420_000, "perMinute": 51, "share": 0.64},
     ),
     ({"holdback": Holdback("ann", 7, reason="lunch")}, "held", Level.BAD, "lunch, by ann", {"since": 7, "who": "ann"}),
+    (
+        {"waiting": 640, "max_entries": 1000, "trend": Trend(NOW + 420_000, 51.4), "is_away": True},
+        "filling",
+        Level.BAD,
+        "its queue will be full in 7 minutes, and its client is away: 640 of 1,000 messages, 51 messages more a minute",
+        {"fullAt": NOW + 420_000},
+    ),
     ({"holdback": Holdback("ann", 7)}, "held", Level.BAD, "held by ann", {"since": 7, "who": "ann"}),
     (
         {"holdback": Holdback("client/joe/1", 7, "user.update.holdback", "5", "out of paper")},

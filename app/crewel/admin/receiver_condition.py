@@ -256,11 +256,16 @@ def _filling(facts: Facts) -> Found:
         minutes = round(left / _MINUTE_MS)
         when = f"in {things(minutes, 'minute')}" if minutes else "within a minute"
         text = (
-            f"its queue will be full {when}: {_room(facts)}, {things(round(trend.per_minute), 'message')} more a minute"
+            f"its queue will be full {when}{_with_absence(facts)}: {_room(facts)},"
+            f" {things(round(trend.per_minute), 'message')} more a minute"
         )
         level = Level.BAD if left <= _VERY_SOON_MS else Level.WARN
         details = {"fullAt": trend.full_at, "perMinute": round(trend.per_minute), "share": round(facts.share, 3)}
         yield level, text, details
+
+
+def _with_absence(facts: Facts) -> str:
+    return ", and its client is away" if facts.is_away else ""
 
 
 def _room(facts: Facts) -> str:
@@ -283,8 +288,7 @@ def _full(facts: Facts) -> Found:
         return
     most = things(facts.max_entries, "message")
     bound = f"{facts.waiting:,} of {most}" if facts.waiting >= facts.max_entries else "the bytes that it may have"
-    away = ", and its client is away" if facts.is_away else ""
-    text, overflow = f"its queue is full: {bound}{away}", facts.overflow
+    text, overflow = f"its queue is full: {bound}{_with_absence(facts)}", facts.overflow
     if facts.members is not None:
         yield Level.BAD, f"{text}; {_FURTHER[facts.is_group]}", {}
     elif not facts.is_overflow_known:
@@ -471,7 +475,7 @@ class Variant(StrEnum):
     BY_OPERATOR = "by an operator"
     """On hold, and no message is."""
     AWAY = "away"
-    """Full, and its client is away."""
+    """Full, or soon, and its client is away."""
     REFUSED = "refused"
     """Its token has expired, and its client tries to log in with one that is refused."""
 
@@ -481,7 +485,7 @@ def variant_of(causes: Sequence[Cause]) -> Variant:
     first, kinds = causes[0], {each.kind for each in causes}
     if first.kind == "held" and not first.details["id"]:
         return Variant.BY_OPERATOR
-    if first.kind == "full" and "away" in kinds:
+    if first.kind in ("full", "filling") and "away" in kinds:
         return Variant.AWAY
     return Variant.REFUSED if first.kind == "token" and "refused" in first.details else Variant.USUAL
 
