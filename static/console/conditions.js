@@ -95,6 +95,9 @@ function roomFor({members, sessions, conditions = []}) {
     if (members || sessions) {
         return `Start more ${members ? "members" : "sessions of the subject"}, or make them faster.`;
     }
+    if (conditions.includes("on hold")) {
+        return "Release it when it may go on. Redrive its dead letters when there is room.";
+    }
     return conditions.includes("away") ? "Start its client: it takes what waits. Then redrive its dead letters, if there are any."
         : "Make its client faster, share its work in a consumer group, or drain the queue into dead letters.";
 }

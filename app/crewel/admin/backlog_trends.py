@@ -77,7 +77,7 @@ class _Series:
         return Trend(full_at, _per_minute(first, last), min(reversed(self.samples), key=_share).at)
 
     def _shrinks(self) -> Trend | None:
-        """Whether it has shrunk from its peak on: whoever has helped a receiver wants to see soon that it did."""
+        """How it shrinks from its peak on, not from the first sample: an operator wants to see soon that a cure helps."""
         peak, last = max(reversed(self.samples), key=_share), self.samples[-1]
         later = [each for each in self.samples if each.at >= peak.at]
         if last.at - peak.at < LEAST_MS or last.share >= later[len(later) // 2].share:

@@ -245,12 +245,11 @@ RECEIVER_ROUTES: Final = (
         " `trouble`: a number, the larger, the more urgent. `causes`: each with `kind`, `level` (bad, warn, info), `text`"
         " and, where known, `since`, `at`, `count`, `code`, `from`, `usualMs`; `since`: that of the first cause, or null. For"
         " rejected messages (`rejects`) a cause has `count` of `of`, `rule`, `channels`, `perMinute`, and `othersTook`: how"
-        " many of the newest `othersOf` other receivers acknowledged; for a queue that will be full soon (`filling`),"
-        " `fullAt` and `perMinute`; for a receiver that falls behind (`slow`) or catches up (`recovering`), `oldest`,"
+        " many of the newest `othersOf` other receivers acknowledged. For a queue that will be full soon (`filling`),"
+        " it has `fullAt` and `perMinute`; for a receiver that falls behind (`slow`) or catches up (`recovering`), `oldest`,"
         " `perMinute` (how many messages more wait than a minute before) and `takenPerMinute`. A session also has `node`,"
-        " `transport`"
-        " (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the last"
-        " one) and `client` (its `User-Agent`).",
+        " `transport` (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the"
+        " last one) and `client` (its `User-Agent`).",
         query=(
             text_field("kind", f"Only those of this kind: {', '.join(_KINDS)}.", one_of(*_KINDS)),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
