@@ -172,7 +172,7 @@ EVENTS: Final = (
             "shape": "Fields of the data and their types: `{n: number, lines: [{sku: text}]}`. It holds no values.",
             "id": "Id of the sampled message.",
             "sender": "Name of the session that published it; empty for the server and for back ends.",
-            "count": "Number of acknowledgements on the channel in this group; 0 if that of the sample was in the group before.",
+            "count": "Number of acknowledgements on the channel in this group; 0 if its own was in the one before.",
         },
     ),
     EventType(
