@@ -35,7 +35,7 @@ def test_sessions_subjects_and_groups_are_listed_together(
     assert reply["successful"] is True
     found = listed(desk, f"contains={subject}")
     held = found[f"client/{subject}/1"]
-    assert (held["kind"], held["held"], held["cause"], held["waiting"]) == ("session", True, "lunch", 2)
+    assert (held["kind"], held["held"], held["cause"], held["waiting"]) == ("session", True, "lunch, by admin", 2)
     assert held["oldest"] > 1_700_000_000_000
     awaited = found[f"client/not{subject}"]
     assert (awaited["kind"], awaited["state"], awaited["waiting"], awaited["members"]) == ("subject", "EMPTY", 1, 0)

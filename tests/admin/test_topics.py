@@ -287,6 +287,7 @@ def test_a_subject_is_shown(desk: Desk, server: Server, queue: str) -> None:
         "blocked": False,
         "queued": 3,
         "maxEntries": 1000,
+        "causes": [],
     }
     assert desk.get(f"/subjects/{queue}") == {**shown, "may": "destroy"}
     assert shown in desk.get("/subjects?count=1000")["subjects"]
