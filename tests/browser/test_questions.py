@@ -149,7 +149,7 @@ def _which_message(me: Newcomer, _: Asked) -> None:
 
 def _full_queue(me: Newcomer, _: Asked) -> None:
     me.opens("client/archive/1 is full")
-    me.reads("Its queue is full: 5 of 5 messages; 2 messages became dead letters")
+    me.reads("Its queue is full: 5 of 5 messages, and its client is away; 2 messages became dead letters")
 
 
 def _expired_token(me: Newcomer, _: Asked) -> None:
