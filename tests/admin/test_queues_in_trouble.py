@@ -1,4 +1,4 @@
-"""The queues of subjects and groups fill up as those of sessions do, and operators are told in the same words."""
+"""The queues of subjects and groups fill up as those of sessions do, and the page says so in the same words."""
 
 from __future__ import annotations
 

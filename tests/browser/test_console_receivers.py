@@ -131,7 +131,7 @@ def test_names_and_causes_have_one_line_and_the_rest_is_there_on_demand(console:
     menu.get_by_role("link", name="3 in trouble").click()
     expect(page.locator("tbody tr").first).to_contain_text("client/held/1")
     page.set_viewport_size(PHONE["viewport"])
-    expect(menu.get_by_text("in trouble")).to_have_css("width", "1px")  # the number alone: the menu goes on beside it
+    expect(menu.get_by_text("in trouble")).to_have_css("width", "1px")  # the number alone: the menu continues beside it
 
 
 def test_the_page_of_a_receiver_says_why_since_when_and_what_to_do(console: Console) -> None:
