@@ -43,6 +43,16 @@ class Watched:
         self.world.commit()
         self.story.step(SOON, self.read(), fires=fires)
 
+    def grow(self, channel: str, number: int) -> None:
+        """Publish so many messages every ten seconds, as the trends of queues see it."""
+        now = 1000.0
+        self.admin.backlog_trends._clock = lambda: now
+        for _ in range(5):
+            store(self.world, channel, *range(number))
+            self.world.settle()
+            self.read()
+            now += 10
+
     def receiver(self, name: str, *channels: str, **session: object) -> Receiver:
         return Receiver(self.world).started(*channels, name=name, **session)
 
@@ -122,12 +132,7 @@ def test_full_queues_raise_alerts_and_only_those_that_drop_are_said_to_drop(watc
     dropping.take()
     dropping.take()
     watched.calm()
-    now = 1000.0
-    watched.admin.backlog_trends._clock = lambda: now
-    for _ in range(5):
-        store(world, "/grows", *range(15))
-        watched.read()
-        now += 10
+    watched.grow("/grows", 15)
     watched.fault(Alert("CrewelQueueFillsUp", f"1 queue on {HERON} is full within half an hour"))
     grows.take()
     grows.take()
@@ -142,13 +147,7 @@ def test_the_queues_of_groups_raise_the_same_alerts(tmp_path: Path) -> None:
     subscribed = member.say("/meta/subscribe", subscription="/jobs", ext={"subscribe": {"group": "workers"}})
     assert subscribed["successful"], subscribed
     watched.calm()
-    now = 1000.0
-    watched.admin.backlog_trends._clock = lambda: now
-    for _ in range(5):
-        store(world, "/jobs", *range(7))
-        world.settle()
-        watched.read()
-        now += 10
+    watched.grow("/jobs", 7)
     watched.fault(Alert("CrewelQueueFillsUp", f"1 queue on {HERON} is full within half an hour"))
     store(world, "/jobs", *range(7))
     watched.fault(Alert("CrewelQueueIsFull", f"1 queue on {HERON} is full"), letters(1))
