@@ -131,12 +131,12 @@ async def add_what_the_store_says(admin: Administration, views: Sequence[dict[st
 
 
 async def _add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
-    """Say of sessions whose oldest message waits for long how long one usually waits: `usualMs` of that cause."""
+    """Say of sessions that fall behind how long a message usually waited before that: `usualMs` of that cause."""
     slow = {view["name"]: each for view in views for each in view["causes"] if each["kind"] == "slow"}
     if not slow or not admin.broker.runtime.access.has_store:
         return
     try:
-        usual = await usual_times(admin.store, slow)
+        usual = await usual_times(admin.store, {name: each["since"] for name, each in slow.items()})
     except StoreError:
         return  # all else comes from memory
     for name, milliseconds in usual.items():

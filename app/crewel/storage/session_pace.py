@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from statistics import median
 from typing import Any, Final, NamedTuple
 
@@ -58,22 +58,25 @@ async def pace_of(store: Store, name: str, now_ms: int) -> Pace:
     return Pace(count, max(now_ms - at_ms, 1), last)
 
 
-async def usual_times(store: Store, names: Collection[str]) -> dict[str, int]:
+async def usual_times(store: Store, before: Mapping[str, int]) -> dict[str, int]:
     """Return how many milliseconds usually pass from the publish of a message to its acknowledgement by each of these sessions:
-    the median of those that it acknowledged last. Sessions that the newest facts do not name are missing. Raises StoreError."""
-    needles = {name: f'"{name}"'.encode() for name in names}
+    the median of those that it acknowledged last before its time (milliseconds since 1970), since when it is slow. Sessions that
+    the newest facts before these times do not name are missing. Raises StoreError."""
+    needles = {name: f'"{name}"'.encode() for name in before}
     took: dict[str, list[int]] = {}
-    high, read, turns = "+", 0, Turns()
+    high, read, turns = f"({max(before.values(), default=0)}-0", 0, Turns()
     while needles and read < _MOST_READ_FOR_ALL:
         entries: Any = await store.reader.xrevrange(store.keys.facts, high, "-", count=_LARGE_PORTION)
         for place, entry in entries:
+            at_ms = int(place.partition(b"-")[0])
             found = (
-                [name for name, needle in needles.items() if needle in entry[b"d"]] if entry[b"t"] == b"ended" else []
+                {name for name, needle in needles.items() if at_ms < before[name] and needle in entry[b"d"]}
+                if entry[b"t"] == b"ended"
+                else ()
             )
             if found:
-                at_ms = int(place.partition(b"-")[0])
                 for each in orjson.loads(entry[b"d"])["ended"]:
-                    if each["session"] in needles and each["reason"] == EndReason.SETTLED.value:
+                    if each["session"] in found and each["reason"] == EndReason.SETTLED.value:
                         took.setdefault(each["session"], []).extend(at_ms - int(one) // 1000 for one in each["ids"])
             await turns.rest()
         needles = {name: needle for name, needle in needles.items() if len(took.get(name, ())) < _ENOUGH}
