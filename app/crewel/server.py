@@ -184,7 +184,7 @@ async def _life_of_administration(app: web.Application) -> AsyncIterator[None]:
     supervisor.start("bin of dead letters", app[BROKER].dead_letters.bin.run_forever)
     await admin.server_timeline.start()
     yield
-    admin.server_timeline.stop()
+    await admin.server_timeline.stop()
     await feed.close()
 
 

@@ -11,7 +11,9 @@ from crewel.admin import server_timeline
 from crewel.admin.server_timeline import together
 from crewel.storage.connection import CLOSED
 from tests.admin.desk import SETS, Desk, Receiver
+from tests.functional.wire import until
 from tests.server_process import Server
+from tests.store_process import StoreProcess
 
 REFUSED = {"code": "x", "reason": "r", "count": 3, "name": "n", "address": "10.0.0.1"}
 
@@ -138,3 +140,38 @@ def test_starts_stops_and_refused_logins_are_kept_over_restarts(tmp_path: Path) 
     server = Server(arguments, tmp_path)
     assert [each["after"] for each in timeline(Desk(server), "started")] == ["crash", "stop", ""]
     server.end_well()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(("end", "after"), [("kill", "crash"), ("terminate", "stop")])
+def test_an_outage_that_a_restart_interrupts_is_kept(tmp_path: Path, end: str, after: str) -> None:
+    store = StoreProcess(tmp_path)
+    arguments = ["--port=0", *(f"--set={text}" for text in (*SETS, f"storage.url={store.url}"))]
+    server = Server(arguments, tmp_path)
+    kept = tmp_path / "data" / "events-heron.json"
+    until(lambda: len(timeline(Desk(server), "started")) == 1)
+    assert not kept.exists()
+    store.kill()
+    arguments += [f"--set={text}" for text in server.store_sets]
+    (lasting,) = until(lambda: desk_events(server, "store outage"))
+    until(kept.exists)
+    getattr(server, end)()
+    store.start()
+    server = Server(arguments, tmp_path)
+    (outage,) = timeline(Desk(server), "store outage")
+    started = timeline(Desk(server), "started")
+    assert (outage["at"], outage["why"]) == (lasting["at"], lasting["why"])
+    assert outage["until"] == pytest.approx(started[0]["at"], abs=2000)
+    assert [each["after"] for each in started] == [after, ""]
+    until(lambda: not kept.exists())
+    server.end_well()
+    server = Server(arguments, tmp_path)  # and once: it is in the store
+    assert [(each["at"], each["until"]) for each in timeline(Desk(server), "store outage")] == [
+        (outage["at"], outage["until"])
+    ]
+    server.end_well()
+    store.close()
+
+
+def desk_events(server: Server, what: str) -> list[dict[str, Any]]:
+    return [each for each in Desk(server).get("/timeline")["events"] if each["what"] == what]

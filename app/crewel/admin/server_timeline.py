@@ -2,7 +2,7 @@
 restarts.
 
 What lasts is known here alone until it has ended; then it is written, with its beginning and its end. While the store takes
-nothing, events wait for it.
+nothing, events wait for it. What lasts and what waits is in a file meanwhile (`unwritten_events`), for the next start.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from crewel.errors import StoreError
 from crewel.storage import server_events
 from crewel.storage.connection import CLOSED
 from crewel.storage.disk import FREE_DISK, look_at_disk
+from crewel.storage.unwritten_events import UnwrittenEvents
 from crewel.version import VERSION
 
 if TYPE_CHECKING:
@@ -56,11 +58,17 @@ class _Outage:
     generation: str = ""
     """Of the store, when it began."""
 
-    def note(self, why: str) -> None:
-        """This is why, as far as is known now. A closed connection is only the first sign of what turns out to be so."""
-        known = [] if self.reasons == [CLOSED] else self.reasons
+    def note(self, why: str) -> bool:
+        """This is why, as far as is known now: whether that is news. A closed connection is only the first sign of what turns
+        out to be so."""
+        known, before = [] if self.reasons == [CLOSED] else self.reasons, self.reasons
         if why and why not in known:
             self.reasons = [*known[:1], *[*known[1:], why][-_REASONS + 1 :]] if known else [why]
+        return self.reasons != before
+
+    def as_event(self, node: str) -> Event:
+        """What is known of it while it lasts."""
+        return {"at": self.since, "until": None, "node": node, "what": self.what, "why": self.reasons}
 
 
 class ServerTimeline:
@@ -70,7 +78,10 @@ class ServerTimeline:
         self._admin = admin
         self._outages: dict[str, _Outage] = {}
         self._recent: deque[Event] = deque(maxlen=_MOST_WAITING)
-        self._waiting = 0
+        self._unwritten: list[Event] = []
+        settings = admin.broker.settings
+        self._file = UnwrittenEvents(Path(settings.storage.data_dir), settings.node.name)
+        self._has_stopped = False
         self._refusals_at = 0
         self._losses = 0, 0
 
@@ -85,20 +96,40 @@ class ServerTimeline:
             admin.membership.registry.on_take_over.append(self._took_over)
         self.add("started", version=VERSION, after=await self._ended_before())
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """The server ends."""
         self._note_refusals(int(time() * 1000))
         self.add("stopped")
+        self._has_stopped = True
+        access = self._admin.broker.runtime.access
+        if access.has_store and (access.trouble is not None or self._outages):
+            self._keep()
+            await asyncio.to_thread(self._file.save)
 
     async def _ended_before(self) -> str:
-        """How the run before this one has ended: `stop`, or `crash` if it noted no stop; empty if none is known."""
+        """How the run before this one has ended: `stop`, or `crash` if it noted no stop; empty if none is known. What it could
+        not write is noted now."""
+        if not self._admin.broker.runtime.access.has_store:
+            return ""
         try:
             events = await self._stored()
         except StoreError:
             return ""
-        own = [each["what"] for each in events if each["node"] == self._admin.node]
-        last = next((what for what in reversed(own) if what in ("started", "stopped")), "")
-        return {"started": "crash", "stopped": "stop"}.get(last, "")
+        left = self._file.events = await asyncio.to_thread(self._file.read)
+        known = {(each["node"], each["what"], each["at"]) for each in events}
+        for each in left:
+            if (each["node"], each["what"], each["at"]) not in known:
+                self._add(self._ended(each))
+        own = [each for each in (*events, *left) if each["node"] == self._admin.node]
+        own = [each for each in own if each["what"] in ("started", "stopped")]
+        last = max(own, key=lambda each: each["at"], default={"what": ""})
+        return {"started": "crash", "stopped": "stop"}.get(last["what"], "")
+
+    def _ended(self, left: Event) -> Event:
+        """What the run before has left: if it lasted then, until now."""
+        event = dict(left)
+        details = self._is_other_store(event.pop("generation", ""))
+        return event | details | {"until": int(time() * 1000)} if event["until"] is None else event
 
     # What happens
 
@@ -108,14 +139,35 @@ class ServerTimeline:
         event = {"at": now if at is None else at, "until": until, "node": self._admin.node, "what": what, **details}
         if event["until"] is None:
             event["until"] = event["at"]
+        self._add(event)
+        if self._outages:
+            self._save()
+
+    def _add(self, event: Event) -> None:
         self._recent.append(event)
         access = self._admin.broker.runtime.access
-        if access.has_store and self._waiting < _MOST_WAITING:
-            self._waiting += 1
-            access.writing.submit(server_events.write(access.keys, event), self._written, retries=True)
+        if access.has_store and len(self._unwritten) < _MOST_WAITING:
+            self._unwritten.append(event)
+            step = server_events.write(access.keys, event)
+            access.writing.submit(step, partial(self._written, event), retries=True)
 
-    def _written(self, _: object) -> None:
-        self._waiting -= 1
+    def _written(self, event: Event, answer: str | StoreError) -> None:
+        if isinstance(answer, StoreError):
+            return  # the server ends
+        self._unwritten.remove(event)
+        if self._file.events and not self._unwritten:
+            self._save()
+
+    def _keep(self) -> None:
+        """Let the file have what the store does not have."""
+        lasting = (each.as_event(self._admin.node) | {"generation": each.generation} for each in self._outages.values())
+        self._file.events = [*self._unwritten, *lasting]
+
+    def _save(self) -> None:
+        access = self._admin.broker.runtime.access
+        if access.has_store and not self._has_stopped:  # the store goes with the server: that is no outage
+            self._keep()
+            self._admin.broker.spawn(asyncio.to_thread(self._file.save))
 
     def _took_over(self, sessions: int, nodes: list[str], is_planned: bool) -> None:
         self.add("took over", sessions=sessions, of=nodes, planned=is_planned)
@@ -153,20 +205,21 @@ class ServerTimeline:
 
     def _begin(self, about: str, why: str) -> None:
         outage = self._outages.get(about)
+        is_new = outage is None
         if outage is None:
             generation = self._admin.broker.runtime.access.store.generation if about == "store" else ""
             what = _NAMES.get(about, f"not ready: {about}")
             outage = self._outages[about] = _Outage(what, int(time() * 1000), generation=generation)
-        outage.note(why)
+        if outage.note(why) or is_new:
+            self._save()
         if about == "store" and (home := self._store().home) is not None:
             self._admin.broker.spawn(self._note_disk(outage, home))
 
-    @staticmethod
-    async def _note_disk(outage: _Outage, home: Path) -> None:
+    async def _note_disk(self, outage: _Outage, home: Path) -> None:
         """Add that the disk of an embedded store is full: the store itself may say no more than that it has ended."""
         disk = await asyncio.to_thread(look_at_disk, home)
-        if disk is not None and disk.free < FREE_DISK:
-            outage.note(f"the disk of {disk.directory} is full")
+        if disk is not None and disk.free < FREE_DISK and outage.note(f"the disk of {disk.directory} is full"):
+            self._save()
 
     def _end(self, about: str) -> None:
         outage = self._outages.pop(about, None)
@@ -174,11 +227,16 @@ class ServerTimeline:
             return
         if about == "store":  # it may have been back before it was looked at again
             outage.note(self._store().why_ended)
-        details: dict[str, Any] = {"why": outage.reasons}
-        if outage.generation:
-            changed = _CHANGED if self._store().home is None else _RESTARTED
-            details["store"] = _NO_CHANGE if self._store().generation == outage.generation else changed
+        details = {"why": outage.reasons, **self._is_other_store(outage.generation)}
         self.add(outage.what, at=outage.since, until=int(time() * 1000), **details)
+        self._save()
+
+    def _is_other_store(self, before: str) -> dict[str, str]:
+        """Whether the store is the one that it was before an outage; empty if it was not one of the store."""
+        if not before:
+            return {}
+        changed = _CHANGED if self._store().home is None else _RESTARTED
+        return {"store": _NO_CHANGE if self._store().generation == before else changed}
 
     def _store(self) -> Any:
         return self._admin.broker.runtime.access.store
@@ -197,10 +255,7 @@ class ServerTimeline:
             events, is_whole = await self._stored(), True
         except StoreError:
             events, is_whole = [], False
-        lasting = [
-            {"at": each.since, "until": None, "node": self._admin.node, "what": each.what, "why": each.reasons}
-            for each in self._outages.values()
-        ]
+        lasting = [each.as_event(self._admin.node) for each in self._outages.values()]
         refused = self._admin.broker.sessions.refusals.causes  # they are written once a minute
         unwritten = [{"node": self._admin.node, **_refusal(each)} for each in refused]
         return [*events, *self._recent, *unwritten, *lasting], is_whole
