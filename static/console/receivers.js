@@ -294,7 +294,7 @@ function about(session, rates, failedAt) {
         ["Node", session.node],
         ["Ends", session.ends && `in ${span(session.ends.at - Date.now())}: ${session.ends.why}`],
         ["At this server since", ago(session.loggedIn)],
-        ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : "none"],
+        ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : session.ptp ? "none: it takes what is addressed to its subject" : "none"],
         ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, "of this receiver")],
     ]))];
 }

@@ -2,7 +2,7 @@
 restarts.
 
 What lasts is known here alone until it has ended; then it is written, with its beginning and its end. While the store takes
-nothing, events wait for it. What lasts and what waits is in a file meanwhile (`unwritten_events`), for the next start.
+nothing, events wait for it. Meanwhile a file has both, for the next start (`unwritten_events`).
 """
 
 from __future__ import annotations
