@@ -12,6 +12,14 @@ const FIELDS = [["contains", "Contains", "search"], ["who", "Operator"], ["what"
 const OUTCOMES = ["done", "refused", "failed"];
 const HEADINGS = [{text: "At", class: "id"}, "Operator", "What", "On what", {text: "How many", class: "number"}, "Reason", "Outcome", "Details"];
 
+/** The word of this page for what the API calls `activate`, also while one types it. */
+const RELEASE = /^rel(e(a(se?)?)?)?(?=$| )/;
+/** A time in milliseconds since 1970: alone, or as the beginning of an id of a dead letter. */
+const MOMENT = /^(1[0-9]{12})(-[0-9]+)?$/;
+
+/** The details that are such. */
+const TIMES = ["until", "since", "before", "at"];
+
 export function audit({query, go}) {
     const asked = Object.fromEntries(query);
     const wanted = Object.fromEntries([...FIELDS.map(([name]) => name), "outcome"].filter((name) => asked[name]).map((name) => [name, asked[name]]));
@@ -21,7 +29,7 @@ export function audit({query, go}) {
     const element = h("div", {class: "stack"}, h("h1", {}, "Audit"), form, total, list);
 
     async function refresh() {
-        const told = await get("/audit", {...wanted, after: asked.after, count: pageSize(PAGE)});
+        const told = await get("/audit", {...wanted, what: wanted.what?.replace(RELEASE, "activate"), after: asked.after, count: pageSize(PAGE)});
         total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}${told.held.length ? `; the most: ${told.held.slice(0, 3).map((each) => `${each.who || "refused sign-ins"} ${count(each.entries)}`).join(", ")}` : ""}.`;
         swap(list,
             table("Audit", HEADINGS, told.entries.map(row), told.next ? "No match so far; the search continues on the next page." : Object.keys(wanted).length ? "No entry matches." : "Nothing yet. What operators do, and what is refused to them, stands here."),
@@ -36,7 +44,7 @@ function row(entry) {
     return [
         time(entry.at),
         entry.who ? h("span", {title: entry.role && `Role: ${entry.role}`}, entry.who) : "not signed in",
-        entry.what,
+        entry.what.replace(/^activate/, "release"),
         entry.about ? about(entry.about) : letters(entry.details?.ids),
         entry.count === null ? "" : count(entry.count),
         entry.reason,
@@ -58,7 +66,19 @@ function details({about: name, count: number, details: told = {}}) {
     const isSaid = ([key, value]) => value === false || value === "" || (key === "asked" && value === number) || (key === "ids" && !name && Array.isArray(value));
     return h("span", {class: "data"}, Object.entries(told ?? {}).filter((each) => !isSaid(each)).map(([key, value], index) => [index ? "; " : "", WORDS[key] ?? key, " ",
         key === "restoredAs" ? letters(value) : key === "redrivenAs" ? h("a", {href: `#/message/${value}`}, `message ${value}`)
-            : value === true ? "" : typeof value === "string" ? value : JSON.stringify(value)]));
+            : value === true ? "" : readable(key, value)]));
+}
+
+/** A value of a detail as a text: those of `until` and `since` are times. */
+function readable(name, value) {
+    const [, at] = TIMES.includes(name) ? MOMENT.exec(value) ?? [] : [];
+    if (at !== undefined) {
+        return time(Number(at));
+    }
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) {
+        return Object.entries(value).map(([key, each]) => `${key} ${readable(key, each)}`).join(", ");
+    }
+    return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** A session, a channel or a job as a link to its view. */

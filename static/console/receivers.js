@@ -41,13 +41,12 @@ const COLUMNS = [
     [{text: "Size", class: "number", sort: "waitingBytes"}, (each) => each.waitingBytes === null ? "" : bytes(each.waitingBytes), "size"],
     [{text: "Oldest", class: "id", sort: "oldest"}, (each) => each.oldest === null ? "" : `${span(Date.now() - each.oldest)} ago`],
     [{text: "Why", class: "cause"}, causesInList],
-    ["Transport", (each) => h("span", {class: "id"}, each.transport === "none" ? NO_TRANSPORT : each.transport), "client"],
-    ["Address", (each) => each.address.includes(":") ? parts(each.address, ":") : each.address && h("span", {class: "id"}, each.address), "client"],
+    ["Address", (each) => h("span", {}, h("span", {class: "id"}, each.transport === "none" ? NO_TRANSPORT : each.transport), each.address ? [", ", h("wbr"), each.address.includes(":") ? parts(each.address, ":") : h("span", {class: "id"}, each.address)] : null), "client"],
     ["Client", (each) => each.client ? h("span", {class: "data program"}, each.client) : "", "client"],
 ];
 /** What the operator may wish to see as well, by what the address says. */
 const WISHES = [["", "usual"], ["client", "with connections"], ["api", "with the API's states"], ["all", "all"]];
-const NO_TRANSPORT = "none";
+const NO_TRANSPORT = "no transport";
 const TRANSPORTS = [["", "any"], ["websocket", "websocket"], ["long-polling", "long-polling"], ["callback-polling", "callback-polling"], ["none", "none at the moment"]];
 const FIELDS = [["contains", "Name", "search"], ["address", "Address"], ["client", "Client"]];
 /** Filters that are about the client of a receiver. */
@@ -68,11 +67,11 @@ export function receivers({query, go, me, again, changed}) {
         select("transport", "Transport", TRANSPORTS, asked.transport ?? "", go),
         select("columns", "Columns", WISHES, asked.columns ?? "", go),
         select("sort", "Sorted by", SORTS, sort, (changes) => go({...changes, sort: changes.sort === USUAL ? "" : changes.sort})));
-    const list = h("div");
     const {after: _, sort: __, columns: wish = "", ...matching} = asked;
     // Who asks for certain clients sees which they are, and who sorts by size sees that.
     const wishes = wish === "all" ? ["client", "api", "size"] : [wish, CLIENTS.some((each) => asked[each]) ? "client" : "", sort === "waitingBytes" ? "size" : ""];
     const columns = COLUMNS.filter(([, , wished]) => wished === undefined || wishes.includes(wished));
+    const list = h("div", {class: wishes.includes("client") && "dense"});
     const empty = Object.keys(matching).length ? "No receiver matches." : NONE;
     const works = new ReceiverWorks(me.role, matching, again);
     const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form,

@@ -71,8 +71,8 @@ class Console:
     def __init__(self, browser: Browser, server: Server, **look: Any) -> None:
         self.server = server
         self.complaints: list[str] = []
-        self.refusals = ["401"]
-        """The statuses that the test expects. A browser reports each; the page asks whether it is signed in."""
+        self.refusals: list[str] = []
+        """The statuses that the test expects. A browser reports each."""
         self.context = browser.new_context(**look)
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(30_000)
@@ -115,6 +115,8 @@ def test_link_signs_in_once_and_leaves_the_address_at_once(console: Console) -> 
     assert page.evaluate("document.cookie") == ""
     page.reload()
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    assert console.complaints == []
+    console.refusals.append("401")  # of what was asked before the sign-out, and of the used link
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token")).to_be_visible()
     page.reload()
@@ -122,6 +124,19 @@ def test_link_signs_in_once_and_leaves_the_address_at_once(console: Console) -> 
     page.goto("about:blank")
     page.goto(link)
     expect(page.get_by_role("alert").filter(has_text="has been used")).to_be_visible()
+
+
+def test_audit_has_the_words_of_the_page_and_times(browser: Browser, own_mess: Server) -> None:
+    desk = Desk(own_mess)
+    desk.post("/sessions/joe/1/activate", {"reason": "paper is in"})
+    desk.post("/jobs", {"what": "discard", "all": True, "code": "user.update.error"})
+    console = Console(browser, own_mess).open("/audit?what=release")
+    entry = console.page.locator("tbody tr")
+    expect(entry).to_have_count(1)
+    expect(entry).to_contain_text(re.compile("release.*client/joe/1.*paper is in"))
+    console.page.goto(f"{own_mess.base}/admin/#/audit?what=begin")
+    expect(entry.first).to_contain_text(re.compile(r"until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"))
+    console.close()
 
 
 def test_overview_follows_the_live_feed_instead_of_asking(console: Console) -> None:
@@ -157,6 +172,7 @@ def test_a_view_tells_an_unreachable_server_from_a_fault_of_the_page(console: Co
 
 
 def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
+    console.refusals.append("401")
     page = console.page
     page.goto(f"{console.server.base}/admin/")
     tools = page.locator("#nav, #who, #saved, #keys")

@@ -117,6 +117,9 @@ def test_names_and_causes_have_one_line_and_the_rest_is_there_on_demand(console:
     page.get_by_label("Columns").select_option("all")
     expect(page.locator("td[data-label='State in the API']").first).to_have_text(re.compile("ALIVE|POLLING"))
     expect(headings.filter(has_text="Address")).to_be_visible()
+    too_wide = "each => each.scrollWidth - each.clientWidth"
+    assert page.locator(".scroll").evaluate(too_wide) <= 0  # all columns fit, and the cause has room
+    assert page.locator("td.cause").first.evaluate("each => each.clientWidth") > 200
     page.goto(f"{console.server.base}/admin/#/receivers?transport=none")
     expect(headings.filter(has_text="Address")).to_be_visible()  # for those who ask for certain clients
     page.goto(f"{console.server.base}/admin/#/receivers?contains=full")
