@@ -77,10 +77,10 @@ RELEASE_VENV   := .cache/release
 # What `make test` needs, in this order.
 TEST_READY     := $(PROGRAMS_READY) $(CHROMIUM_READY) $(PYTHON_READY) $(PIPELINE_READY) $(DOCS_READY) $(PAGES_READY) $(INTEROP_READY) $(PACKAGE_READY)
 
-COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --universal --upgrade --quiet --generate-hashes
+COMPILE := UV_CUSTOM_COMPILE_COMMAND="make lock" .cache/uv/bin/uv pip compile --universal --upgrade --quiet --generate-hashes
 LOCK := $(COMPILE) pyproject.toml
 S3 := tests/pipeline/object_store
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --requirement
+INSTALL := $(BIN)/python tools/install.py --requirement
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
@@ -130,8 +130,7 @@ test-pythons:  ## Run the quick tests on each other Python that is found, in an 
 prepare-pythons:
 	@$(MAKE) $(EACH) prepare-python $(addprefix prepare-python-,$(shell tools/pythons $(PYTHON) 2>/dev/null))
 
-# Only a part of each package is imported, and compiled then.
-ON_PYTHON = $(EACH) SIDE_BY_SIDE= PIP_NO_COMPILE=no PYTHON="$$(tools/pythons --path $*)" VENV=.cache/python$*
+ON_PYTHON = $(EACH) SIDE_BY_SIDE= PYTHON="$$(tools/pythons --path $*)" VENV=.cache/python$*
 
 test-python-%:
 	@echo "the quick tests on Python $*"
@@ -236,7 +235,7 @@ release: $(RELEASE_READY) $(DOCS_READY)  ## Build and try all that a release pub
 	@$(RELEASE_VENV)/bin/python tools/release/release.py $(OPTIONS)
 
 lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement tools/lock/requirements.lock
+	$(BIN)/python tools/install.py
 	$(LOCK) --extra test --output-file requirements.lock
 	$(LOCK) --constraint requirements.lock --no-annotate --output-file requirements-server.lock
 	$(LOCK) --extra docs --constraint requirements.lock --no-annotate --output-file requirements-docs.lock
@@ -261,7 +260,7 @@ same-python:
 
 $(PYTHON_READY): requirements.lock pyproject.toml tools/venv | $(STAMPS)
 	@tools/need $(PYTHON) "everything" python3 python3-venv
-	@echo "setting up Python in $(VENV): once, one to four minutes"
+	@echo "setting up Python in $(VENV): once, a minute or two"
 	@tools/venv $(VENV) $(PYTHON)
 	@touch $@
 
@@ -284,7 +283,7 @@ $(PROGRAMS_READY): tools/need | $(STAMPS)
 $(PIPELINE_READY): requirements-pipeline.lock $(PYTHON_READY) | $(STAMPS)
 	@tools/need java "the data pipeline (PySpark)" openjdk-17-jre-headless,default-jre-headless
 	@echo "installing the pipeline in $(VENV): once, one to three minutes"
-	@$(PIP_INSTALL) requirements-pipeline.lock
+	@$(INSTALL) requirements-pipeline.lock
 	@touch $@
 
 $(REPORT_READY): requirements-pipeline.lock pyproject.toml tools/venv | $(STAMPS)
@@ -298,7 +297,7 @@ $(REPORT_READY): requirements-pipeline.lock pyproject.toml tools/venv | $(STAMPS
 $(S3_READY): $(S3)/requirements.lock $(S3)/pom.xml $(PIPELINE_READY)
 	@tools/need mvn "the test of tables in an object store" maven
 	@echo "installing a server that imitates S3 in $(VENV), and the jars for it: once, a minute"
-	@$(PIP_INSTALL) $(S3)/requirements.lock
+	@$(INSTALL) $(S3)/requirements.lock
 	mvn --quiet --batch-mode --file $(S3)/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/object-store
 	@touch $@
 
@@ -311,7 +310,7 @@ $(RELEASE_READY): tools/release/requirements.lock tools/venv | $(STAMPS)
 $(DOCS_READY): requirements-docs.lock tools/site/package.json tools/site/package-lock.json $(PYTHON_READY)
 	@tools/need npm "the search of the site" nodejs npm
 	@echo "installing what builds the site in $(VENV), and its search from npm: once, some seconds"
-	@$(PIP_INSTALL) requirements-docs.lock
+	@$(INSTALL) requirements-docs.lock
 	@$(NPM) tools/site >/dev/null
 	@touch $@
 

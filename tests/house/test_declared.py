@@ -58,6 +58,8 @@ def test_each_level_runs_with_what_its_target_installs(level: str) -> None:
     planned = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout
     (declared,) = re.findall(r'^DECLARED="(.*)" \S+ -p tests\.declared ', planned, re.MULTILINE)
     installed = {
-        step for step, lock in LOCKS.items() if re.search(rf"install .* {re.escape(lock)}$", planned, re.MULTILINE)
+        step
+        for step, lock in LOCKS.items()
+        if re.search(rf"tools/install\.py .* {re.escape(lock)}$", planned, re.MULTILINE)
     }
     assert installed | {"python"} == LOCKS.keys() & set(declared.split())

@@ -1,4 +1,4 @@
-"""What a build fetches is named by what is in it: images by digest, and the resolver of the locks by version and hash."""
+"""What a build fetches is named by what is in it: images by digest, and what installs the locks by version and hash."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import yaml
 
 from tests.house.source import ROOT
+from tools import install
 
 PINNED = re.compile(r"[a-z0-9./-]+:[A-Za-z0-9.-]+@sha256:[0-9a-f]{64}")
 
@@ -33,9 +34,11 @@ def test_files_for_deploying_name_no_image_of_others_by_tag() -> None:
     assert [image for image in others if not PINNED.fullmatch(image)] == []
 
 
-def test_the_resolver_of_the_locks_is_locked() -> None:
+def test_what_resolves_and_installs_the_locks_is_locked() -> None:
     recipe = (ROOT / "Makefile").read_text("utf-8").partition("\nlock: ")[2].partition("\n\n")[0]
-    (install,) = (line for line in recipe.splitlines() if "pip install" in line)
-    assert install.endswith("--require-hashes --requirement tools/lock/requirements.lock")
+    assert "\t$(BIN)/python tools/install.py\n" in recipe
+    assert "pip install" not in recipe
+    assert install.PIP_UV[-2:] == ["--requirement", str(ROOT / "tools/lock/requirements.lock")]
+    assert "--require-hashes" in install.PIP_UV
     lock = (ROOT / "tools/lock/requirements.lock").read_text("utf-8")
     assert re.search(r"^uv==[0-9.]+ \\\n    --hash=sha256:", lock, re.MULTILINE)
