@@ -8,10 +8,12 @@ filters.
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import orjson
 
-from crewel.settings import Settings
+if TYPE_CHECKING:  # slow to import, and commands only want `escaped`
+    from crewel.settings import Settings
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _ESCAPED = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))} | {10: r"\n", 13: r"\r"}
@@ -54,7 +56,7 @@ class HumanFormatter(logging.Formatter):
         return line
 
 
-def configure(settings: Settings) -> None:
+def configure(settings: "Settings") -> None:
     """Send the process's logs to stderr as `log.format` and `log.level` say."""
     chosen = settings.log.format
     human = chosen == "human" or (chosen == "auto" and sys.stderr.isatty())

@@ -19,7 +19,6 @@ from urllib.parse import SplitResult, urlsplit
 from crewel.addresses import is_loopback_host, parse
 from crewel.errors import SettingsError
 from crewel.processes import ProcessId, this_process
-from crewel.settings.access import MIN_TOKEN
 
 log = logging.getLogger(__name__)
 
@@ -156,6 +155,8 @@ def _is_here(host: str | None) -> bool:
 def keep_token(data_dir: str) -> str:
     """The token that is kept there; a new one if there is none. Only the user can read the file, and it is there whole or
     not at all, also when two servers start at the same time. Raises OSError, and SettingsError for one that is too short."""
+    from crewel.settings.access import MIN_TOKEN  # slow to import, and commands only read tokens
+
     file = token_file(data_dir)
     kept = read_token(data_dir)
     if kept is None:
