@@ -1,4 +1,7 @@
-"""How Java is started: so that it prints nothing that concerns no reader, and starts its processes of Python quickly."""
+"""How Java is started: so that it prints nothing that concerns no reader, and starts its processes of Python quickly.
+
+And how its names are looked up.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, wraps
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 LOCAL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a Java on this machine, which mostly starts, plans and does little. Its second compiler takes half of the
@@ -74,6 +77,32 @@ def unpacked_home(installed: Path, environ: Mapping[str, str]) -> Path | None:
     except (OSError, RuntimeError):  # a home that nothing can be written to, or none at all
         return None
     return home
+
+
+def keep_names() -> None:
+    """Have Python keep which package, class or method of Java a name stands for.
+
+    PySpark asks for it twice for each column that it makes. Java looks into all jars of Spark several times before it answers
+    that `functions` is a class, and copies all thousand methods of it before it answers that `col` is one.
+    """
+    from py4j.java_gateway import JavaClass, JavaPackage, JVMView  # type: ignore[import-untyped]
+
+    for kind in (JVMView, JavaPackage, JavaClass):
+        if not hasattr(kind.__getattr__, "__wrapped__"):
+            kind.__getattr__ = _keeping(kind.__getattr__)
+
+
+def _keeping(ask: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
+
+    @wraps(ask)
+    def ask_once(owner: Any, name: str) -> Any:
+        found = ask(owner, name)
+        if isinstance(found, JavaClass | JavaMember | JavaPackage):  # and not the value of a field, which may change
+            vars(owner)[name] = found
+        return found
+
+    return ask_once
 
 
 @contextmanager

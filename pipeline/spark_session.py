@@ -102,9 +102,10 @@ def session(
 
     from crewel.pipeline.class_archive import ClassArchive
     from crewel.pipeline.connection import Address
-    from crewel.pipeline.java_startup import LOCAL, java_options, unpacked_home, without_greetings
+    from crewel.pipeline.java_startup import LOCAL, java_options, keep_names, unpacked_home, without_greetings
     from crewel.pipeline.source import register
 
+    keep_names()
     address = Address.found() if address is None else address
     # Otherwise workers are started with the first Python of the path, which lacks what is installed here.
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from crewel.errors import SettingsError
@@ -126,6 +127,18 @@ def test_processes_of_spark_import_what_is_installed(spark: SparkSession) -> Non
     """And so do not compile it at each start."""
     found = spark.range(1, numPartitions=1).mapInArrow(_where_pyspark_is, "path STRING").collect()[0]["path"]
     assert found == pyspark.__file__
+
+
+def test_java_is_asked_once_what_a_name_stands_for(spark: SparkSession) -> None:
+    java = spark._jvm
+    assert java is not None
+    assert java.functions is java.functions
+    assert java.functions.col is java.functions.col
+    assert java.java.lang.System is java.java.lang.System
+    assert java.functions.col("a").toString() == "a"
+    assert java.functions.col("b").toString() == "b"
+    with pytest.raises(Py4JError, match="does not exist"):
+        _ = java.functions.unheard_of
 
 
 def _where_pyspark_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
