@@ -2,7 +2,7 @@
 
 uv installs them, in a fifth of pip's time; its version and hashes are in tools/lock/requirements.lock, and it is kept in
 .cache/uv for all environments of this checkout. Where uv cannot do what pip is configured to, or fails, pip installs.
-Without arguments only uv itself is installed. No bytecode is written: Python does that for what is imported, a part.
+Without arguments only uv itself is installed. No bytecode is written: Python does that when a module is imported first.
 """
 
 from __future__ import annotations

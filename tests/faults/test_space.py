@@ -93,7 +93,9 @@ async def test_full_memory(
         await load.answers(50, HEALS_S)
         healed = monotonic() - freed
     await load.settle()
-    assert set(load.ledger.refusals) == {"503::resource.noMoreSpace"}, load.ledger.refusals
+    # The account that has most in the store is refused first: decision 0461.
+    refusals = {"503::resource.noMoreSpace", "429:limits.max_stored_ratio:resource.exhaust"}
+    assert set(load.ledger.refusals) <= refusals, load.ledger.refusals
     tell(
         f"seed {seed}, store at {percent} % of its memory: {load.ledger.answered_count} publishes answered,"
         f" {load.ledger.refusals.total()} refused, nothing left open, {refused}; healed after {healed:.1f} s"
