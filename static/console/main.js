@@ -45,9 +45,6 @@ const VIEWS = [
     {address: /^\/commands$/, key: "c", name: "Commands", href: "#/commands", show: commands},
 ];
 
-/** What this browser keeps while an operator is signed in; without it, who asks is not asked of the server, which would refuse to say. */
-const SIGNED_IN = "crewel.signedIn";
-
 /** A view rests so many times as long as its refresh has taken, and no longer than this. */
 const COST = 20;
 const LONGEST_REST_MS = 30_000;
@@ -265,10 +262,6 @@ async function begin() {
             return;
         }
     }
-    if (code === null && !mayBeSignedIn()) {
-        signIn("");
-        return;
-    }
     try {
         enter(await get("/me"));
     } catch (error) {
@@ -276,26 +269,8 @@ async function begin() {
     }
 }
 
-/** Whether the last operator of this browser has not signed out. A browser that keeps nothing may have one who is signed in. */
-function mayBeSignedIn() {
-    try {
-        return localStorage.getItem(SIGNED_IN) !== null;
-    } catch {
-        return true;
-    }
-}
-
-function keepSignedIn(is) {
-    try {
-        is ? localStorage.setItem(SIGNED_IN, "") : localStorage.removeItem(SIGNED_IN);
-    } catch {
-        // It keeps nothing.
-    }
-}
-
 function enter(operator) {
     me = operator;
-    keepSignedIn(true);
     nav.replaceChildren(...VIEWS.filter(isOpen).map((view) =>
         h("a", {href: view.href, title: `Key: g ${view.key}`}, view.name)));
     showTools(true);
@@ -332,7 +307,6 @@ async function signOut() {
 
 function signIn(why) {
     me = null;
-    keepSignedIn(false);
     feed.stop();
     close();
     warn("");
