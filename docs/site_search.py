@@ -20,6 +20,7 @@ FINDS = {
     "how-to/acknowledging.md": ("ack", "acknowledge", "acknowledgement", "nack", "reject", "retry"),
     "how-to/analysing.md": ("duckdb", "pandas"),
     "how-to/celery.md": ("celery", "task queue"),
+    "how-to/cells.md": ("cell", "multi-tenancy", "sharding", "tenant"),
     "how-to/cluster.md": ("high availability", "scale", "scaling"),
     "how-to/console.md": ("admin", "console", "dashboard"),
     "how-to/dead-letters.md": ("webhook",),

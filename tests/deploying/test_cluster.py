@@ -47,7 +47,7 @@ async def test_clients_chat_across_nodes_through_the_balancer(start_server: Star
     text = (DEPLOY / "compose" / "haproxy.cfg").read_text("utf-8")
     for old, new in (
         ("maxconn 20000", "maxconn 500"),
-        (":8080\n    default_backend", f"127.0.0.1:{port}\n    default_backend"),
+        ("bind :8080", f"bind 127.0.0.1:{port}"),
         ("node-a:8080", f"127.0.0.1:{first.port}"),
         ("node-b:8080", f"127.0.0.1:{second.port}"),
     ):

@@ -174,7 +174,7 @@ def test_services_refer_to_what_there_is() -> None:
     for service in services.values():
         assert set(service.get("depends_on", ())) <= set(services)
         assert set(service["networks"]) <= set(COMPOSE["networks"])
-        assert service.get("profiles", []) in ([], ["spark"], ["cluster"]), (
+        assert service.get("profiles", []) in ([], ["spark"], ["cluster"], ["cells"]), (
             "what starts by itself is the server and its store"
         )
         sources = {mount.partition(":")[0] for mount in service["volumes"]}
@@ -198,7 +198,7 @@ def test_compose_understands_its_file_where_there_is_one(command: list[str]) -> 
         found is not None
         and subprocess.run([*command, "version"], capture_output=True, timeout=LIMIT_S).returncode == 0
     ):
-        for profiles in ([], ["--profile", "spark"], ["--profile", "cluster"]):
+        for profiles in ([], ["--profile", "spark"], ["--profile", "cluster"], ["--profile", "cells"]):
             run([*command, "--file", ROOT / "docker-compose.yml", *profiles, "config", "--quiet"])
 
 

@@ -1,4 +1,4 @@
-"""That the files of `deploy/` and of the profile `cluster` say what Crewel understands, and refer to what there is."""
+"""That the files of `deploy/` and of the profiles `cluster` and `cells` say what Crewel understands, and name what there is."""
 
 from __future__ import annotations
 
@@ -74,6 +74,25 @@ def test_the_balancer_of_compose_knows_all_nodes() -> None:
     assert all(each > settings.bayeux.timeout_ms / 1000 for each in seconds)
     assert len(seconds) == 2
     assert COMPOSE["services"]["balancer"]["ports"] == ["127.0.0.1:8090:8080"]
+
+
+def test_the_balancer_of_cells_knows_all_cells() -> None:
+    text = (DEPLOY / "compose" / "cells.cfg").read_text("utf-8")
+    lines = (DEPLOY / "compose" / "cells.map").read_text("utf-8").splitlines()
+    services = COMPOSE["services"]
+    cells = {name.removeprefix("cell-"): services[name] for name in services if name.startswith("cell-")}
+    assert len(cells) > 1
+    assert set(re.findall(r"^backend (\w+)$", text, re.MULTILINE)) == set(cells)
+    assert dict(re.findall(r"^ +server (\w+) cell-(\w+):8080$", text, re.MULTILINE)) == {each: each for each in cells}
+    assert {line.split()[1] for line in lines if not line.startswith("#")} == set(cells)
+    assert set(services["cells"]["depends_on"]) == {f"cell-{each}" for each in cells}
+    for cell, service in cells.items():
+        settings = load("/dev/null", environ=service["environment"])
+        assert f"{cell} {cell}" in lines, "its path is not in the list"
+        assert (settings.bayeux.path, settings.bayeux.cookie_path) == (f"/{cell}/cometd", f"/{cell}")
+        assert not settings.cluster.enabled
+        assert settings.storage.url is None, "cells share no store"
+        assert service["volumes"] == [f"cell-{cell}:/data"]
 
 
 def test_the_pods_have_settings_that_there_are() -> None:
