@@ -80,26 +80,31 @@ async def world(start_server: StartServer, tmp_path: Path) -> AsyncIterator[Worl
         await balancer.wait()
 
 
-async def data_until(subscription: Any, mark: str) -> set[Any]:
+async def data_until(subscription: Any, last: str) -> set[Any]:
     """The data of the next messages, up to this one."""
     heard = set()
     async with asyncio.timeout(LIMIT_S):
-        while mark not in heard:
+        while last not in heard:
             heard.add((await anext(aiter(subscription))).data)
     return heard
 
 
-def labelled(cell: str) -> list[str]:
-    """What is published in this cell, with the mark at its end."""
-    return [*(f"{cell} {number}" for number in range(MESSAGES)), f"{cell} end"]
+def labels(cell: str) -> list[str]:
+    """What is published in this cell."""
+    return [f"{cell} {number}" for number in range(MESSAGES)]
+
+
+def mark(cell: str) -> str:
+    """What is published in this cell at the end."""
+    return f"{cell} end"
 
 
 @pytest.mark.parametrize("transport", ["long-polling", "websocket"])
 async def test_no_message_crosses(world: World, transport: str) -> None:
-    """The same channels, groups and subjects in both cells; then a mark in each, behind which nothing is on its way."""
-    everything: dict[str, Any] = {}
-    members: dict[str, Any] = {}
-    async with AsyncExitStack() as stack, asyncio.TaskGroup() as publishing:
+    """The same channels, groups and subjects in both cells; at the end a mark in each, behind which nothing is left."""
+    workers: dict[str, Client] = {}
+    receiving: list[tuple[str, Any]] = []
+    async with AsyncExitStack() as stack:
         for cell in CELLS:
             amy, worker = [
                 await stack.enter_async_context(
@@ -107,17 +112,21 @@ async def test_no_message_crosses(world: World, transport: str) -> None:
                 )
                 for name in ("client/amy/1", "client/worker/1")
             ]
-            everything[cell] = await amy.subscribe("/**")
-            members[cell] = await worker.subscribe("/work", group="workers")
-            publishing.create_task(publish(worker, cell))
-        for cell in CELLS:
-            for subscription in everything[cell], members[cell]:
-                assert await data_until(subscription, f"{cell} end") == set(labelled(cell))
+            receiving.append((cell, await amy.subscribe("/**")))
+            receiving.append((cell, await worker.subscribe("/work", group="workers")))
+            workers[cell] = worker
+        async with asyncio.TaskGroup() as publishing:
+            for cell, worker in workers.items():
+                publishing.create_task(publish(worker, *labels(cell)))
+        for cell, worker in workers.items():
+            await publish(worker, mark(cell))
+        for cell, subscription in receiving:
+            assert await data_until(subscription, mark(cell)) == {*labels(cell), mark(cell)}
 
 
-async def publish(client: Client, cell: str) -> None:
+async def publish(client: Client, *texts: str) -> None:
     """Publish to a channel, to a subject and to a group."""
-    for text in labelled(cell):
+    for text in texts:
         await client.publish("/news", text, persistent=True)
         await client.publish("/mail", text, to="client/amy")
         await client.publish("/work", text, persistent=True)
