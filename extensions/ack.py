@@ -12,7 +12,7 @@ from crewel.bayeux.message import AWAITS, Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.mailboxes.acknowledgements import Acknowledgements
 from crewel.broker.session import Session, SessionPart
-from crewel.delivery.batches import NO_BATCHES, Batches
+from crewel.delivery.batches import Batches
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
 
@@ -39,12 +39,12 @@ class AckExtension(Extension):
 
     def restored(self, session: Session) -> None:
         """Let a session that acknowledges continue doing so."""
-        if session.mailbox.is_reliable:
+        if session.acknowledges:
             self._begin(session)
 
     def send_meta(self, session: Session | None, reply: Fields, message: Message) -> bool:
         """Tell on the handshake that acknowledgements are on."""
-        if session is not None and session.mailbox.batches is not NO_BATCHES and reply["successful"]:
+        if session is not None and session.acknowledges and reply["successful"]:
             if self._settings.allow_message_delivery_during_handshake:
                 _tell(reply, {"enabled": True, "batch": session.mailbox.close_batch()})
             else:

@@ -12,7 +12,6 @@ from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
-from crewel.delivery.batches import NO_BATCHES
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension
 
@@ -36,7 +35,7 @@ class UpdateExtension(Extension):
     def rcv_meta(self, session: Session | None, message: Message) -> bool:
         """Take the statuses that a connect carries. Of a session that acknowledges, the port reads them itself, before the
         acknowledgement counts."""
-        if session is not None and not (session.is_live and session.mailbox.batches is not NO_BATCHES):
+        if session is not None and not (session.is_live and session.acknowledges):
             batch = message.ext.get("ack")
             self._port.read_statuses(session, message, batch if type(batch) is int else None)
         return True

@@ -127,7 +127,7 @@ class Round:
 
     def _publish(self) -> None:
         for _ in range(self.random.randint(1, 4)):
-            there = [client.session.mailbox.durable for client in self.clients.values() if client.is_known]
+            there = [client.session.durable for client in self.clients.values() if client.is_known]
             self._count()
             message_id = self.world.wait(self.world.broker.publish_stored("/a", self.number, qos=self._qualities()))
             for durable in there:
@@ -331,16 +331,16 @@ def _is_over(told: dict[str, Any], now: float) -> bool:
 
 def _left_over(session: Session, now: int) -> set[int]:
     """What should not wait any more, and is not at the client either."""
-    assert session.mailbox.durable is not None
+    assert session.durable is not None
     sent = [
         *(entry for entry, _ in session.mailbox.dispatcher.in_flight.values()),
         *session.mailbox.batches.unacknowledged,
     ]
-    return {*session.mailbox.durable.expired(now)} - {entry.position for entry in sent}
+    return {*session.durable.expired(now)} - {entry.position for entry in sent}
 
 
 def _check(session: Session) -> None:
-    durable, batches, dispatcher = session.mailbox.durable, session.mailbox.batches, session.mailbox.dispatcher
+    durable, batches, dispatcher = session.durable, session.mailbox.batches, session.mailbox.dispatcher
     assert durable is not None
     is_open = {*durable.pending, *durable.inbox}
     waiting = [each.position for each in session.mailbox.queue if each.position]

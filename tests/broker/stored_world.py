@@ -91,15 +91,15 @@ class StoredWorld(World):
     def record(self, session: Session) -> dict[str, str]:
         """The session's record, as it lies in the store."""
         self.commit()
-        assert session.mailbox.durable is not None
-        found: Any = self.wait(self.store.reader.hgetall(self.store.keys.session(session.mailbox.durable.name)))
+        assert session.durable is not None
+        found: Any = self.wait(self.store.reader.hgetall(self.store.keys.session(session.durable.name)))
         return {name.decode(): value.decode() for name, value in found.items()}
 
     def inbox(self, session: Session) -> list[LogId]:
         """What lies in the session's inbox."""
         self.commit()
-        assert session.mailbox.durable is not None
-        found: Any = self.wait(self.store.reader.hkeys(self.store.keys.inbox(session.mailbox.durable.name)))
+        assert session.durable is not None
+        found: Any = self.wait(self.store.reader.hkeys(self.store.keys.inbox(session.durable.name)))
         return sorted(LogId(int(each)) for each in found)
 
     def ended(self) -> list[tuple[str, str, int]]:

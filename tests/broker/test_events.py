@@ -24,10 +24,10 @@ from tests.broker.world import Client, Request, World
 HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
 
 
-def session(name: str = "client/joe/1", *, is_reliable: bool = True) -> Session:
+def session(name: str = "client/joe/1", *, acknowledges: bool = True) -> Session:
     made = Session.__new__(Session)
     made.name, made.peer, made.mailbox = name, Request(), MemoryMailbox(cast("Any", None), 0)
-    made.mailbox.is_reliable = is_reliable
+    made.acknowledges = acknowledges
     made.last_seen = 0.0
     return made
 
@@ -66,7 +66,7 @@ def looked(events: Events) -> dict[str, Any]:
 
 
 def tell_everything(events: Events) -> None:
-    joe, someone, nobody = session(), session("client/ann/1", is_reliable=False), session("", is_reliable=False)
+    joe, someone, nobody = session(), session("client/ann/1", acknowledges=False), session("", acknowledges=False)
     for each in (joe, someone, nobody):
         events._opened(each)
     events.judged(
@@ -245,7 +245,7 @@ class TestSums:
 
     def test_sessions_without_a_name_are_only_counted(self, world: World) -> None:
         events = gathering(world, "all")
-        nameless = session("", is_reliable=False)
+        nameless = session("", acknowledges=False)
         events._opened(nameless)
         events._opened(nameless)
         events._closed(nameless, False)

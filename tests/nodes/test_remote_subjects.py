@@ -58,7 +58,7 @@ class World:
         self.live[NAME] = object()
 
     def end(self) -> None:
-        session: Any = SimpleNamespace(name=NAME, mailbox=SimpleNamespace(is_stored=False))
+        session: Any = SimpleNamespace(name=NAME, durable=None)
         del self.live[NAME]
         self.subjects.on_removed(session, False)
 

@@ -235,7 +235,7 @@ async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tu
     for durable in admin.broker.runtime.access.node.holders(log_id):
         await turns.rest()
         session: Session | None = durable.connected
-        if session is None or session.mailbox.durable is not durable or not session.is_live:
+        if session is None or session.durable is not durable or not session.is_live:
             continue
         waiting = durable.find(log_id)
         if waiting is not None:

@@ -181,7 +181,7 @@ async def taken_lately(admin: Administration, names: Iterable[str]) -> dict[str,
     except StoreError:
         return {}
     sessions = ((name, admin.find(name)) for name in names)
-    stored = [name for name, session in sessions if session is not None and session.mailbox.is_stored]
+    stored = [name for name, session in sessions if session is not None and session.durable is not None]
     return {name: number for name in stored if (number := rates.lately(name)) is not None}
 
 

@@ -277,7 +277,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     view["may"] = ask.may(lambda role: ask.covers_session(session, role))
     if ask.covers_all:  # what it has done is that of any channel
         await add_what_the_store_says(ask.admin, [view])
-    if session.mailbox.is_stored:
+    if session.durable is not None:
         view["pace"] = await _pace(ask.admin, session) if ask.covers_all else None
     return view
 

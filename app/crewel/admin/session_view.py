@@ -42,7 +42,7 @@ def session_view(admin: Administration, session: Session, scope: Scope) -> dict[
         "failedSubscriptions": admin.broker.subscriptions.failures.unreported(session),
         "ptp": session.takes_ptp,
         "lastFailure": last_failure(session, scope),
-        "reliable": session.mailbox.is_reliable,
+        "reliable": session.acknowledges,
         **session.mailbox.promises(),
         "operator": session.is_operator,
         "transport": transport_of(session),
@@ -69,7 +69,7 @@ def qos_of(admin: Administration, session: Session) -> dict[str, Any]:
     rules, asked = admin.dispatchers.rules(session), session.asked
     return {
         "name": session.name,
-        "ack": session.mailbox.is_reliable,
+        "ack": session.acknowledges,
         "update": rules.tells,
         "settle": rules.settle.value,
         "ackWait": _ms(rules.ack_wait),

@@ -135,6 +135,7 @@ class Session:
         "_attributes",
         "_broker",
         "account",
+        "acknowledges",
         "added_at",
         "advised_on",
         "alarm",
@@ -147,6 +148,7 @@ class Session:
         "connect_only",
         "connecting",
         "credit",
+        "durable",
         "expires_at",
         "grace_ms",
         "grants",
@@ -156,6 +158,7 @@ class Session:
         "interval_ms",
         "is_exempt",
         "is_live",
+        "is_ready",
         "last_seen",
         "mailbox",
         "name",
@@ -189,6 +192,12 @@ class Session:
     """Whether no rate holds for its address."""
     added_at: float
     """Loop time (s) since which this server has it."""
+    is_ready: bool
+    """Whether the next flush looks at it."""
+    acknowledges: bool
+    """Whether its client acknowledges what it gets, so that no message to it is dropped in silence."""
+    durable: DurableSession | None
+    """What it is to receive of the log; None unless the store has it."""
     is_live: bool
     """Whether it can send and be delivered to: it has been granted and has not ended."""
     plain: SessionPart | None
@@ -239,7 +248,8 @@ class Session:
         self.id = client_id
         self.added_at = 0.0
         self.state = State.NEW
-        self.is_live = False
+        self.is_live = self.is_ready = self.acknowledges = False
+        self.durable = None
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
         self.plain = None
@@ -337,7 +347,7 @@ class Session:
         self.charge(newcomer.account, is_exempt=newcomer.is_exempt)
         self.credit = 0
         self.verdict = None
-        self.connect_only = self.mailbox.is_reliable or connect_only
+        self.connect_only = self.acknowledges or connect_only
         self.hold_delay = 0.0
         self.connect_id = self.connect_before = self.connecting = None  # its next client numbers its own connects
         self.answered = None
@@ -410,10 +420,10 @@ class Session:
         """Let its client be away for so long; None: as long as a connect may be."""
         self.grace_ms = grace_ms
 
-    def restore(self, browser: str | None, reply_id: str, grants: Grants | None, *, is_reliable: bool) -> None:
+    def restore(self, browser: str | None, reply_id: str, grants: Grants | None, *, acknowledges: bool) -> None:
         """It comes back from the store as its last login made it, and its client is away."""
         self.browser, self.reply_id = browser, reply_id
-        self.mailbox.is_reliable = self.connect_only = is_reliable
+        self.acknowledges = self.connect_only = acknowledges
         self.mailbox.is_absent = True
         self.authenticate(grants)
 
@@ -432,12 +442,12 @@ class Session:
 
     def join_store(self, durable: DurableSession) -> None:
         """The store has it, and this says what it is to receive."""
-        self.mailbox = StoredMailbox(self.mailbox, durable)
+        self.mailbox, self.durable = StoredMailbox(self.mailbox, durable), durable
         self.name = durable.name
 
     def leave_store(self) -> None:
         """It is to receive nothing of the store any more."""
-        self.mailbox = MemoryMailbox.holding(self.mailbox)
+        self.mailbox, self.durable = MemoryMailbox.holding(self.mailbox), None
 
     def recover_to(self, entry: Entry) -> None:
         """Its client knows that it misses nothing; this is the last of that."""
@@ -475,12 +485,12 @@ class Session:
 
 def stored_of(sessions: Iterable[Session]) -> list[DurableSession]:
     """What the store has of these sessions: of those that it does not have, nothing."""
-    return [durable for each in sessions if (durable := each.mailbox.durable) is not None]
+    return [durable for each in sessions if (durable := each.durable) is not None]
 
 
 def unstored_of(sessions: Iterable[Session]) -> list[Session]:
     """Those of the sessions that the store does not have."""
-    return [each for each in sessions if each.mailbox.durable is None]
+    return [each for each in sessions if each.durable is None]
 
 
 class SessionPart:

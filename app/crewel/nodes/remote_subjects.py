@@ -90,7 +90,7 @@ class RemoteSubjects:
 
     def on_removed(self, session: Session, _timed_out: bool) -> None:
         """The session has ended: other nodes may give its name."""
-        if session.name and not session.mailbox.is_stored:
+        if session.name and session.durable is None:
             self._unclaim(session.name)
 
     def _unclaim(self, name: str) -> None:

@@ -628,7 +628,7 @@ class TestSubscribers:
     @staticmethod
     def _nothing_is_left(world: StoredWorld, receiver: Receiver) -> None:
         world.commit()
-        durable = receiver.session.mailbox.durable
+        durable = receiver.session.durable
         assert durable is not None
         assert (world.inbox(receiver.session), len(durable), durable.size, receiver.session.mailbox.depth) == (
             [],

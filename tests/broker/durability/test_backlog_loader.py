@@ -174,7 +174,7 @@ def test_a_client_is_not_gone_while_its_connect_waits_for_its_backlog(stored: St
     let_go(stored)
     store(stored, "/a", *range(5))
     request = connecting(joe)
-    refill = stored.durability.backlog.running[joe.session.mailbox.durable]
+    refill = stored.durability.backlog.running[joe.session.durable]
     refill.add_done_callback(lambda _: let_go_now(stored))
     stored.settle()
     assert data_of(joe.heard(request)) == [*range(5)]

@@ -108,7 +108,7 @@ def test_what_a_new_store_has_confirmed_is_not_lost_when_its_connection_ends_bef
 def test_sessions_that_a_changed_store_lacks_are_counted_when_the_first_attempt_to_read_it_fails(
     stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    durable = Receiver(stored).started().session.mailbox.durable
+    durable = Receiver(stored).started().session.durable
     stored.commit()
     assert durable is not None
     stored.wait(stored.store.reader.delete(stored.store.keys.session(durable.name)))
@@ -162,7 +162,7 @@ def test_sessions_that_another_node_has_are_not_lost(
     """The store was away for so long that this node was taken for dead, and is another one since: one session is nowhere."""
     node = make_stored("cluster.enabled=true")
     heir = make_stored("cluster.enabled=true", prefix=node.prefix)
-    durables = [Receiver(node).started("/news").session.mailbox.durable for _ in range(4)]
+    durables = [Receiver(node).started("/news").session.durable for _ in range(4)]
     node.commit()
     lost, *taken = [durable.name for durable in durables if durable is not None]
     heir.wait(heir.store.reader.delete(heir.store.keys.session(lost)))

@@ -62,8 +62,8 @@ def is_booked(world: StoredWorld) -> bool:
 
 
 def waiting(client: Receiver) -> list[int]:
-    assert client.session.mailbox.durable is not None
-    return list(client.session.mailbox.durable.pending)
+    assert client.session.durable is not None
+    return list(client.session.durable.pending)
 
 
 @pytest.mark.parametrize("is_filtered", [False, True])
@@ -252,7 +252,7 @@ class TestManyReceivers:
         with count_calls(DurableSession, "receives_all") as looked_at:
             store(stored, 2)
         stored.settle()
-        assert looked_at == [ann.session.mailbox.durable]
+        assert looked_at == [ann.session.durable]
         assert data(ann.take()) == [2]
         assert [data(each.take()) for each in many] == [[1, 2]] * 30
 

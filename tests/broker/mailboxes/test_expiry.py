@@ -186,7 +186,7 @@ class TestSwept:
     def test_a_message_goes_though_the_record_has_a_shorter_life(self, stored: StoredWorld, joe: Receiver) -> None:
         """As of what came from a shared queue: its life counts from when its publisher came, not from its place in the log."""
         mortal = LogId(store(stored, "a", lifeTime=60_000, forceDestroy=True))
-        durable = joe.session.mailbox.durable
+        durable = joe.session.durable
         assert durable is not None
         durable.pending[mortal] = durable.pending[mortal]._replace(expires=1)
         durable.expiry = 1

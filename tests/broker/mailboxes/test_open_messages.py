@@ -12,7 +12,6 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.broker.dead_letters.redrive import Chosen, Limits
-from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.delivery.entry import Entry
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.work import instructions
@@ -253,10 +252,12 @@ class TestLetters:
         assert stored.broker.metrics.dropped["noLetter"] == before + 1
 
     def test_a_session_that_the_store_does_not_have_leaves_none(self, stored: StoredWorld, joe: Receiver) -> None:
-        kept, joe.session.mailbox = joe.session.mailbox, MemoryMailbox.holding(joe.session.mailbox)
+        kept = joe.session.durable
+        assert kept is not None
+        joe.session.leave_store()
         stored.broker.publish("/a", 1)
         assert joe.session.mailbox.dead_letter_one("", "user.no", "") is True
-        joe.session.mailbox = kept
+        joe.session.join_store(kept)
         assert stored.letters() == []
 
     def test_what_arrives_at_a_full_queue_of_the_servers_own_makes_none_either(self, stored: StoredWorld) -> None:

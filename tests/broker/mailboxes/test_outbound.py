@@ -300,7 +300,7 @@ class TestQueueBound:
     def test_a_session_that_acknowledges_is_ended_and_hears_no_gap(self, make_world: MakeWorld) -> None:
         world = make_world("bayeux.max_queue_messages=3")
         client = Client(world).joined("/a")
-        client.session.connect_only = client.session.mailbox.is_reliable = True
+        world.broker.durability.acknowledgements.begin(client.session)
         held = client.connect()
         for number in range(5):
             world.broker.publish("/a", number)
@@ -312,7 +312,7 @@ class TestQueueBound:
     def test_what_is_not_acknowledged_counts(self, make_world: MakeWorld) -> None:
         world = make_world("bayeux.max_queue_messages=3")
         client = Client(world).joined("/a")
-        client.session.mailbox.is_reliable = True
+        world.broker.durability.acknowledgements.begin(client.session)
         client.session.mailbox.retained = 2
         world.broker.publish("/a", 1)
         world.settle()

@@ -184,7 +184,7 @@ class TestDroppingTheOldest:
             assert joe.session.mailbox.count_bytes() <= self.MOST_BYTES
 
     def test_stored_messages_keep_to_the_bytes_of_the_queue(self, joe: Receiver) -> None:
-        durable = joe.session.mailbox.durable
+        durable = joe.session.durable
         assert durable is not None
         store(joe.world, "/a", *range(30))
         for _ in range(20):
@@ -198,8 +198,8 @@ class TestDroppingTheOldest:
         for _ in range(20):
             joe.world.broker.publish("/a", "large" * 200)
         assert mailbox.count_bytes() <= self.MOST_BYTES
-        assert mailbox.durable is not None
-        assert [*map(str, mailbox.durable.pending)] == kept
+        assert joe.session.durable is not None
+        assert [*map(str, joe.session.durable.pending)] == kept
 
     def test_a_stored_message_that_is_too_large_takes_the_place_of_all(self, joe: Receiver) -> None:
         store(joe.world, "/a", *range(5))

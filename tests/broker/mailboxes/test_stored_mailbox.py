@@ -19,7 +19,7 @@ def joe(stored: StoredWorld) -> Receiver:
 
 
 def durable_of(client: Receiver) -> DurableSession:
-    durable = client.session.mailbox.durable
+    durable = client.session.durable
     assert durable is not None
     return durable
 

@@ -133,8 +133,8 @@ class TestTheNotice:
         other = again(joe, world)
         assert take_all(other) == [-1, 30_000, pattern]
         world.commit()
-        assert other.session.mailbox.durable is not None
-        assert not other.session.mailbox.durable.failed
+        assert other.session.durable is not None
+        assert not other.session.durable.failed
         assert not [field for field in world.record(other.session) if field.startswith("n:")]
 
     def test_the_notice_comes_again_to_the_next_client(self, stored: StoredWorld, joe: Receiver, pattern: str) -> None:

@@ -55,7 +55,7 @@ class TestTrouble:
         monkeypatch.setattr(world.access.writing, "submit", fail)
         assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
         assert asking.client.session.subscriptions == set()
-        if asking.client.session.mailbox.durable is not None:
+        if asking.client.session.durable is not None:
             assert "s:/h/a" not in world.record(asking.client.session)
 
     def test_a_subscription_that_there_was_goes_on(

@@ -406,7 +406,7 @@ class TestErase:
     def test_by_force_what_waits_for_an_ending_session_ends(self, stored: StoredWorld) -> None:
         reader = Receiver(stored).started("/a/*", name="joe/1")
         store(stored, "/a/b", 1)
-        durable = reader.session.mailbox.durable
+        durable = reader.session.durable
         assert durable is not None
         durable.connected = None
         erase(stored, "/a/b", force=True)

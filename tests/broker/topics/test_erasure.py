@@ -198,7 +198,7 @@ class TestSubscribingAgain:
         erase(stored, "/a/b")
         (notice,) = joe.take()
         joe.subscribe("/a/b")
-        durable = joe.session.mailbox.durable
+        durable = joe.session.durable
         assert durable is not None
         assert [each.channel for each in durable.notices.values()] == ["/a/b"]
         assert joe.take(ok(notice)) == []

@@ -87,7 +87,7 @@ class Requeue:
     def rebalance(self, session: Session, names: Iterable[str]) -> None:
         """The session is there, and may have messages of these queues: let it have what those keep who get nothing for the
         time being."""
-        if not session.mailbox.is_stored:
+        if session.durable is None:
             return
         for name in names:
             if not is_exclusive(name) or subject_of(name) == ANONYMOUS:
@@ -117,7 +117,7 @@ class Requeue:
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
         if access.is_adopting:
             return  # what has been read of the session may still have them, and then it gets them again
-        durable, given = mailbox.durable, {place: mailbox.inbox[place] for place in places}
+        durable, given = session.durable, {place: mailbox.inbox[place] for place in places}
         sources = {waiting.source: None for waiting in given.values()}
         made = {place: mailbox.give_back(place) + attempts for place in places}
 

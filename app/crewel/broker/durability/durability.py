@@ -398,8 +398,8 @@ class Durability:
         mailbox = session.mailbox
         if mailbox.is_absent:
             mailbox.come_back()
-            if mailbox.durable is not None:
-                self._away[mailbox.durable.name] = 0
+            if session.durable is not None:
+                self._away[session.durable.name] = 0
             self._dispatchers.back(session, has_backlog=bool(mailbox.queue or mailbox.has_more))
         return self.backlog.load(session)
 
@@ -409,8 +409,8 @@ class Durability:
 
     def note_away(self, session: Session, seconds: float) -> None:
         """The client has gone, and the session ends in so many seconds, also if another server has it by then."""
-        if session.mailbox.durable is not None:
-            self._away[session.mailbox.durable.name] = int((self._runtime.clock() + seconds) * 1000)
+        if session.durable is not None:
+            self._away[session.durable.name] = int((self._runtime.clock() + seconds) * 1000)
 
     async def _store_away(self) -> None:
         while self._away and not self._access.is_reloading:

@@ -48,7 +48,7 @@ class Acknowledgements:
 
     def begin(self, session: Session) -> Batches:
         """Let a session acknowledge from now on; returns what keeps its batches."""
-        session.connect_only = True
+        session.acknowledges = session.connect_only = True
         return session.mailbox.begin_batches()
 
     def take_last(self, session: Session, batches: Batches) -> None:
@@ -58,7 +58,7 @@ class Acknowledgements:
             self._take(session, batches.number - 1)
             return
         mailbox.retained = 0
-        durable = mailbox.durable
+        durable = session.durable
         if durable is None:
             batches.futile, batches.sent = 0, {}  # `hand_over`, without a call
         else:

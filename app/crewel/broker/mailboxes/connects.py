@@ -34,7 +34,6 @@ from crewel.broker.mailboxes.updates import Updates
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, Verdict
-from crewel.delivery.batches import NO_BATCHES
 
 REPEATED_S: Final = 1.0
 """How soon after a connect that was answered the same one counts as sent twice, and not as the next of a client that numbers
@@ -117,7 +116,7 @@ class Connects(ABC):
         """Hold a connect without advice. No fields: it is known to say that all has arrived. False: nothing has been done."""
         # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
         mailbox, pushes = session.mailbox, peer.pushes
-        durable = mailbox.durable
+        durable = session.durable
         if not (
             session.state is _CONNECTED
             and not mailbox.urgent
@@ -209,7 +208,7 @@ class Connects(ABC):
         if has_advice or session.advised_on != peer.transport:
             exchange.advise = True
             session.advised_on = peer.transport
-        exchange.is_busy = session.mailbox.batches is not NO_BATCHES and message.says_busy
+        exchange.is_busy = session.acknowledges and message.says_busy
         exchange.connect = reply = replies.ok(message)
         return reply
 
@@ -347,7 +346,7 @@ class Connects(ABC):
             peer.end_well()
         if held.twin is not None:
             held.twin.send(parts)
-        elif session.mailbox.batches is not NO_BATCHES:
+        elif session.acknowledges:
             session.answered = parts
 
     def _departing(self, session: Session) -> list[bytes]:
@@ -461,5 +460,5 @@ class Connects(ABC):
 def _empty_reply(session: Session, message_id: str, ext: Any) -> bytes:
     """The reply to a copy of a connect, without a message. A client that acknowledges finds in each reply a batch: here the one
     that it has acknowledged itself, for it may not have got a later one."""
-    batch = ext.get("ack") if ext and session.mailbox.batches is not NO_BATCHES else None
+    batch = ext.get("ack") if ext and session.acknowledges else None
     return connect_reply(message_id.encode(), b'"ack":%d' % batch if type(batch) is int else b"")

@@ -84,7 +84,7 @@ class DispatcherRunner:
         session.mailbox.limit = OpenLimit(qos.max_open, session.mailbox.dispatcher) if qos.max_open else None
         if session.mailbox.limit is not None:
             session.mailbox.limit.left(session.mailbox.queue)
-        is_oneway = qos.update and self.is_offered and not session.mailbox.is_reliable
+        is_oneway = qos.update and self.is_offered and not session.acknowledges
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
             session.add_part(OnewayUpdates(self.updated, self._expiry, self._node))
         if tells or is_oneway:
@@ -94,7 +94,7 @@ class DispatcherRunner:
         self._apply_state(session)
 
     def _tells(self, session: Session, qos: ConnectQos) -> bool:
-        return qos.update and self.is_offered and session.mailbox.is_reliable
+        return qos.update and self.is_offered and session.acknowledges
 
     def _rules(self, session: Session, qos: ConnectQos) -> Rules:
         delivery, asked = self._runtime.settings.delivery, qos.dispatcher or Retries()
@@ -135,7 +135,7 @@ class DispatcherRunner:
     def of(self, session: Session) -> Dispatcher:
         """The session's dispatcher, which is made if it has none. Raises IllegalArgument for one that does not
         acknowledge: nothing waits for it."""
-        if not session.mailbox.is_reliable:
+        if not session.acknowledges:
             raise IllegalArgument(
                 "dispatcherActive", f"{session.name} does not acknowledge: the server keeps nothing for it"
             )
@@ -151,7 +151,7 @@ class DispatcherRunner:
         self._expiry.leave(session)
         if session.mailbox.ends_in_letters:
             session.mailbox.dead_letter_transients(*(session.mailbox.death or (DEAD_SESSION, "the session has ended")))
-        elif session.mailbox.is_reliable:
+        elif session.acknowledges:
             self._runtime.metrics.ended[EndReason.LAPSED] += len(session.mailbox.transients())
         if session.mailbox.is_paused:
             self._pause(session, is_paused=False)
@@ -160,7 +160,7 @@ class DispatcherRunner:
     def _log_end(self, session: Session, event: Event) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
         backlog = session.mailbox.depth
-        if not backlog or not session.mailbox.is_reliable:
+        if not backlog or not session.acknowledges:
             return
         is_kept = session.mailbox.ends_in_letters
         why = cause(session, event, self._times, self._runtime.loop.time())
@@ -428,7 +428,7 @@ class DispatcherRunner:
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of the waiting messages, the stored ones first. Raises StoreError."""
         places = session.mailbox.stored()[:count]
-        durable = session.mailbox.durable
+        durable = session.durable
         stored: list[Entry] = []
         if places and durable is not None:
             stored = await self._outbound.loader.read(durable, places)

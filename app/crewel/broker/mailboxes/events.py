@@ -115,7 +115,7 @@ class Events:
         peer = session.peer
         self._happened("opened", session.name, {"transport": "" if peer is None else peer.transport})
         if peer is not None and self._is_wanted(session, 0):  # without, the store has brought it back, and it continues
-            self._note("opened", session=session.name, reliable=session.mailbox.is_reliable, transport=peer.transport)
+            self._note("opened", session=session.name, reliable=session.acknowledges, transport=peer.transport)
 
     def _closed(self, session: Session, expired: bool) -> None:
         death = session.mailbox.death
@@ -125,11 +125,11 @@ class Events:
         if not self._is_wanted(session, 1):
             return
         silent = max(round((self._runtime.loop.time() - session.last_seen) * 1000), 0) if session.last_seen else 0
-        fields = {"reliable": session.mailbox.is_reliable, "reason": reason, "code": code, "silent": silent}
+        fields = {"reliable": session.acknowledges, "reason": reason, "code": code, "silent": silent}
         self._note("closed", session=session.name, **fields)
 
     def _is_wanted(self, session: Session, place: int) -> bool:
-        if session.mailbox.is_reliable:
+        if session.acknowledges:
             return self._level is not Level.FAILURES
         if self._level is not Level.ALL:
             return False

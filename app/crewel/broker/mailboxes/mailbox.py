@@ -10,7 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
@@ -82,22 +82,15 @@ class MailboxListener(Protocol):
 class Mailbox(ABC):
     """The messages on their way to one session."""
 
-    is_stored: ClassVar[bool]
-    """Whether the store has the session. What depends on it is a method here, or a form (`choose`); this is for where a form
-    would be longer than the question."""
-
     __slots__ = (
         "_listener",
         "batches",
         "bounds",
         "burst",
         "dispatcher",
-        "durable",
         "expiry",
         "is_absent",
         "is_paused",
-        "is_ready",
-        "is_reliable",
         "lazy_at",
         "limit",
         "must_end",
@@ -118,16 +111,10 @@ class Mailbox(ABC):
     """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
     lazy_at: float
     """Loop time (s) at which lazy messages stop waiting."""
-    is_ready: bool
-    """Whether the next flush looks at this session."""
     is_paused: bool
     """Whether nothing is sent to it: it is on hold, or waits after a failure."""
     is_absent: bool
     """Whether the client has been away for so long that memory keeps only the ids of what is stored."""
-    is_reliable: bool
-    """Whether it acknowledges: no message to it is dropped in silence."""
-    durable: DurableSession | None
-    """What it is to receive of the log; None unless the store has the session."""
     batches: Batches
     """What it was sent and has not acknowledged; NO_BATCHES unless it acknowledges."""
     retained: int
@@ -160,12 +147,11 @@ class Mailbox(ABC):
     def __init__(self, listener: MailboxListener, max_bytes: int) -> None:
         self._listener = listener
         self.queue = NO_ENTRIES
-        self.urgent = self.is_ready = self.is_paused = self.is_absent = self.is_reliable = False
+        self.urgent = self.is_paused = self.is_absent = False
         self.must_end = False
         self.lazy_at = inf
         self.batches = NO_BATCHES
         self.retained = 0
-        self.durable = None
         self.dispatcher = NO_DISPATCHER
         self.limit = None
         self.bounds = None
@@ -214,7 +200,7 @@ class Mailbox(ABC):
     def overflow_policy(self) -> OverflowPolicy:
         """What a full queue does with messages that the store does not have. A client that acknowledges, or that knows what it
         has missed, must see no gap."""
-        return OverflowPolicy.DISCONNECT if self.is_reliable or self.recovered is not None else self.unstored_policy
+        return OverflowPolicy.DISCONNECT if self.acknowledges or self.recovered is not None else self.unstored_policy
 
     def room(self, usual: int) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
@@ -330,9 +316,13 @@ class Mailbox(ABC):
 
     # Acknowledgements
 
+    @property
+    def acknowledges(self) -> bool:
+        """Whether its client does: no message to it is dropped in silence."""
+        return self.batches is not NO_BATCHES
+
     def begin_batches(self) -> Batches:
         """Its client acknowledges from now on; returns what keeps its batches."""
-        self.is_reliable = True
         self.batches = Batches()
         return self.batches
 
@@ -633,7 +623,7 @@ class Mailbox(ABC):
         """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
         look at everything that waits."""
         self._forget_many(places, entries)
-        if self.is_reliable:
+        if self.acknowledges:
             self._listener.transients_ended(reason, len(entries))
 
     def drop_first(self, count: int) -> int:
@@ -677,7 +667,7 @@ class Mailbox(ABC):
         return self.note_expiry()
 
     def _transients_expired(self, gone: list[Entry]) -> None:
-        if self.is_reliable:
+        if self.acknowledges:
             count = sum(not (entry.position or entry.is_oneway) for entry in gone)
             self._listener.transients_ended(EndReason.EXPIRED, count)
 

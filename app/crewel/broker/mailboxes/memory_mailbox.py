@@ -19,7 +19,6 @@ _NOTHING: Final[Mapping[LogId, PendingMessage]] = {}
 class MemoryMailbox(Mailbox):
     """Nothing in it is stored, and nothing of it becomes a dead letter."""
 
-    is_stored = False
     has_more = False
     __slots__ = ()
 
@@ -28,7 +27,6 @@ class MemoryMailbox(Mailbox):
         """The mailbox of a session that has left the store, with what `former` holds in memory."""
         made = cls.__new__(cls)
         made.take_over(former)
-        made.durable = None
         return made
 
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:

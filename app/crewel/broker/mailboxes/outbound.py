@@ -20,7 +20,6 @@ from crewel.broker.mailboxes.timers import SessionTimes
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
-from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.entry import Entry, insert
 
 log = logging.getLogger(__name__)
@@ -111,7 +110,7 @@ class Outbound(Connects):
             or size > mailbox.queue_max_bytes
             or mailbox.rejects_all
             or self.backlog.is_full
-            or ((durable := mailbox.durable) is not None and durable.evicted)
+            or ((durable := session.durable) is not None and durable.evicted)
         ):
             if not mailbox.has_stored(entry) and not self.has_room(session, entry):
                 return
@@ -133,8 +132,8 @@ class Outbound(Connects):
             self._wait_lazily(session)
             return
         mailbox.urgent = True
-        if not mailbox.is_ready:
-            mailbox.is_ready = True
+        if not session.is_ready:
+            session.is_ready = True
             if not self._ready:
                 self._loop.call_soon(self._flush)
             self._ready.append(session)
@@ -146,17 +145,17 @@ class Outbound(Connects):
         mailbox.queue = [entry]
         mailbox.queue_bytes = size
         mailbox.urgent = True
-        if not mailbox.is_ready:
-            mailbox.is_ready = True
+        if not session.is_ready:
+            session.is_ready = True
             if not self._ready:
                 self._loop.call_soon(self._flush)
             self._ready.append(session)
 
     def make_ready(self, session: Session) -> None:
         """Let the next flush look at this session."""
-        if session.mailbox.is_ready:
+        if session.is_ready:
             return
-        session.mailbox.is_ready = True
+        session.is_ready = True
         if not self._ready:
             self._loop.call_soon(self._flush)
         self._ready.append(session)
@@ -204,7 +203,7 @@ class Outbound(Connects):
                 self._ready = ready[index:] + self._ready  # others have their turn first
                 return
             mailbox = session.mailbox
-            mailbox.is_ready = False
+            session.is_ready = False
             if mailbox.urgent and not (session.requests or mailbox.is_paused):
                 try:
                     if session.socket is not None and not session.connect_only:  # `_wake`, without a call
@@ -313,7 +312,7 @@ class Outbound(Connects):
             return
         if exchange.connect is not None or exchange.handshake is not None:
             if exchange.connect is not None:
-                is_kept = session.mailbox.batches is not NO_BATCHES
+                is_kept = session.acknowledges
             else:
                 is_kept = self._settings.allow_message_delivery_during_handshake
             if session.connecting is exchange.peer:

@@ -39,10 +39,7 @@ class _Seen(NamedTuple):
 class StoredMailbox(Mailbox):
     """What it holds of the log is in `durable`, and outlives the process."""
 
-    is_stored = True
-    __slots__ = ("_counted", "_droppable")
-
-    durable: DurableSession
+    __slots__ = ("_counted", "_droppable", "durable")
 
     def __init__(self, former: Mailbox, durable: DurableSession) -> None:
         """It holds what the session's former mailbox holds in memory."""

@@ -69,14 +69,14 @@ class Logins:
 
     def needs_login(self, session: Session, message: Message) -> bool:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
-        if session.mailbox.is_reliable and self._access.has_store:  # `_is_stored`, without a call
+        if session.acknowledges and self._access.has_store:  # `_is_stored`, without a call
             return True
         fields = message.fields
         return "ext" in fields and type(fields["ext"]) is dict and "session" in fields["ext"]
 
     def _is_stored(self, session: Session) -> bool:
         """Whether the store gets what the login of this session asks for."""
-        return session.mailbox.is_reliable and self._access.has_store
+        return session.acknowledges and self._access.has_store
 
     def login(self, exchange: Exchange, session: Session, message: Message) -> Steps[Reply | None]:
         """Let the session of a handshake that the policy has granted be who it says; or let its client take over another
@@ -164,7 +164,7 @@ class Logins:
         if qos.nonce is None or peer.pushes:
             return ""
         cookie = None if peer.mints_cookie else peer.browser
-        return digest(json.dumps([message.ext["session"], session.mailbox.is_reliable, cookie], sort_keys=True))
+        return digest(json.dumps([message.ext["session"], session.acknowledges, cookie], sort_keys=True))
 
     def _repeats(self, exchange: Exchange, handshake: str) -> bool:
         """Whether this handshake is a copy of the one that the session's client has sent: then it is given the same answer. A
@@ -241,8 +241,8 @@ class Logins:
     def _take_over(
         self, exchange: Exchange, session: Session, target: Session, message: Message, qos: ConnectQos
     ) -> Steps[None]:
-        if target.mailbox.is_reliable is not session.mailbox.is_reliable:
-            text = "must be asked for again" if target.mailbox.is_reliable else "must not be asked for"
+        if target.acknowledges is not session.acknowledges:
+            text = "must be asked for again" if target.acknowledges else "must not be asked for"
             raise IllegalArgument("ack", f"{text}: a take-over cannot change that")
         is_stored = self._is_stored(session)
         _check(target, qos, is_stored=is_stored)
@@ -317,9 +317,9 @@ class Logins:
 
 def _check(session: Session, qos: ConnectQos, *, is_stored: bool) -> None:
     """Raise what refuses a login that asks for what its session cannot have."""
-    if qos.persistent and not session.mailbox.is_reliable:
+    if qos.persistent and not session.acknowledges:
         raise IllegalArgument("persistent", "needs ext.ack: without it, no message stays pending for a session")
-    if qos.max_open and not session.mailbox.is_reliable:
+    if qos.max_open and not session.acknowledges:
         raise IllegalArgument("maxOpen", "needs ext.ack: without it, no message is open at a client")
     if qos.persistent and not is_stored:
         raise StoreUnavailable("this server has no store")
@@ -348,7 +348,7 @@ def _digests(resume: str | None, qos: ConnectQos) -> tuple[str, ...]:
 
 def _facts(session: Session, message: Message, digests: tuple[str, ...], reply_id: str) -> dict[str, Any]:
     """What the store keeps of a login; of its secrets, what recognises them."""
-    facts: dict[str, Any] = {"id": session.id, "browser": session.browser, "ack": session.mailbox.is_reliable}
+    facts: dict[str, Any] = {"id": session.id, "browser": session.browser, "ack": session.acknowledges}
     if digests:
         asked = message.ext["session"].items()
         facts["asked"] = {name: value for name, value in asked if name not in _KNOWN_OTHERWISE}

@@ -41,7 +41,7 @@ class SessionRestorer:
             grants = former.grants
         else:
             grants = restored_grants(facts.get("grants"), asks_for_tokens=self._guard.asks_for_tokens)
-        session.restore(facts.get("browser"), facts.get("replyId", ""), grants, is_reliable=facts.get("ack", False))
+        session.restore(facts.get("browser"), facts.get("replyId", ""), grants, acknowledges=facts.get("ack", False))
         asked = facts.get("asked", {}) | ({"name": durable.name} if durable.is_named else {})
         try:
             qos = read_connect_qos(asked, MAX_NUMBER, MAX_NUMBER) if asked else NOTHING_ASKED

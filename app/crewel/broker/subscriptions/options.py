@@ -314,7 +314,7 @@ def _queue_of(session: Session) -> str:
 
 
 def _match_result(session: Session, hearing: list[Choice]) -> MatchResult:
-    is_oneway = session.mailbox.is_reliable and all(each.update_oneway for each in hearing)
+    is_oneway = session.acknowledges and all(each.update_oneway for each in hearing)
     return MatchResult.ONEWAY if is_oneway else MatchResult.YES
 
 

@@ -191,7 +191,7 @@ class StoredSubscriber(Subscriber):
 
         yield stored.subscribe(self._session, durable, wanted, Beginning(reading.ask, begin))
         if failures:
-            if new and self._session.mailbox.durable is durable:
+            if new and self._session.durable is durable:
                 yield stored.unsubscribe(self._session, durable, new)
             raise failures[0]
 

@@ -21,7 +21,6 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.shares import Shares, TopicShare
 from crewel.broker.topics.topic import Topic, TopicView
-from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -119,7 +118,7 @@ class QueuedTopics:
 
     def in_memory(self, session: Session) -> Iterable[Entry]:
         """The messages that wait for this session and are not known by a place in the store."""
-        if session.mailbox.batches is not NO_BATCHES or session.mailbox.dispatcher is not NO_DISPATCHER:
+        if session.acknowledges or session.mailbox.dispatcher is not NO_DISPATCHER:
             return session.mailbox.transients()
         return session.mailbox.queue
 
