@@ -49,6 +49,7 @@ from mypy.types import (
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from tests.house.mailbox_accesses import accesses  # noqa: E402 - the top of the repository is on the path only now
 from tests.house.source import modules, shown, tree  # noqa: E402 - the top of the repository is on the path only now
 
 MOST_COLLABORATORS = 6
@@ -275,6 +276,7 @@ COUNTED: dict[str, Callable[[], Places]] = {
     f"constructors with more than {MOST_COLLABORATORS} collaborators": wide_constructors,
     "tests for an optional stored half": lambda: lines_with(OPTIONAL_HALF),
     "places that ask whether there are other nodes": lambda: lines_with(OTHER_NODES),
+    "looks into a mailbox from outside": lambda: list(map(str, accesses())),
 }
 
 

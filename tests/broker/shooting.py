@@ -292,9 +292,9 @@ class Round:
         for _ in range(60):
             request = client.reconnect(advice={"timeout": 0})
             client.tell(*({"id": origin(each)["id"], "state": "OK"} for each in self._answer(client, request)))
-            if not dispatchers.waiting(client.session):
+            if not client.session.mailbox.view().depth:
                 return
-        raise Crossed(f"{dispatchers.waiting(client.session)} still wait for {name}")
+        raise Crossed(f"{client.session.mailbox.view().depth} still wait for {name}")
 
     def _add_up(self) -> None:
         ends = self.world.ended()

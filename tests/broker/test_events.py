@@ -71,7 +71,6 @@ def tell_everything(events: Events) -> None:
         events._opened(each)
     events.judged(
         joe,
-        Dispatcher(Rules()),
         Judgement(dead_letters=[FailedDelivery(entry("/a", 7), "user.update.internalError", "why", 1, "resource.x")]),
     )
     events.held(joe, HOLDBACK)
@@ -211,11 +210,12 @@ class TestSums:
         assert settled["buckets"][-1] == 1
 
     def test_messages_that_are_put_back_are_told_with_the_code_and_what_it_did(self, world: World) -> None:
-        events, dispatcher = gathering(world, "reliable"), Dispatcher(Rules())
+        events, joe = gathering(world, "reliable"), session()
+        dispatcher = joe.mailbox.dispatcher = Dispatcher(Rules())
         dispatcher.last_failure = ("communication.timeout", "slow")
-        events.judged(session(), dispatcher, Judgement(put_back=[entry("/a", 7)]))
+        events.judged(joe, Judgement(put_back=[entry("/a", 7)]))
         dispatcher.holdback, dispatcher.last_failure = HOLDBACK, ("user.update.holdback", "not now")
-        events.judged(session(), dispatcher, Judgement(put_back=[entry("/a", 8)], settled=[entry("/a", 9)]))
+        events.judged(joe, Judgement(put_back=[entry("/a", 8)], settled=[entry("/a", 9)]))
         told = group(events)["events"]
         assert [(each["code"], each["outcome"], each["id"]) for each in told[:2]] == [
             ("communication.timeout", "waits", "7"),

@@ -135,7 +135,7 @@ class Administration:
             self.rejections.forget(name)
         elif what == "failed" and fields["outcome"] == "letter":
             session = self.find(name)
-            failure = None if session is None else session.mailbox.dispatcher.last_failure
+            failure = None if session is None else session.mailbox.view().failure
             code = fields["code"]
             reason = failure[1] if failure is not None and failure[0] == code else ""
             self.rejections.add(name, fields["channel"], fields["id"], code, reason)
@@ -193,7 +193,7 @@ class Administration:
 
     def takes(self, session: Session) -> bool:
         """Whether messages go to the session at present: its client is there, and it is not on hold."""
-        return self.dispatchers.state(session) is DispatcherState.ALIVE and self.dispatchers.holdback(session) is None
+        return self.dispatchers.state(session) is DispatcherState.ALIVE and session.mailbox.view().holdback is None
 
     def find(self, name: str) -> Session | None:
         """The session of this name, `client/joe/1`."""
@@ -230,14 +230,9 @@ class Administration:
     def bounds(self, session: Session) -> tuple[int, int | None, str]:
         """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
         beyond."""
-        if session.mailbox.bounds is not None:
-            return (
-                session.mailbox.bounds.max_entries,
-                session.mailbox.bounds.max_bytes,
-                session.mailbox.bounds.policy.value,
-            )
-        most = self.broker.settings.bayeux.max_queue_messages
-        return session.mailbox.queue_limit or most, None, session.mailbox.overflow_policy.value
+        view = session.mailbox.view()
+        most = view.max_entries or self.broker.settings.bayeux.max_queue_messages
+        return most, view.max_bytes, view.policy.value
 
     def clock_ms(self, loop_time: float) -> float:
         """Milliseconds since 1970 of a loop time."""

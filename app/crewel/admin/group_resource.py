@@ -55,7 +55,7 @@ def _member(ask: Ask, session: Session, queue: str) -> Row:
         "name": session.name,
         "node": admin.node,
         "state": admin.dispatchers.state(session).value,
-        "held": admin.dispatchers.holdback(session) is not None,
+        "held": session.mailbox.view().holdback is not None,
         "cause": cause,
         "since": since,
         "open": len(mine),

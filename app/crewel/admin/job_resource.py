@@ -130,7 +130,7 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         raise NotSeen("one of these sessions is not there, or the operator's roles do not cover it")
     if not ask.scope.allows(Work.DRAIN.role) and (len(found) < len(names) or not _covers(ask, found)):
         raise refused(Work.DRAIN.role, About.MANY)
-    total = sum(map(admin.dispatchers.waiting, found))
+    total = sum(each.mailbox.view().depth for each in found)
     for name in {*names} - {session.name for session in found}:
         total += await waiting_elsewhere(admin.everywhere, name, ask.who)
     return {"sessions": names, "within": sorted(ask.scope.patterns(Work.DRAIN.role))}, total

@@ -261,7 +261,7 @@ def _waiting(ask: Ask, session: Session, attempts: int, message_id: str) -> dict
     """What is known of a message that waits for the session. Why it does may be due to messages that the operator does not
     see."""
     admin = ask.admin
-    held = admin.dispatchers.holdback(session)
+    held = session.mailbox.view().holdback
     if not ask.covers_session(session):
         why = ""
     elif held is None:

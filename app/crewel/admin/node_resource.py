@@ -193,7 +193,7 @@ async def _alerts(ask: Ask) -> dict[str, Any]:
     """The alerts of sessions that are still on hold: the pipeline looks seldom, and this server knows at once."""
     admin = ask.admin
     found = await alerts(admin.store)
-    held = {each.name async for each in admin.named() if admin.dispatchers.holdback(each) is not None}
+    held = {each.name async for each in admin.named() if each.mailbox.view().holdback is not None}
     return {"alerts": [{"session": each.session, **each.fields} for each in found if each.session in held]}
 
 

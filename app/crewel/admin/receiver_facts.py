@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import isfinite
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,31 +23,31 @@ PACED: Final = ("slow", "recovering")
 
 def oldest_of(session: Session) -> int | None:
     """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
-    place = session.mailbox.oldest()
+    place = session.mailbox.view().oldest
     return None if place is None else place // 1000
 
 
 def session_facts(admin: Administration, session: Session, covers: Callable[[str], bool] | None = None) -> Facts:
     """Those of a session. With `covers`, which says whether a reader sees a channel: without what messages of other channels
     have left behind."""
-    dispatchers, dispatcher, limit = admin.dispatchers, session.mailbox.dispatcher, session.mailbox.limit
+    dispatchers, view = admin.dispatchers, session.mailbox.view()
     now, is_away = int(time() * _MS), dispatchers.is_away(session)
-    facts = Facts(now, is_away, waiting=dispatchers.waiting(session))
+    facts = Facts(now, is_away, waiting=view.depth)
     if is_away:
         facts.away_since = int(admin.clock_ms(dispatchers.away_since(session)))
     facts.max_entries, facts.max_bytes, _ = admin.bounds(session)
     if facts.waiting:
-        facts.waiting_bytes = dispatchers.waiting_bytes(session)
+        facts.waiting_bytes = view.size
         facts.oldest = oldest_of(session)
-        facts.in_flight = max(len(dispatcher.in_flight), session.mailbox.retained)
-        facts.unclaimed = dispatchers.unclaimed(session)
-        facts.sent_at = _sent_at(admin, session)
-    if limit is not None:
-        facts.max_open, facts.is_at_limit = limit.most, limit.room(session.mailbox.batches) == 0
-    facts.holdback, facts.rejection, facts.failure = dispatcher.holdback, dispatcher.rejection, dispatcher.last_failure
-    if dispatcher.waits_until:
-        facts.retry_at = int(admin.clock_ms(dispatcher.waits_until))
-        facts.tries = dispatcher.failures, dispatcher.rules.retries
+        facts.in_flight, facts.unclaimed = view.at_client, view.unclaimed
+        if (sent_at := view.sent_at) is not None:
+            facts.sent_at = int(admin.clock_ms(sent_at))
+    if view.max_open:
+        facts.max_open, facts.is_at_limit = view.max_open, view.is_at_limit
+    facts.holdback, facts.rejection, facts.failure = view.holdback, view.rejection, view.failure
+    if view.waits_until:
+        facts.retry_at = int(admin.clock_ms(view.waits_until))
+        facts.tries = view.failures, view.retries
     facts.is_overflow_known = covers is None  # it was of any channel
     if session.name:
         facts.overflow = admin.turned_away.of(session.name) if facts.is_overflow_known else None
@@ -65,20 +64,11 @@ def session_facts(admin: Administration, session: Session, covers: Callable[[str
 def is_at_rest(admin: Administration, session: Session) -> bool:
     """Whether nothing waits for the session and nothing is wrong with it, so that it has no causes: a quick look for counts of
     very many sessions, most of which are so. False if only a closer look can tell."""
-    mailbox, dispatcher = session.mailbox, session.mailbox.dispatcher
-    if mailbox.queue or mailbox.retained or mailbox.has_more or dispatcher.in_flight or dispatcher.waits_until:
-        return False
-    if dispatcher.holdback is not None or dispatcher.rejection is not None or session.grants is not None:
+    if session.grants is not None or not session.mailbox.view().is_at_rest:
         return False
     if session.name in admin.rejections or admin.turned_away.of(session.name) is not None:
         return False
     return not admin.dispatchers.is_away(session)
-
-
-def _sent_at(admin: Administration, session: Session) -> int | None:
-    """When the first message was sent that its client has not settled; None if that is not known."""
-    first = next(iter(session.mailbox.dispatcher.in_flight.values()), None)
-    return int(admin.clock_ms(first[1])) if first is not None and isfinite(first[1]) else None
 
 
 def shared_facts(admin: Administration, queue: str, waiting: int, members: Condition = Condition.CONNECTED) -> Facts:

@@ -111,13 +111,14 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
     if kind in (None, "session"):
         async for session in admin.named():
             if session.is_live and not (session.grants is not None and session.grants.is_feed):
+                view = session.mailbox.view()
                 yield _Receiver(
                     "session",
                     session.name,
                     dispatchers.state(session).value,
-                    dispatchers.holdback(session) is not None,
-                    dispatchers.waiting(session),
-                    dispatchers.waiting_bytes(session),
+                    view.holdback is not None,
+                    view.depth,
+                    view.size,
                     session,
                     1,
                     "",
@@ -217,7 +218,7 @@ def _view(admin: Administration, receiver: _Receiver, scope: Scope) -> dict[str,
 
 def last_failure(session: Session, scope: Scope) -> dict[str, str] | None:
     """The last failure that the client reported, as REST tells it; None also if these roles do not show it."""
-    failure = session.mailbox.dispatcher.last_failure
+    failure = session.mailbox.view().failure
     if failure is None or not shows_failure(scope, session):
         return None
     code, reason = failure

@@ -59,24 +59,25 @@ def covers_session(scope: Scope, needed: Role, session: Session) -> bool:
         bool(session.subscriptions)
         and all(map(covers, session.subscriptions))
         and all(map(covers, _troubled_channels(session)))
-        and all(map(covers, session.mailbox.channels()))
+        and all(map(covers, session.mailbox.view().channels()))
     )
 
 
 def _troubled_channels(session: Session) -> tuple[str, ...]:
     """The channels of the failures because of which it waits, is on hold or rejects everything; "" is one that is not known.
     Those of a holdback whose message waits are in the queue."""
-    dispatcher, held = session.mailbox.dispatcher, session.mailbox.dispatcher.holdback
-    is_held = held is not None and bool(held.message_id) and not session.mailbox.has(held.message_id)
-    if is_held or dispatcher.failures or dispatcher.waits_until or dispatcher.rejection is not None:
-        return dispatcher.failed_channels or ("",)
+    view = session.mailbox.view()
+    held = view.holdback
+    is_held = held is not None and bool(held.message_id) and not view.has_held
+    if is_held or view.failures or view.waits_until or view.rejection is not None:
+        return view.failed_channels or ("",)
     return ()
 
 
 def shows_failure(scope: Scope, session: Session) -> bool:
     """Whether an operator with these roles sees the last failure that the client reported: it may be about a message of a
     subscription that the session has given up."""
-    channels = session.mailbox.dispatcher.failed_channels
+    channels = session.mailbox.view().failed_channels
     return scope.allows(Role.VIEW) or (bool(channels) and covers_channel(scope, Role.VIEW, channels[-1]))
 
 

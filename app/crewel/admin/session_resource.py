@@ -23,6 +23,7 @@ from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_line
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
 from crewel.admin.trace import trace
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
+from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.states import DispatcherState
@@ -54,7 +55,7 @@ def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
 
 
 def _holdback(call: Call) -> dict[str, Any] | None:
-    held = call.admin.dispatchers.holdback(call.session)
+    held = call.session.mailbox.view().holdback
     return None if held is None else held.as_json()
 
 
@@ -68,16 +69,16 @@ def _polling_since(call: Call) -> str:
     session, dispatchers = call.session, call.admin.dispatchers
     if dispatchers.state(session) is DispatcherState.ALIVE:
         return ""
-    dispatcher = session.mailbox.dispatcher
-    if dispatcher.waits_until > 0:
-        since = dispatcher.waits_until - dispatcher.rules.pause(dispatcher.failures)
+    view = session.mailbox.view()
+    if view.waits_until > 0:
+        since = view.waits_until - dispatchers.rules(session).pause(view.failures)
     else:
         since = dispatchers.away_since(session)
     return format_timestamp(call.admin.clock_ms(since))
 
 
 def _is_stalled(call: Call) -> bool:
-    return call.session.mailbox.dispatcher.waits_until > 0
+    return call.session.mailbox.view().waits_until > 0
 
 
 def _last_failure(call: Call) -> str:
@@ -90,7 +91,7 @@ def _forget_failure(call: Call) -> str:
 
 
 def _failures(call: Call) -> int:
-    return call.session.mailbox.dispatcher.failures
+    return call.session.mailbox.view().failures
 
 
 async def _set_active(call: Call) -> None:
@@ -153,9 +154,9 @@ SESSION_COMMANDS: Final = (
     _read(
         "cbQueueNumMsgs",
         "Messages in its queue, including those sent and not acknowledged.",
-        lambda c: c.admin.dispatchers.waiting(c.session),
+        lambda c: c.session.mailbox.view().depth,
     ),
-    _read("cbQueueNumBytes", "Bytes of these messages.", lambda c: c.admin.dispatchers.waiting_bytes(c.session)),
+    _read("cbQueueNumBytes", "Bytes of these messages.", lambda c: c.session.mailbox.view().size),
     _read("cbQueueMaxMsgs", "Maximum number of messages in its queue.", lambda c: c.admin.bounds(c.session)[0]),
     _read(
         "cbQueueMaxBytes",
@@ -175,7 +176,7 @@ SESSION_COMMANDS: Final = (
         "dispatcherActive",
         "Whether it receives messages. false puts it on hold; true activates it, with the held message in its old"
         " place.",
-        lambda c: c.admin.dispatchers.holdback(c.session) is None,
+        lambda c: c.session.mailbox.view().holdback is None,
         FLAG,
         _set_active,
     ),
@@ -208,10 +209,10 @@ _TRACE_S: Final = 60
 _MOST_TRACE_S: Final = 3600
 
 
-_ORDERS: Final[Mapping[str, Callable[[DispatcherRunner, Session], int]]] = {
-    "name": lambda dispatchers, session: 0,
-    "waiting": DispatcherRunner.waiting,
-    "waitingBytes": DispatcherRunner.waiting_bytes,
+_ORDERS: Final[Mapping[str, Callable[[MailboxView], int]]] = {
+    "name": lambda view: 0,
+    "waiting": lambda view: view.depth,
+    "waitingBytes": lambda view: view.size,
 }
 """By what a list is sorted."""
 
@@ -230,7 +231,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
             if not session.name:
                 continue
             if _is_wanted(dispatchers, session, fields) and ask.covers_session(session) and _stands(ask, session):
-                place = place_in_order(sort, order(dispatchers, session), session.name)
+                place = place_in_order(sort, order(session.mailbox.view()), session.name)
                 if after is None or place > after:
                     yield place, session
 
@@ -252,7 +253,7 @@ def _is_wanted(dispatchers: DispatcherRunner, session: Session, fields: dict[str
         and (contains is None or contains.lower() in session.name.lower())
         and (subject is None or subject_of(session) == subject)
         and (state is None or dispatchers.state(session) == state)
-        and (active is None or (dispatchers.holdback(session) is None) is active)
+        and (active is None or (session.mailbox.view().holdback is None) is active)
     )
 
 
@@ -297,7 +298,7 @@ async def _messages(ask: Ask) -> dict[str, Any]:
     entries = seen(ask.scope, About.SESSION, await dispatchers.peek(session, ask.fields.get("count", PAGE)))
     return {
         "name": session.name,
-        "waiting": dispatchers.waiting(session),
+        "waiting": session.mailbox.view().depth,
         "messages": ask.admin.messages([as_delivered(entry, with_origin=True) async for entry in in_turns(entries)]),
     }
 

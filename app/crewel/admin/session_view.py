@@ -18,7 +18,8 @@ from crewel.security.grants import Scope
 def session_view(admin: Administration, session: Session, scope: Scope) -> dict[str, Any]:
     """The session as REST tells it to an operator with these roles. Times are milliseconds since 1970."""
     dispatchers = admin.dispatchers
-    held = dispatchers.holdback(session)
+    mailbox = session.mailbox.view()
+    held = mailbox.holdback
     max_entries, max_bytes, policy = admin.bounds(session)
     return {
         "name": session.name,
@@ -28,12 +29,12 @@ def session_view(admin: Administration, session: Session, scope: Scope) -> dict[
         **standing_of(admin, session, covered(scope)),
         "state": dispatchers.state(session).value,
         "active": held is None,
-        "holdback": None if held is None else held.as_json() | {"waits": session.mailbox.has(held.message_id)},
-        "waiting": dispatchers.waiting(session),
-        "waitingBytes": dispatchers.waiting_bytes(session),
+        "holdback": None if held is None else held.as_json() | {"waits": mailbox.has_held},
+        "waiting": mailbox.depth,
+        "waitingBytes": mailbox.size,
         "oldest": oldest_of(session),
-        "inFlight": max(len(session.mailbox.dispatcher.in_flight), session.mailbox.retained),
-        "unclaimed": dispatchers.unclaimed(session),
+        "inFlight": mailbox.at_client,
+        "unclaimed": mailbox.unclaimed,
         "maxEntries": max_entries,
         "maxBytes": max_bytes,
         "onOverflow": policy,
@@ -43,7 +44,7 @@ def session_view(admin: Administration, session: Session, scope: Scope) -> dict[
         "ptp": session.takes_ptp,
         "lastFailure": last_failure(session, scope),
         "reliable": session.acknowledges,
-        **session.mailbox.promises(),
+        **mailbox.promises(),
         "operator": session.is_operator,
         "transport": transport_of(session),
         "address": address_of(session),
@@ -66,7 +67,7 @@ def qos_of(admin: Administration, session: Session) -> dict[str, Any]:
     """The options of its login, as in effect."""
     max_entries, max_bytes, policy = admin.bounds(session)
     settings = admin.broker.settings
-    rules, asked = admin.dispatchers.rules(session), session.asked
+    rules, asked, burst = admin.dispatchers.rules(session), session.asked, session.mailbox.view().burst
     return {
         "name": session.name,
         "ack": session.acknowledges,
@@ -76,8 +77,8 @@ def qos_of(admin: Administration, session: Session) -> dict[str, Any]:
         "maxOpen": asked.max_open,
         "pingInterval": asked.ping_interval_ms,
         "burst": {
-            "maxEntries": session.mailbox.burst.max_entries,
-            "maxBytes": session.mailbox.burst.max_bytes or settings.bayeux.max_response_bytes,
+            "maxEntries": burst.max_entries,
+            "maxBytes": burst.max_bytes or settings.bayeux.max_response_bytes,
         },
         "ptp": session.takes_ptp,
         "persistent": asked.persistent,
@@ -108,11 +109,10 @@ def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
 
 def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
     """When what its client could not take goes to it again, and the how-manieth time of how many (-1: any number)."""
-    dispatcher = session.mailbox.dispatcher
-    if not dispatcher.waits_until:
+    view = session.mailbox.view()
+    if not view.waits_until:
         return None
-    at = int(admin.clock_ms(dispatcher.waits_until))
-    return {"at": at, "number": dispatcher.failures, "of": dispatcher.rules.retries}
+    return {"at": int(admin.clock_ms(view.waits_until)), "number": view.failures, "of": view.retries}
 
 
 def _ms(seconds: float) -> int:

@@ -277,7 +277,7 @@ def _client(session: Session) -> ConnectedClient:
         session.advised_on or "",
         tuple(session.subscriptions),
         session.held is not None,
-        len(session.mailbox.queue),
+        session.mailbox.view().queued,
     )
 
 

@@ -200,7 +200,7 @@ class Life:
     def _open(self) -> list[int]:
         broker = self.world.broker
         return [
-            *map(broker.mailboxes.dispatchers.waiting, broker.sessions.by_id.values()),
+            *(each.mailbox.view().depth for each in broker.sessions.by_id.values()),
             *map(broker.addressing.shared_queues.waiting, broker.addressing.shared_queues.names()),
         ]
 

@@ -319,9 +319,9 @@ def test_an_operator_who_puts_a_session_on_hold_meanwhile_learns_that_it_is_not(
     reading.replace()
     reading.end()
     restored = world.broker.sessions.by_id[joe.session.id]
-    assert dispatchers.holdback(restored) is None
+    assert restored.mailbox.view().holdback is None
     world.wait(world.durability._reload())
-    assert dispatchers.holdback(world.broker.sessions.by_id[joe.session.id]) is None
+    assert world.broker.sessions.by_id[joe.session.id].mailbox.view().holdback is None
 
 
 def test_a_message_to_a_session_by_name_is_refused_meanwhile(

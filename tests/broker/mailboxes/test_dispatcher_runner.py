@@ -119,7 +119,7 @@ class TestSettling:
         ids = store(stored, "/a", 1, 2, 3)
         messages = joe.take()
         joe.take(failed(messages[1], "user.no"))
-        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
+        assert joe.session.mailbox.view().depth == 0
         assert sorted(stored.ended()) == sorted(
             ("client/joe/1", reason, int(each))
             for reason, each in zip(("settled", "dead", "settled"), ids, strict=True)
@@ -144,12 +144,11 @@ class TestSettling:
         store(stored, "/a", 1, 2)
         first, second = joe.take()
         joe.take({"id": origin(first)["id"], "state": "UNCLAIMED"})
-        dispatchers = stored.broker.mailboxes.dispatchers
-        assert (dispatchers.waiting(joe.session), dispatchers.unclaimed(joe.session)) == (1, 1)
+        assert (joe.session.mailbox.view().depth, joe.session.mailbox.view().unclaimed) == (1, 1)
         assert [each[1:] for each in stored.ended()] == [("settled", int(origin(second)["id"]))]
         assert "client/joe/1: no listener takes its messages of /a; they stay open until one does" in caplog.text
         assert joe.take(ok(first)) == []
-        assert (dispatchers.waiting(joe.session), dispatchers.unclaimed(joe.session)) == (0, 0)
+        assert (joe.session.mailbox.view().depth, joe.session.mailbox.view().unclaimed) == (0, 0)
 
     def test_with_settle_message_what_is_acknowledged_is_neither_settled_nor_sent_again(
         self, stored: StoredWorld, joe: Receiver
@@ -158,10 +157,10 @@ class TestSettling:
         first, second = joe.take()
         for _ in range(3):
             assert joe.take() == []
-        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 2
+        assert joe.session.mailbox.view().depth == 2
         joe.tell(ok(second))
         assert joe.take(ok(first)) == []
-        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
+        assert joe.session.mailbox.view().depth == 0
         assert [each[1] for each in stored.ended()] == ["settled", "settled"]
 
     def test_what_is_sent_and_not_settled_counts_against_the_bounds(self, stored: StoredWorld) -> None:
@@ -226,7 +225,7 @@ class TestAbsence:
         joe, _ = self.absent(stored)
         assert joe.take() == []
         assert len(stored.ended()) == 2
-        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
+        assert joe.session.mailbox.view().depth == 0
         assert joe.session.mailbox.dispatcher.in_flight == {}
 
     @pytest.mark.parametrize("settle", ["batch", "message"])
@@ -262,24 +261,24 @@ class TestHoldback:
         held = joe.reconnect(ok(third))
         assert held.is_held
         dispatchers, session = stored.broker.mailboxes.dispatchers, joe.session
-        holdback = dispatchers.holdback(session)
+        holdback = session.mailbox.view().holdback
         assert holdback is not None
         assert (holdback.who, holdback.code, holdback.reason) == ("client/joe/1", HELD, "lunch")
         assert holdback.message_id == origin(second)["id"]
-        assert (dispatchers.waiting(session), dispatchers.state(session)) == (2, ALIVE)
+        assert (session.mailbox.view().depth, dispatchers.state(session)) == (2, ALIVE)
         stored.wait(dispatchers.activate(session))
         stored.settle()
         messages = joe.heard(held)
         assert data(messages) == [2, 4]
         assert [origin(each).get("redeliver", 0) for each in messages] == [1, 0]
-        assert dispatchers.holdback(session) is None
+        assert session.mailbox.view().holdback is None
 
     def test_the_rest_of_the_batch_is_untouched(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", name="joe/1")
         store(stored, "/a", 1, 2, 3)
         messages = joe.take()
         joe.take(failed(messages[1], HELD))
-        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 1
+        assert joe.session.mailbox.view().depth == 1
 
     def test_a_held_connect_is_answered_after_its_time_all_the_same(self, stored: StoredWorld, joe: Receiver) -> None:
         store(stored, "/a", 1)
@@ -299,19 +298,19 @@ class TestHoldback:
         store(stored, "/a", 1, 2)
         first, _ = joe.take()
         joe.take(failed(first, HELD, "lunch"))
-        held = stored.broker.mailboxes.dispatchers.holdback(joe.session)
+        held = joe.session.mailbox.view().holdback
         stored.commit()
         getattr(stored, end)()
         joe.world = after = make_stored(prefix=stored.prefix)
         store(after, "/a", 3)
-        assert after.broker.mailboxes.dispatchers.holdback(joe.session) == held
+        assert joe.session.mailbox.view().holdback == held
         assert joe.take() == []
         after.wait(after.broker.mailboxes.dispatchers.activate(joe.session))
         assert data(joe.take()) == [1, 2, 3]
         after.commit()
         after.close()
-        joe.world = last = make_stored(prefix=stored.prefix)
-        assert last.broker.mailboxes.dispatchers.holdback(joe.session) is None
+        joe.world = make_stored(prefix=stored.prefix)
+        assert joe.session.mailbox.view().holdback is None
 
     def test_holdback_is_stored_as_operators_are_shown_it(self, stored: StoredWorld, joe: Receiver) -> None:
         stored.wait(
@@ -334,7 +333,7 @@ class TestHoldback:
         dispatchers = stored.broker.mailboxes.dispatchers
         for who in ("first", "second"):
             stored.wait(dispatchers.hold(joe.session, who))
-        holdback = dispatchers.holdback(joe.session)
+        holdback = joe.session.mailbox.view().holdback
         assert holdback is not None
         assert holdback.who == "first"
 
@@ -368,7 +367,7 @@ class TestHoldback:
         stored.wait(dispatchers.activate(client.session))
         assert sorted(data([*client.take(), *client.take()])) == [1, 2]
         client.take()
-        assert dispatchers.waiting(client.session) == 0
+        assert client.session.mailbox.view().depth == 0
 
     def test_one_that_does_not_acknowledge_cannot(self, stored: StoredWorld) -> None:
         client = Client(stored)
@@ -378,7 +377,7 @@ class TestHoldback:
             stored.wait(dispatchers.hold(client.session, "admin"))
         assert "does not acknowledge" in refused.value.message
         assert client.session.mailbox.dispatcher is NO_DISPATCHER
-        assert (dispatchers.waiting(client.session), dispatchers.holdback(client.session)) == (0, None)
+        assert (client.session.mailbox.view().depth, client.session.mailbox.view().holdback) == (0, None)
 
     def test_without_a_store_it_holds_in_memory(self, make_world: MakeWorld) -> None:
         world = make_world("storage.enabled=false", extensions=[UpdateExtension(), AckExtension()])
@@ -412,7 +411,7 @@ class TestOperators:
         assert (held.id, other.id, other.code) == (ids[1], ids[0], "resource.maintenance.skipped")
         assert stored.wait(dispatchers.skip(joe.session)) == 1
         assert stored.wait(dispatchers.skip(joe.session)) == 0
-        assert dispatchers.holdback(joe.session) is not None
+        assert joe.session.mailbox.view().holdback is not None
 
     def test_drain_makes_letters_of_all_that_waits(self, stored: StoredWorld, joe: Receiver) -> None:
         ids, dispatchers = self.held(stored, joe), stored.broker.mailboxes.dispatchers
@@ -422,7 +421,7 @@ class TestOperators:
         assert sorted(each.id for each in letters if each.is_persistent) == sorted(ids)
         assert [each.is_persistent for each in letters].count(False) == 1
         assert {each.code for each in letters} == {"resource.maintenance.drained"}
-        assert dispatchers.waiting(joe.session) == 0
+        assert joe.session.mailbox.view().depth == 0
         stored.wait(dispatchers.activate(joe.session))
         assert joe.take() == []
 
@@ -444,7 +443,7 @@ class TestOperators:
         store(stored, "/a", 1, 2, 3)
         stored.broker.publish("/a", "new")
         assert stored.wait(dispatchers.remove(joe.session, count)) == min(count, 4)
-        assert dispatchers.waiting(joe.session) == len(left)
+        assert joe.session.mailbox.view().depth == len(left)
         stored.wait(dispatchers.activate(joe.session))
         assert sorted(map(str, data([*joe.take(), *joe.take()]))) == sorted(map(str, left))
 
@@ -458,16 +457,15 @@ class TestOperators:
         assert [each.origin.id for each in seen if each.origin is not None][:3] == ids
         assert [each.fields["data"] for each in stored.wait(dispatchers.peek(joe.session, 2))] == [1, 2]
         assert stored.wait(dispatchers.peek(joe.session, 0)) == []
-        assert dispatchers.waiting(joe.session) == 4
+        assert joe.session.mailbox.view().depth == 4
 
     def test_what_waits_is_counted_in_bytes_too(self, stored: StoredWorld, joe: Receiver) -> None:
-        dispatchers = stored.broker.mailboxes.dispatchers
-        assert dispatchers.waiting_bytes(joe.session) == 0
+        assert joe.session.mailbox.view().size == 0
         store(stored, "/a", "x" * 1000)
         stored.broker.publish("/a", "y" * 1000)
-        assert 2000 < dispatchers.waiting_bytes(joe.session) < 2300
+        assert 2000 < joe.session.mailbox.view().size < 2300
         joe.session.mailbox.drop_first(2)
-        assert dispatchers.waiting_bytes(joe.session) == 0
+        assert joe.session.mailbox.view().size == 0
 
 
 class TestRetries:
@@ -618,7 +616,7 @@ class TestAckWait:
         letters = stored.letters()
         assert [(each.code, each.attempts) for each in letters] == [("communication.responseTimeout", 1)] * 2
         assert ids[0] in [each.id for each in letters]
-        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
+        assert joe.session.mailbox.view().depth == 0
 
     def test_ack_wait_stands_still_while_the_client_is_away(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", ackWait=20000, **MESSAGE)
@@ -627,7 +625,7 @@ class TestAckWait:
         stored.advance(12.0)
         stored.broker.sweep()
         stored.advance(60.0)
-        assert (stored.letters(), stored.broker.mailboxes.dispatchers.waiting(joe.session)) == ([], 1)
+        assert (stored.letters(), joe.session.mailbox.view().depth) == ([], 1)
         joe.take()
         held = joe.reconnect()
         stored.advance(20.1)
@@ -796,7 +794,7 @@ class TestTakeOver:
         assert sorted(data(messages)) == [1, 2, 3]
         assert {origin(each).get("redeliver", 0) for each in messages} == {1}
         assert "ext" not in new.tell(*map(ok, messages))
-        assert stored.broker.mailboxes.dispatchers.waiting(new.session) == 0
+        assert new.session.mailbox.view().depth == 0
 
     def test_a_retry_can_be_had_now(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", dispatcher={"retries": 1, "delay": 60_000}, **MESSAGE)

@@ -170,7 +170,7 @@ class TestSwept:
         let_go(stored)
         life.is_over()
         assert expired(stored) == [mortal]
-        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 0
+        assert joe.session.mailbox.view().depth == 0
 
     def test_what_it_has_acknowledged_and_not_answered_stays_open(self, stored: StoredWorld, joe: Receiver) -> None:
         life = Life(stored)
@@ -398,12 +398,12 @@ def test_others_have_their_turn_while_messages_of_many_sessions_expire(
     life = Life(stored)
     store(stored, 1, **MORTAL)
     stored.broker.publish("/a", 2, qos=MORTAL)
-    left = [stored.broker.mailboxes.dispatchers.waiting(each.session) for each in joes]
+    left = [each.session.mailbox.view().depth for each in joes]
     assert left == [2] * 5
     life.is_over()
     dead = joes[0]
     stored.loop.call_soon(lambda: stored.broker.disconnect(dead.session))
-    waiting = [stored.broker.mailboxes.dispatchers.waiting(each.session) for each in joes]
+    waiting = [each.session.mailbox.view().depth for each in joes]
     assert sorted(waiting) == [0, 2, 2, 2, 2]
     stored.broker.sweep()
     stored.settle()

@@ -36,7 +36,7 @@ def activate(world: StoredWorld, client: Receiver) -> None:
 
 
 def waiting(world: StoredWorld, client: Receiver) -> int:
-    return world.broker.mailboxes.dispatchers.waiting(client.session)
+    return client.session.mailbox.view().depth
 
 
 def test_a_message_that_a_busy_client_has_no_room_for_is_no_failure(stored: StoredWorld, joe: Receiver) -> None:
@@ -299,7 +299,7 @@ class TestLetters:
         named = [origin(second)["id"], origin(second)["id"], "no-id"]
         assert [stored.wait(dispatchers.skip(joe.session, each)) for each in named] == [1, 0, 0]
         assert [each.id for each in stored.letters()] == [origin(second)["id"]]
-        assert dispatchers.waiting(joe.session) == 2
+        assert joe.session.mailbox.view().depth == 2
 
 
 class TestTelling:
@@ -431,7 +431,7 @@ def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: Make
             "dead_letter_all": partial(mailbox.dead_letter_all, 0, "user.x", ""),
         }
         costs[count] = instructions(ends[operation])
-        assert world.broker.mailboxes.dispatchers.waiting(joe.session) == 0
+        assert joe.session.mailbox.view().depth == 0
     assert costs[400] < 4.4 * costs[100], costs
 
 

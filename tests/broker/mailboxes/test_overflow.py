@@ -53,7 +53,7 @@ def test_a_message_for_a_full_queue_costs_the_same_however_long_the_queue_is(
         publish("the first one too many")
         world.settle()
         costs[most] = instructions(partial(publish, "one more"))
-        assert world.broker.mailboxes.dispatchers.waiting(joe.session) == most
+        assert joe.session.mailbox.view().depth == most
     assert costs[long] - costs[short] < 2 * (long - short), costs
 
 

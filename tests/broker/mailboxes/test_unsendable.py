@@ -121,7 +121,7 @@ class TestStored:
             ("client/joe/1", ids[1], CODE),
         ]
         assert all("the server could not send it" in each.reason for each in letters)
-        assert world.broker.mailboxes.dispatchers.waiting(receivers[0].session) == 0
+        assert receivers[0].session.mailbox.view().depth == 0
         assert "could not be sent" in caplog.text
 
     def test_over_a_socket_too(self, restarted: Callable[..., Restarted]) -> None:

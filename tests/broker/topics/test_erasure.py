@@ -145,7 +145,7 @@ class TestTheNoticeComesLast:
     def test_the_notice_counts_as_no_message(self, stored: StoredWorld, joe: Receiver) -> None:
         store(stored, "/a/b", 0)
         erase(stored, "/a/b")
-        assert stored.broker.mailboxes.dispatchers.waiting(joe.session) == 1
+        assert joe.session.mailbox.view().depth == 1
         taken = take_all(joe)
         assert not [field for field in stored.record(joe.session) if field.startswith("n:")]
         assert [log_id for *_, log_id in stored.ended()] == [int(origin(taken[0])["id"])]

@@ -14,16 +14,17 @@ _AT_ONCE: Final = 500
 
 def lease_room(session: Session, name: str, waiting: int) -> int:
     """How many messages of the queue with this name a session may lease now for which so many wait already."""
-    bounds = session.mailbox.bounds
+    view = session.mailbox.view()
+    bounds = view.bounds
     if bounds is None:
         return 0
     room = bounds.max_entries - waiting
     if is_exclusive(name):
         leased = sum(is_exclusive(pending.source) for pending in session.mailbox.inbox.values())
-        room = min(room, (session.mailbox.burst.max_entries or AHEAD) - leased)
-        if session.mailbox.limit is not None:
+        room = min(room, (view.burst.max_entries or AHEAD) - leased)
+        if view.max_open:
             # Another member may process at once what would wait here behind open messages.
-            room = min(room, session.mailbox.limit.room(session.mailbox.batches) - _unsent_leases(session))
+            room = min(room, view.room_at_client - _unsent_leases(session))
     return max(0, min(room, _AT_ONCE))
 
 

@@ -62,9 +62,9 @@ class DispatcherRunner:
         self._node = self._runtime.settings.node.name
         self.pings = Pings(self._runtime, self._outbound)
         self._runtime.metrics.gauge(
-            "held_sessions", lambda: sum(self.holdback(each) is not None for each in self._sessions.values())
+            "held_sessions", lambda: sum(each.mailbox.view().holdback is not None for each in self._sessions.values())
         )
-        self._runtime.metrics.gauge("unclaimed", lambda: sum(map(self.unclaimed, self.updated)))
+        self._runtime.metrics.gauge("unclaimed", lambda: sum(each.mailbox.view().unclaimed for each in self.updated))
 
     # Logins
 
@@ -150,7 +150,9 @@ class DispatcherRunner:
         self.pings.ended(session)
         self._expiry.leave(session)
         if session.mailbox.ends_in_letters:
-            session.mailbox.dead_letter_transients(*(session.mailbox.death or (DEAD_SESSION, "the session has ended")))
+            session.mailbox.dead_letter_transients(
+                *(session.mailbox.view().death or (DEAD_SESSION, "the session has ended"))
+            )
         elif session.acknowledges:
             self._runtime.metrics.ended[EndReason.LAPSED] += len(session.mailbox.transients())
         if session.mailbox.is_paused:
@@ -159,7 +161,7 @@ class DispatcherRunner:
 
     def _log_end(self, session: Session, event: Event) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
-        backlog = session.mailbox.depth
+        backlog = session.mailbox.view().depth
         if not backlog or not session.acknowledges:
             return
         is_kept = session.mailbox.ends_in_letters
@@ -216,7 +218,7 @@ class DispatcherRunner:
             self._follow(session, dispatcher)
 
     def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
-        self._events.judged(session, dispatcher, judgement)
+        self._events.judged(session, judgement)
         session.mailbox.carry_out(judgement, partial(self._listener.try_other, session))
         self._runtime.metrics.redeliveries += len(judgement.put_back)
         if judgement.holdback is not None:
@@ -332,22 +334,6 @@ class DispatcherRunner:
             return session.last_seen or session.added_at
         return self._runtime.loop.time() + gone_in
 
-    def holdback(self, session: Session) -> Holdback | None:
-        """Why the session's dispatcher is inactive; None if it is active."""
-        return session.mailbox.dispatcher.holdback
-
-    def waiting(self, session: Session) -> int:
-        """How many messages wait, are sent, or are open for the session."""
-        return session.mailbox.depth
-
-    def unclaimed(self, session: Session) -> int:
-        """How many of them no listener of the client takes, as far as it says."""
-        return len(session.mailbox.dispatcher.unclaimed)
-
-    def waiting_bytes(self, session: Session) -> int:
-        """Their bytes."""
-        return session.mailbox.size
-
     async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
         """Let the session's messages wait until it is activated. A session that is on hold already stays as it is."""
         dispatcher = self.of(session)
@@ -395,8 +381,9 @@ class DispatcherRunner:
     async def skip(self, session: Session, message_id: str = "") -> int:
         """Make a dead letter of the message of this id; without an id, of the one that is on hold, or else of the first that
         waits. The one that is on hold keeps the code for which it is. Returns how many."""
-        held = self.holdback(session)
-        held_id = held.message_id if held is not None and session.mailbox.has(held.message_id) else ""
+        view = session.mailbox.view()
+        held = view.holdback
+        held_id = held.message_id if held is not None and view.has_held else ""
         code, reason = _SKIPPED
         if held is not None and held_id and message_id in ("", held_id):
             code, reason = held.code or _HELD, held.reason or reason
@@ -417,7 +404,7 @@ class DispatcherRunner:
 
     async def clear(self, session: Session) -> int:
         """Drop all waiting messages; returns how many."""
-        return await self.remove(session, session.mailbox.depth)
+        return await self.remove(session, session.mailbox.view().depth)
 
     async def remove(self, session: Session, count: int) -> int:
         """Drop the first so many of the waiting messages, the stored ones first; returns how many."""

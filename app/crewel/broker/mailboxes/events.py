@@ -22,7 +22,7 @@ from typing import Any, Final
 from crewel.broker.mailboxes.shape_samples import ShapeSamples
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.dispatcher import Dispatcher, Judgement
+from crewel.delivery.dispatcher import Judgement
 from crewel.delivery.entry import Entry
 from crewel.delivery.states import Holdback
 from crewel.errors import StoreError
@@ -118,7 +118,7 @@ class Events:
             self._note("opened", session=session.name, reliable=session.acknowledges, transport=peer.transport)
 
     def _closed(self, session: Session, expired: bool) -> None:
-        death = session.mailbox.death
+        death = session.mailbox.view().death
         reason = "dead" if death is not None else "expired" if expired else "disconnected"
         code = death[0] if death is not None else ""
         self._happened("closed", session.name, {"reason": reason, "code": code})
@@ -137,15 +137,16 @@ class Events:
             self._visitors[place] += 1
         return bool(session.name)
 
-    def judged(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
+    def judged(self, session: Session, judgement: Judgement) -> None:
         """A receiver has reported what happened to messages, or their statuses did not come in time."""
         if judgement.settled:
             self.settled(session, judgement.settled)
         for each in judgement.dead_letters:
             self._failed(session, each.entry, each.code, "letter", each.given)
         if judgement.put_back:
-            code, _ = dispatcher.last_failure or ("", "")
-            outcome = "held" if dispatcher.holdback is not None else "waits"
+            view = session.mailbox.view()
+            code, _ = view.failure or ("", "")
+            outcome = "held" if view.holdback is not None else "waits"
             for entry in judgement.put_back:
                 self._failed(session, entry, code, outcome)
             self.redelivered(session, len(judgement.put_back))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
 from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, least
@@ -182,6 +183,10 @@ class Mailbox(ABC):
     def promises(self) -> dict[str, bool]:
         """What logins and operators see of it: `update`, that messages end as their receiver reports; and `durable`, that
         the store has it."""
+
+    def view(self) -> MailboxView:
+        """What others may know of it."""
+        return MailboxView(self)
 
     # Bounds
 

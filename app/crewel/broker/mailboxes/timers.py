@@ -229,10 +229,11 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
     gone_in = times.gone_in(session, now)
     if gone_in is None:
         return Outlook(inf, "")
-    gives_up = session.mailbox.gives_up
+    view = session.mailbox.view()
+    gives_up = view.gives_up
     if gives_up < inf:
         # Once it counts as gone, that is in the time at which it expires.
-        ends_at = session.expires_at if session.mailbox.is_absent else min(session.expires_at, now + gone_in + gives_up)
+        ends_at = session.expires_at if view.is_absent else min(session.expires_at, now + gone_in + gives_up)
         return Outlook(ends_at, f"its client is away, which counts as failing: given up after {format_span(gives_up)}")
     if session.grace_ms is not None:
         return Outlook(
@@ -244,8 +245,8 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
 
 def cause(session: Session, event: Event, times: SessionTimes, now: float) -> str:
     """Why the session ends, in words."""
-    if session.mailbox.death is not None:
-        code, reason = session.mailbox.death
+    if (death := session.mailbox.view().death) is not None:
+        code, reason = death
         return f"{code}: {reason}" if reason else code
     words = str(event.value)
     return outlook(session, times, now).why or words if event is Event.SILENCE else words

@@ -279,15 +279,16 @@ class Logins:
     def _describe_login(self, exchange: Exchange, session: Session, resume: str | None, *, reconnected: bool) -> None:
         if resume is None:
             return
-        promises = session.mailbox.promises()
+        view = session.mailbox.view()
+        promises = view.promises()
         exchange.login = {
             "name": f"/node/{self._runtime.settings.node.name}/{session.name}",
             "reconnected": reconnected,
-            "queued": self._dispatchers.waiting(session),
+            "queued": view.depth,
             "resume": resume,
             **promises,
             **({"unclaimed": True} if promises["update"] else {}),
-            **({"maxOpen": session.mailbox.limit.most} if session.mailbox.limit is not None else {}),
+            **({"maxOpen": view.max_open} if view.max_open else {}),
             "replyId": session.reply_id,
             "maxMessageBytes": self._runtime.settings.bayeux.max_message_bytes,
         }

@@ -63,7 +63,7 @@ class LostCookies:
         self._runtime.metrics.lost_cookies += 1
         self._log(peer)
         # What an earlier client has left to the session waits until its own time ends.
-        if session.asked.name is None and not session.subscriptions and not session.mailbox.depth:
+        if session.asked.name is None and not session.subscriptions and not session.mailbox.view().depth:
             session.end_by(self._runtime.loop.time() + _LEFT_S)
         return self._pause(holder_of(peer.remote))
 

@@ -21,7 +21,6 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topics.shares import Shares, TopicShare
 from crewel.broker.topics.topic import Topic, TopicView
-from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, PendingMessage
@@ -118,9 +117,7 @@ class QueuedTopics:
 
     def in_memory(self, session: Session) -> Iterable[Entry]:
         """The messages that wait for this session and are not known by a place in the store."""
-        if session.acknowledges or session.mailbox.dispatcher is not NO_DISPATCHER:
-            return session.mailbox.transients()
-        return session.mailbox.queue
+        return session.mailbox.view().in_memory()
 
 
 def _open(durable: DurableSession) -> Iterable[PendingMessage]:

@@ -1,0 +1,196 @@
+"""What operators, metrics, logs and timers may know of a mailbox. It is read when it is asked for, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from crewel.delivery.dispatcher import NO_DISPATCHER
+
+if TYPE_CHECKING:
+    from crewel.broker.mailboxes.mailbox import Mailbox
+    from crewel.delivery.dispatcher import Rejection
+    from crewel.delivery.entry import Entry
+    from crewel.delivery.records import LogId
+    from crewel.delivery.states import Holdback
+    from crewel.qos.connect import Bounds, Burst, OverflowPolicy
+
+
+class MailboxView:
+    """A look at one mailbox, as it is when a property is read."""
+
+    __slots__ = ("_mailbox",)
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+
+    # Messages
+
+    @property
+    def depth(self) -> int:
+        """How many messages wait, are sent, or are open."""
+        return self._mailbox.depth
+
+    @property
+    def size(self) -> int:
+        """Their bytes."""
+        return self._mailbox.size
+
+    @property
+    def queued(self) -> int:
+        """How many messages are in memory and wait."""
+        return len(self._mailbox.queue)
+
+    @property
+    def oldest(self) -> LogId | None:
+        """The place of the oldest stored message; None without one."""
+        return self._mailbox.oldest()
+
+    @property
+    def at_client(self) -> int:
+        """How many messages were sent and are not settled."""
+        return max(len(self._mailbox.dispatcher.in_flight), self._mailbox.retained)
+
+    @property
+    def sent_at(self) -> float | None:
+        """The loop time (s) at which the first of them was sent; None if that is not known."""
+        first = next(iter(self._mailbox.dispatcher.in_flight.values()), None)
+        return first[1] if first is not None and isfinite(first[1]) else None
+
+    @property
+    def unclaimed(self) -> int:
+        """How many messages no listener of the client takes, as far as it says."""
+        return len(self._mailbox.dispatcher.unclaimed)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no message waits or is at the client, and nothing stops it or has failed."""
+        mailbox, dispatcher = self._mailbox, self._mailbox.dispatcher
+        return not (
+            mailbox.queue
+            or mailbox.retained
+            or mailbox.has_more
+            or dispatcher.in_flight
+            or dispatcher.waits_until
+            or dispatcher.holdback is not None
+            or dispatcher.rejection is not None
+        )
+
+    def in_memory(self) -> Iterable[Entry]:
+        """The messages that wait, are sent or are open, and are not known by a place in the store."""
+        mailbox = self._mailbox
+        if mailbox.acknowledges or mailbox.dispatcher is not NO_DISPATCHER:
+            return mailbox.transients()
+        return mailbox.queue
+
+    def channels(self) -> Iterator[str]:
+        """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
+        return self._mailbox.channels()
+
+    # Terms
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The bounds of its queue, if the store has it."""
+        return self._mailbox.bounds
+
+    @property
+    def max_entries(self) -> int:
+        """Most messages that may wait; 0: as many as the server's settings say."""
+        return self._mailbox.queue_limit
+
+    @property
+    def max_bytes(self) -> int | None:
+        """Most bytes that may wait; None unless that is a bound of what is stored."""
+        return None if self._mailbox.bounds is None else self._mailbox.bounds.max_bytes
+
+    @property
+    def policy(self) -> OverflowPolicy:
+        """What a full queue does."""
+        return self._mailbox.overflow_policy if self._mailbox.bounds is None else self._mailbox.bounds.policy
+
+    @property
+    def burst(self) -> Burst:
+        """How much one response may carry."""
+        return self._mailbox.burst
+
+    @property
+    def max_open(self) -> int:
+        """Most messages that may be open at the client; 0: any number."""
+        return 0 if self._mailbox.limit is None else self._mailbox.limit.most
+
+    @property
+    def room_at_client(self) -> int:
+        """How many messages more may be open there, where that has a limit."""
+        limit = self._mailbox.limit
+        assert limit is not None
+        return limit.room(self._mailbox.batches)
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether as many are open as may be."""
+        return self._mailbox.limit is not None and self.room_at_client == 0
+
+    @property
+    def retries(self) -> int:
+        """How often in a row the client may fail before it is given up; -1: without limit."""
+        return self._mailbox.dispatcher.rules.retries
+
+    def promises(self) -> dict[str, bool]:
+        """What logins and operators see of it: `update`, that messages end as their receiver reports; and `durable`, that
+        the store has it."""
+        return self._mailbox.promises()
+
+    # How its client does
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether the client has been away for so long that memory keeps only the places of what is stored."""
+        return self._mailbox.is_absent
+
+    @property
+    def gives_up(self) -> float:
+        """Seconds after which a client that is away has failed for good."""
+        return self._mailbox.gives_up
+
+    @property
+    def death(self) -> tuple[str, str] | None:
+        """Code and reason, if the client has failed for good."""
+        return self._mailbox.death
+
+    @property
+    def holdback(self) -> Holdback | None:
+        """Why nothing is sent until somebody activates it; None if it is active."""
+        return self._mailbox.dispatcher.holdback
+
+    @property
+    def has_held(self) -> bool:
+        """Whether the message for which it is on hold still waits."""
+        held = self._mailbox.dispatcher.holdback
+        return held is not None and self._mailbox.has(held.message_id)
+
+    @property
+    def rejection(self) -> Rejection | None:
+        """Why all that comes becomes dead letters; None if it does not."""
+        return self._mailbox.dispatcher.rejection
+
+    @property
+    def failure(self) -> tuple[str, str] | None:
+        """Code and reason of the last failure that the client reported."""
+        return self._mailbox.dispatcher.last_failure
+
+    @property
+    def failed_channels(self) -> tuple[str, ...]:
+        """The channels of the failures that still count, that of `failure` at the end; "" stands for more of them."""
+        return self._mailbox.dispatcher.failed_channels
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row."""
+        return self._mailbox.dispatcher.failures
+
+    @property
+    def waits_until(self) -> float:
+        """The loop time (s) at which the pause after a failure ends; 0 if there is none."""
+        return self._mailbox.dispatcher.waits_until

@@ -1,0 +1,168 @@
+"""Nothing outside of it looks into a mailbox more than it does already: the places that do are counted by what they look at."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from tests.house.mailbox_accesses import accesses, looks
+
+LEFT: Final[dict[str, int]] = {
+    "accounts_for_all": 1,
+    "append": 1,
+    "at_client": 1,
+    "attempts": 1,
+    "batches.futile": 1,
+    "batches.hand_over": 1,
+    "batches.is_busy": 1,
+    "batches.must_resend": 6,
+    "batches.note_busy": 1,
+    "batches.number": 7,
+    "batches.resend_delay": 1,
+    "batches.resending": 1,
+    "batches.reserve_at": 1,
+    "batches.sent": 2,
+    "batches.sent_after": 1,
+    "batches.unbatch": 1,
+    "begin_batches": 1,
+    "bound": 1,
+    "bound_stored": 1,
+    "bounds": 1,
+    "burst": 1,
+    "carry_out": 1,
+    "charge": 2,
+    "choose": 3,
+    "conflate": 1,
+    "count_evicted": 1,
+    "dead_letter_all": 1,
+    "dead_letter_one": 1,
+    "dead_letter_stored": 2,
+    "dead_letter_transients": 1,
+    "dead_letter_unsendable": 3,
+    "depth": 3,
+    "die": 1,
+    "dispatcher": 19,
+    "dispatcher.conclude": 1,
+    "dispatcher.failed_channels": 2,
+    "dispatcher.flushes": 4,
+    "dispatcher.holdback": 8,
+    "dispatcher.in_flight": 3,
+    "dispatcher.is_paused": 3,
+    "dispatcher.judge": 1,
+    "dispatcher.last_failure": 4,
+    "dispatcher.next_at": 4,
+    "dispatcher.observe": 1,
+    "dispatcher.overdue": 1,
+    "dispatcher.rejection": 10,
+    "dispatcher.reported": 4,
+    "dispatcher.restart_wait": 1,
+    "dispatcher.resume": 1,
+    "dispatcher.retry": 1,
+    "dispatcher.revive": 1,
+    "dispatcher.rules": 7,
+    "dispatcher.send": 1,
+    "dispatcher.unclaimed": 1,
+    "drop_first": 1,
+    "drop_where": 5,
+    "end_messages": 2,
+    "ends_in_letters": 2,
+    "evict": 1,
+    "expiry": 5,
+    "forget_stored": 2,
+    "has_bytes": 1,
+    "has_leaving": 3,
+    "has_more": 3,
+    "has_notices": 2,
+    "has_stored": 1,
+    "in_memory": 1,
+    "inbox": 6,
+    "is_absent": 17,
+    "is_due": 2,
+    "is_evictable": 1,
+    "is_paused": 19,
+    "known_attempts": 1,
+    "lazy_at": 6,
+    "limit": 10,
+    "limit.left": 1,
+    "limit.queued": 1,
+    "make_room": 1,
+    "must_end": 2,
+    "note_retained": 2,
+    "open_at": 2,
+    "pause": 1,
+    "queue": 27,
+    "queue_bytes": 4,
+    "queue_limit": 1,
+    "queue_max_bytes": 1,
+    "recall": 1,
+    "recovered": 3,
+    "rejects_all": 7,
+    "replace": 2,
+    "reserve_batches": 1,
+    "retain": 1,
+    "retained": 5,
+    "room_in_bytes": 1,
+    "shorten": 1,
+    "stored": 2,
+    "subscribed_since": 1,
+    "take_within": 1,
+    "transients": 4,
+    "urgent": 16,
+}
+"""How many places look at this. A figure may only fall: what a place wants is a verb of the mailbox, or a part of its view."""
+
+
+def test_no_place_looks_into_a_mailbox_that_did_not_before() -> None:
+    places: dict[str, list[str]] = {}
+    for each in accesses():
+        places.setdefault(each.member, []).append(each.place)
+    more = {member: found for member, found in places.items() if len(found) > LEFT.get(member, 0)}
+    assert not more
+
+
+PLANTED = """
+def walk(session, mailbox: Mailbox, other):
+    session.mailbox.queue.clear()
+    mailbox.offer(1)
+    first, second = session.mailbox, other.queue
+    first.urgent = first.news
+    dispatcher = first.dispatcher
+    dispatcher.rules.tells
+    again = dispatcher
+    if (batches := mailbox.batches) is not None:
+        again.in_flight, batches.sent
+
+class Part:
+    def __init__(self, limit: OpenLimit):
+        self.limit = limit
+
+    def room(self):
+        return self.limit.most
+
+def elsewhere(first, dispatcher):
+    first.queue, dispatcher.rules
+"""
+
+
+def test_looks_are_found_under_other_names_too() -> None:
+    found = Counter(each.member for each in looks(ast.parse(PLANTED), "planted"))
+    assert found == Counter(
+        [
+            "queue",
+            "urgent",
+            "dispatcher",
+            "dispatcher.rules",
+            "batches",
+            "dispatcher.in_flight",
+            "batches.sent",
+            "limit.most",
+        ]
+    )
+
+
+@pytest.mark.parametrize("text", ["session.mailbox.view().depth", "def f(mailbox: Mailbox): return mailbox.tells"])
+def test_verbs_and_what_is_read_for_each_delivery_are_no_looks(text: str) -> None:
+    assert not list(looks(ast.parse(text), "planted"))
