@@ -161,7 +161,7 @@ class MailboxView:
 
     @property
     def holdback(self) -> Holdback | None:
-        """Why nothing is sent until somebody activates it; None if it is active."""
+        """Why nothing is sent until an operator activates it; None if it is active."""
         return self._mailbox.dispatcher.holdback
 
     @property
