@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from crewel.admin.role_scopes import covers_session, role_on_queue, shows_failure
+from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.delivery.dispatcher import Dispatcher, Rules
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import read_statuses
@@ -28,6 +30,9 @@ class Queue:
         self.dispatcher = Dispatcher(RULES)
         self.waiting = channels
         self.read = 0
+
+    def view(self) -> MailboxView:
+        return MailboxView(cast("Mailbox", self))
 
     def channels(self) -> Iterator[str]:
         for each in self.waiting:
