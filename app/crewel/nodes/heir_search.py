@@ -52,7 +52,7 @@ class HeirSearch:
         self._access = runtime.access
         self._lease = lease
         self._registry = registry
-        self._links, self._dialler, self._receive = router.links, router.dialler, router.receive
+        self._links, self._dialler, self._router = router.links, router.dialler, router
         self._calls = calls
         calls.serve(HEIR, self._tell)
 
@@ -124,4 +124,4 @@ class HeirSearch:
                 return
             if session.held is not None and not isinstance(session.held.peer, RemotePeer):
                 for peer, elements in self._outbound.give_back(session):
-                    self._receive(peer, elements)
+                    self._router.receive(peer, elements)

@@ -21,7 +21,7 @@ from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.names import Names
 from crewel.broker.addressing.routes import Route, resolve_destination, without_store
 from crewel.broker.addressing.shared_queues import SharedQueues
-from crewel.broker.durability.access import REPEATABLE_S
+from crewel.broker.durability.write_queue import REPEATABLE_S
 from crewel.broker.handler_steps import Promise, Steps
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.broker.addressing.listeners import LettersListener
 from crewel.broker.addressing.requeue import Requeue
-from crewel.broker.durability.access import BYTES_A_LETTER, DEAD_SESSION
+from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.durability.write_queue import BYTES_A_LETTER
 from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.expiry import Expiry
