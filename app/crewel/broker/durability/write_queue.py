@@ -103,7 +103,7 @@ class Publishes(Generic[T]):
 
 
 class _Probe(Publishes[T]):
-    """A group that somebody waits for."""
+    """A group whose answer a task waits for."""
 
     __slots__ = ("_done",)
 
