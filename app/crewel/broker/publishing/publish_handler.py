@@ -22,8 +22,7 @@ from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.admission.limiter import Limiter
 from crewel.broker.admission.payers import payers_of
 from crewel.broker.durability.log_appender import readonly
-from crewel.broker.durability.pending_publish import Published
-from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, resume, start, wait
+from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, result_of, resume, start, wait
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.publishing.broadcaster import Broadcaster, StoragePlan
@@ -225,9 +224,10 @@ class PublishHandler:
         self, session: Session, message: Message, qos: PublishQos, plan: StoragePlan, key: str
     ) -> Steps[Reply]:
         try:
-            published: Published = yield self._broadcaster.store(
+            stored = self._broadcaster.store(
                 message.channel, _delivered(message, qos), plan, qos, publisher=session, key=key
             )
+            published = yield from result_of(stored)
         except StoreError as error:
             raise not_stored(error) from error
         if self._spreading and message.channel.name in self._spreading:
