@@ -9,7 +9,9 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from crewel.broker.handler_steps import resolve
@@ -35,6 +37,7 @@ REPEATABLE_S: Final = REMEMBERED_MS / 1000 - 20.0
 """How long a step with a key of its own may be asked again: some seconds less than the store remembers it, for a connection
 whose end is noticed late, and for the time that the store takes."""
 _MOST_STEPS: Final = 256
+_NOT_PROCESSED: Final = "a reply of the store could not be processed"
 _PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time
 
 
@@ -49,104 +52,43 @@ class Log(Protocol[T]):
         follow."""
 
 
-class _Request(Generic[T]):
-    """One step, and who wants its answer."""
+class _Request:
+    """A place in the queue: what the store is asked for there, and who takes its answer."""
 
-    __slots__ = ("done", "doubted_at", "retries_until", "size", "step", "unordered")
+    __slots__ = ("asks", "done", "doubted_at", "group", "retries_until", "size", "step", "unordered")
 
     def __init__(
         self,
-        step: Step[T],
-        done: Callable[[T | StoreError], None],
+        step: Callable[[], Step[Any] | None],
+        done: Callable[[Any], Awaitable[None] | None],
         *,
-        retries_until: float,
-        doubted_at: float,
-        size: int,
-        unordered: bool,
+        group: _Group[Any] | None = None,
+        asks: bool = True,
+        size: int = 0,
+        retries_until: float = 0.0,
+        doubted_at: float = math.inf,
+        unordered: bool = False,
     ) -> None:
         self.step = step
+        """Called when the store is asked; returns the step."""
         self.done = done
+        """Gets the answer, or the StoreError. What it returns must be waited for before the answers that follow."""
+        self.group = group
+        """What further publishes join, while nothing follows."""
+        self.asks = asks
+        """Whether the store is asked for anything: if not, there is no step and no answer."""
+        self.size = size
         self.retries_until = retries_until
         """By the loop's clock; 0 if it is asked once."""
         self.doubted_at = doubted_at
         """Since when the store may have done it without an answer; infinite if it has not, as far as is known."""
-        self.size = size
         self.unordered = unordered
 
-    def asked(self) -> Step[T]:
-        return self.step
 
-    def answered(self, answer: T | StoreError) -> None:
-        self.done(answer)
-
-
-class Publishes(Generic[T]):
-    """Publishes that go into the log together, each with what its publisher wants to find again."""
-
-    __slots__ = ("_log", "pending", "size", "submissions")
-    retries_until, unordered = 0.0, False
-
-    def __init__(self, log: Log[T]) -> None:
-        self._log = log
-        self.size = 0
-        """Bytes of their bodies."""
-        self.submissions: list[Submission] = []
-        self.pending: list[T] = []
-
-    def asked(self) -> Step[Appended]:
-        """The step that appends them all."""
-        return self._log.append_step(self.submissions)
-
-    def answered(self, answer: Appended | StoreError) -> Awaitable[None] | None:
-        """Tell all publishers; what is returned must be waited for, and then all have their answer."""
-        return self._log.appended(self.pending, answer)
-
-
-class _Probe(Publishes[T]):
-    """A group whose answer a task waits for."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self, log: Log[T], done: asyncio.Future[None]) -> None:
-        super().__init__(log)
-        self._done = done
-
-    def answered(self, answer: Appended | StoreError) -> Awaitable[None] | None:
-        rest = super().answered(answer)
-        if rest is not None:
-            return self._finish(rest)
-        resolve(self._done, None)
-        return None
-
-    async def _finish(self, rest: Awaitable[None]) -> None:
-        try:
-            await rest
-        finally:
-            resolve(self._done, None)
-
-
-class _Turn(Generic[T]):
-    """Work that needs no step, and has its place among the steps."""
-
-    __slots__ = ("_found", "_has_looked", "_look", "_work")
-    retries_until, size, unordered = 0.0, 0, False
-
-    def __init__(self, look: Callable[[], T], work: Callable[[T], Awaitable[None] | None]) -> None:
-        self._look = look
-        self._work = work
-        self._has_looked = False
-        self._found: T
-
-    def asked(self) -> None:
-        """It asks the store for nothing. What it works on was there before the store is asked for what comes behind it."""
-        self._found = self._look()
-        self._has_looked = True
-
-    def answered(self, _: object) -> Awaitable[None] | None:
-        """Do it."""
-        if not self._has_looked:  # a step before it could not be made, and the store was asked for nothing
-            self.asked()
-        return self._work(self._found)
+_Group = tuple[list[Submission], list[T]]
+"""Publishes that go into the log together, and what each publisher wants to find again."""
+_Round = Generator[list[Step[Any]] | Awaitable[None], Any, None]
+"""It yields the steps that the store is asked for, and gets the answers; then what must be waited for between two of them."""
 
 
 class WriteQueue(Generic[T]):
@@ -156,9 +98,9 @@ class WriteQueue(Generic[T]):
         self._store = store
         self._loop = loop
         self._log = log
-        self._queue: deque[_Request[Any] | Publishes[T] | _Turn[Any]] = deque()
-        self._is_busy = False
-        self._asked: Sequence[_Request[Any] | Publishes[T] | _Turn[Any]] = ()  # until all are answered
+        self._queue: deque[_Request] = deque()
+        self._round: _Round | None = None
+        self._asked: Sequence[_Request] = ()  # until all are answered
         self._idle: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
         self._turn: asyncio.Task[None] | None = None  # work that does not wait for what is under way
@@ -171,20 +113,27 @@ class WriteQueue(Generic[T]):
         late that the store may have forgotten what it has done of it."""
         self._store, self._on_forgotten, self.is_closed = store, on_forgotten, False
 
+    # What is put into it
+
     def publish(self, submission: Submission, pending: T) -> None:
         """Put one more publish into the last group, or begin a new one."""
-        group, size = self._queue[-1] if self._queue else None, len(submission.body)
+        last, size = self._queue[-1] if self._queue else None, len(submission.body)
+        group: _Group[T] | None = None if last is None else last.group
         if (
-            not isinstance(group, Publishes)
-            or len(group.submissions) >= MOST_PUBLISHES
-            or (group.submissions and group.size + size > MOST_BYTES)
+            last is None
+            or group is None
+            or len(group[0]) >= MOST_PUBLISHES
+            or (group[0] and last.size + size > MOST_BYTES)
         ):
-            group = Publishes(self._log)
-            self._queue.append(group)
-        group.size += size
-        group.submissions.append(submission)
-        group.pending.append(pending)
-        if not self._is_busy:
+            group = [], []
+            last = _Request(
+                partial(self._log.append_step, group[0]), partial(self._log.appended, group[1]), group=group
+            )
+            self._queue.append(last)
+        last.size += size
+        group[0].append(submission)
+        group[1].append(pending)
+        if self._round is None:
             self._wake()
 
     def submit(
@@ -205,11 +154,11 @@ class WriteQueue(Generic[T]):
         now = self._loop.time() if retries or in_doubt else 0.0
         self._queue.append(
             _Request(
-                step,
+                lambda: step,
                 done,
+                size=size,
                 retries_until=now + for_s if retries else 0.0,
                 doubted_at=now if in_doubt else math.inf,
-                size=size,
                 unordered=unordered,
             )
         )
@@ -222,15 +171,12 @@ class WriteQueue(Generic[T]):
         await asyncio.sleep(_PAUSE)  # and then all that was in a pause is in the queue
         await self.ask(self._store.mark, retries=True)
 
-    def probe(self) -> None:
-        """Append nothing: the answer shows what has been appended without our knowing."""
-        self._queue.append(Publishes(self._log))
-        self._wake()
-
-    def probe_and_wait(self) -> asyncio.Future[None]:
-        """Append nothing, as `probe` does. The future is done when all that had been appended by then was taken, or failed."""
+    def probe(self) -> asyncio.Future[None]:
+        """Append nothing: the answer shows what has been appended without our knowing. The future is done when all that had
+        been appended by then was taken, or failed."""
         done: asyncio.Future[None] = self._loop.create_future()
-        self._queue.append(_Probe(self._log, done))
+        taken = partial(self._log.appended, [])
+        self._queue.append(_Request(partial(self._log.append_step, []), partial(_tell, taken, done)))
         self._wake()
         return done
 
@@ -240,7 +186,13 @@ class WriteQueue(Generic[T]):
 
         It does not wait for unordered steps that follow the last ordered one, and is done at once if there is no ordered one:
         on a slow line it would wait longer than it takes to read the log."""
-        turn, place = _Turn(look, work), len(self._queue)
+        found: list[N] = []
+
+        def done(_: object) -> Awaitable[None] | None:
+            # If a step before it could not be made, the store was asked for nothing.
+            return work(found[0] if found else look())
+
+        turn, place = _Request(lambda: found.append(look()), done, asks=False), len(self._queue)
         while place and self._queue[place - 1].unordered:
             place -= 1
         if not place and all(each.unordered for each in self._asked):
@@ -249,11 +201,11 @@ class WriteQueue(Generic[T]):
             self._queue.insert(place, turn)
             self._wake()
 
-    def _take_turn(self, turn: _Turn[Any]) -> None:
+    def _take_turn(self, turn: _Request) -> None:
         if self._turn is not None:
             self._queue.appendleft(turn)
             self._wake()
-        elif (awaited := turn.answered(None)) is not None:
+        elif (awaited := turn.done(None)) is not None:
             self._turn = self._loop.create_task(self._finish_turn(awaited))
 
     async def _finish_turn(self, awaited: Awaitable[None]) -> None:
@@ -297,110 +249,135 @@ class WriteQueue(Generic[T]):
     @property
     def under_way(self) -> asyncio.Future[None] | None:
         """Done when nothing is under way and in the queue any more; None if that is so."""
-        if self._is_busy and self._idle is None:
+        if self._round is not None and self._idle is None:
             self._idle = self._loop.create_future()
         return self._idle
 
-    def _wake(self) -> None:
-        if not self._is_busy:
-            self._is_busy = True
-            self._loop.call_soon(self._ask)  # and what comes in the same turn goes with it
+    # Its rounds
 
-    def _ask(self) -> None:
-        queue = self._queue
-        requests = [queue.popleft()]
+    def _wake(self) -> None:
+        if self._round is None:
+            self._round = self._next_round()
+            self._loop.call_soon(self._go_on)  # and what comes in the same turn goes with it
+
+    def _next_round(self) -> _Round:
+        """Ask the store for what is first in the queue, and hand out the answers in their order. What is first and asks for
+        nothing goes alone: all before it is answered, so it need not wait for what is behind it."""
+        queue, store = self._queue, self._store
+        requests = self._asked = [queue.popleft()]
         size = requests[0].size
-        is_turn = type(requests[0]) is _Turn  # all before it is answered: it need not wait for what is behind it
-        while queue and not is_turn and len(requests) < _MOST_STEPS and size + queue[0].size <= MOST_BYTES:
+        while queue and requests[0].asks and len(requests) < _MOST_STEPS and size + queue[0].size <= MOST_BYTES:
             requests.append(queue.popleft())
             size += requests[-1].size
-
-        steps: list[Step[Any]] = []
-
-        def answered(answers: list[Any]) -> None:
-            if len(answers) == len(requests):  # as nearly always: no turn is among them
-                handed: Iterator[tuple[Any, Any]] = zip(requests, answers, strict=True)
-            else:
-                found = iter(answers)
-                handed = ((each, None if isinstance(each, _Turn) else next(found)) for each in requests)
-            if self._turn is None:
-                self._hand_over(handed)
-            else:
-                self._task = self._loop.create_task(self._hand_over_later(self._turn, handed))
-
-        store = self._store
         store.until_look -= size
         if store.until_look < 0:
             store.look_soon()
-        self._asked = requests
+        steps: list[Step[Any]] = []
+        answers: Iterator[Any]
         try:
-            steps += [step for each in requests if (step := each.asked()) is not None]
-            if steps:
-                store.submit(steps, answered)
-            else:
-                answered([])
-        except Exception as error:
-            log.exception("a request to the store failed")
-            answered([StoreError(f"the store could not be asked: {error}")] * len(requests))
-
-    def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]) -> None:
-        for request, answer in answers:
+            for request in requests:
+                if (step := request.step()) is not None:
+                    steps.append(step)  # noqa: PERF401 - a comprehension is a call more
+        except Exception as error:  # noqa: BLE001 - it is logged, and told to all
+            answers = repeat(_not_asked(error))
+        else:
+            answers = iter((yield steps))
+        if self._turn is not None:
+            yield self._turn
+        for request in requests:
+            answer = next(answers) if request.asks else None
             if request.retries_until and self._is_asked_again(request, answer):
                 continue
             try:
-                awaited = request.answered(answer)
+                rest = request.done(answer)
             except Exception:
-                log.exception("a reply of the store could not be processed")
+                log.exception(_NOT_PROCESSED)
                 continue
-            if awaited is not None:
-                self._task = self._loop.create_task(self._hand_over_later(awaited, answers))
-                return
-        self._is_busy, self._asked = False, ()
-        if self._queue:
+            if rest is not None:
+                yield rest
+        self._round, self._asked = None, ()
+        if queue:
             self._wake()
         elif self._idle is not None:
             resolve(self._idle, None)
             self._idle = None
 
-    def _is_asked_again(self, request: _Request[Any] | Publishes[T] | _Turn[Any], answer: Any) -> bool:
+    def _go_on(self, result: Any = None) -> None:
+        """Continue the round with what it has waited for, up to what it waits for next."""
+        assert self._round is not None
+        try:
+            wanted = self._round.send(result)
+        except StopIteration:
+            return
+        if not isinstance(wanted, list):
+            self._task = self._loop.create_task(self._go_on_later(wanted))
+        elif not wanted:
+            self._go_on([])
+        else:
+            try:
+                self._store.submit(wanted, self._go_on)
+            except Exception as error:  # noqa: BLE001 - it is logged, and told to all
+                self._go_on([_not_asked(error)] * len(wanted))
+
+    async def _go_on_later(self, awaited: Awaitable[None]) -> None:
+        try:
+            await awaited
+        except Exception:
+            log.exception(_NOT_PROCESSED)
+        finally:
+            self._go_on()
+
+    def _is_asked_again(self, request: _Request, answer: Any) -> bool:
         """Whether the store will be asked again; if not, this is what comes of the step."""
-        assert isinstance(request, _Request)
         now = self._loop.time()
         if isinstance(answer, StoreUncertain):
             request.doubted_at = min(request.doubted_at, now)
         if isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed and now < request.retries_until:
             self._ask_later(request)
             return True
-        if now >= request.doubted_at + REPEATABLE_S and self._is_remembered(request.step):
+        if now >= request.doubted_at + REPEATABLE_S and self._is_remembered(request.step()):
             self._on_forgotten(request.doubted_at)
         return False
 
-    def _is_remembered(self, step: Step[Any]) -> bool:
+    def _is_remembered(self, step: Step[Any] | None) -> bool:
         """Whether the store remembers for a while that it has done this. Any other step may be asked again at any time."""
         begin = self._store.keys.once("")
-        return any(key.startswith(begin) for key in step.keys)
+        return step is not None and any(key.startswith(begin) for key in step.keys)
 
-    async def _hand_over_later(
-        self, awaited: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]
-    ) -> None:
-        try:
-            await awaited
-        except Exception:
-            log.exception("a reply of the store could not be processed")
-        finally:
-            self._hand_over(answers)
-
-    def _ask_later(self, request: _Request[Any]) -> None:
+    def _ask_later(self, request: _Request) -> None:
         def again() -> None:
             self._queue.append(request)
             self._wake()
 
         self._after_pause(again)
 
-    def _after_pause(self, function: Callable[[], None]) -> None:
+    def _after_pause(self, function: Callable[[], object]) -> None:
         def call() -> None:
             self._paused.discard(timer)
             function()
 
         timer = self._loop.call_later(_PAUSE, call)
         self._paused.add(timer)
+
+
+def _tell(
+    taken: Callable[[T], Awaitable[None] | None], done: asyncio.Future[None], answer: T
+) -> Awaitable[None] | None:
+    """Call `taken` with the answer, and resolve `done` when all that comes of it has happened."""
+    rest = taken(answer)
+    if rest is not None:
+        return _then(rest, done)
+    resolve(done, None)
+    return None
+
+
+async def _then(rest: Awaitable[None], done: asyncio.Future[None]) -> None:
+    try:
+        await rest
+    finally:
+        resolve(done, None)
+
+
+def _not_asked(error: Exception) -> StoreError:
+    log.error("a request to the store failed", exc_info=error)
+    return StoreError(f"the store could not be asked: {error}")
