@@ -278,7 +278,7 @@ class WriteQueue(Generic[T]):
             for request in requests:
                 if (step := request.step()) is not None:
                     steps.append(step)  # noqa: PERF401 - a comprehension is a call more
-        except Exception as error:  # noqa: BLE001 - it is logged, and told to all
+        except Exception as error:  # noqa: BLE001 - it is logged, and becomes the answer
             answers = repeat(_not_asked(error))
         else:
             answers = iter((yield steps))
@@ -316,7 +316,7 @@ class WriteQueue(Generic[T]):
         else:
             try:
                 self._store.submit(wanted, self._go_on)
-            except Exception as error:  # noqa: BLE001 - it is logged, and told to all
+            except Exception as error:  # noqa: BLE001 - it is logged, and becomes the answer
                 self._go_on([_not_asked(error)] * len(wanted))
 
     async def _go_on_later(self, awaited: Awaitable[None]) -> None:
