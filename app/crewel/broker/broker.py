@@ -230,7 +230,7 @@ class Broker:
     @property
     def has_lost_store(self) -> bool:
         """Whether another server has taken over the store. This server then no longer serves anything."""
-        return self.runtime.access.is_superseded
+        return self.runtime.access.phase.is_superseded
 
     def lose_store(self) -> None:
         """Another server has the store: answer what is held, and let those know that serve."""

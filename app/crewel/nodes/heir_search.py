@@ -86,7 +86,7 @@ class HeirSearch:
     @property
     def _serves(self) -> bool:
         """Whether it has its sessions. On a slow line, to begin again under another token takes many seconds."""
-        return self._lease.lasts and not self._access.is_reloading
+        return self._lease.lasts and not self._access.phase.is_reloading
 
     async def _ask_all(self, lost: str) -> Node | None:
         asked = [self._ask(each.token, lost) for each in self._registry.others() if self._links.to(each.token)]

@@ -14,6 +14,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from crewel.broker.durability.pending_publish import PendingPublish
+from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.durability.stored_shares import StoredShares
 from crewel.broker.durability.write_queue import Log, WriteQueue
 from crewel.broker.handler_steps import resolve
@@ -80,13 +81,8 @@ class StoreAccess:
         self.answered = AnsweredIds()
         """What this server was answered as stored, to be missed if the store loses it."""
         self.facts_max = settings.storage.facts_max_entries
-        self.is_superseded = False
-        """Whether another server has taken the store over: this one serves nothing any more."""
-        self.is_reloading = False
-        """Whether the sessions are read again: what is asked for them now would get lost."""
-        self.is_adopting = False
-        """Whether sessions are being read, and do not replace those in memory yet: neither have what the store puts into one
-        of them now."""
+        self.phase = StorePhase.SERVING
+        """Where this server stands with its store; `enter` changes it."""
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
         self._changes: dict[str, asyncio.Future[None]] = {}
@@ -112,24 +108,33 @@ class StoreAccess:
         self.store, self.keys, self.has_store, self._on_lost = store, store.keys, True, on_lost
         self.writing.open(store, on_forgotten)
 
+    def enter(self, phase: StorePhase) -> None:
+        """The next phase begins. Raises ValueError if it cannot follow."""
+        self.phase = self.phase.followed_by(phase)
+
+    @property
+    def serves_sessions(self) -> bool:
+        """Whether the store may be asked for something that changes what is in memory of sessions."""
+        return not (self.phase.is_superseded or self.phase.is_adopting or self.writing.is_closed)
+
     @property
     def trouble(self) -> str | None:
         """Why persistent messages are refused at the moment; None while all is well."""
-        if self.is_superseded:
+        if self.phase.is_superseded:
             return _SUPERSEDED
-        return self.store.why_away or (_READING if self.is_reloading else None)
+        return self.store.why_away or (_READING if self.phase.is_reloading else None)
 
     @property
     def is_writable(self) -> bool:
         """Whether the store takes what is published, as far as this server knows."""
-        return self.has_store and not (self.is_superseded or self.store.is_full)
+        return self.has_store and not (self.phase.is_superseded or self.store.is_full)
 
     def require_writable(self) -> bool:
         """Raises StoreError if the store would not take what is published. Returns whether its publisher has to be charged
         for it (`shares`)."""
         if not self.has_store:
             raise StoreUnavailable(_NO_STORE)
-        if self.is_superseded:
+        if self.phase.is_superseded:
             raise StoreUnavailable(_SUPERSEDED)
         if self.store.is_full:
             raise StoreFull("the store is full")
@@ -139,7 +144,7 @@ class StoreAccess:
         """Raises StoreError if the store would refuse a message for a session, or the session would not know of it. Returns the
         same as `require_writable`."""
         is_scarce = self.require_writable()
-        if self.is_adopting:
+        if self.phase.is_adopting:
             raise StoreUnavailable(_READING)
         return is_scarce
 

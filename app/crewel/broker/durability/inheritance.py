@@ -126,7 +126,7 @@ class Inheritance:
         """Take over the sessions of all nodes that are dead by now; `dead` are so for certain. Returns how many sessions have
         come. Raises StoreError."""
         gap, count = Gap(LogId(0), LogId(0)), 0
-        while not self._access.is_reloading:  # else they would come to a node that is none any more
+        while not self._access.phase.is_reloading:  # else they would come to a node that is none any more
             records = list[SessionRecord]()
             try:
                 records = await self.next_slice(_AT_ONCE, dead, serves=True)

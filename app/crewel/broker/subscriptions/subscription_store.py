@@ -208,7 +208,7 @@ class SubscriptionStore:
 
     def _refused(self, durable: DurableSession) -> asyncio.Future[Any] | None:
         """The refusal of a step for a session of which the store has not said yet what it did before."""
-        if durable not in self._in_doubt and not self._access.is_reloading:
+        if durable not in self._in_doubt and not self._access.phase.is_reloading:
             return None
         refused: asyncio.Future[Any] = self._runtime.loop.create_future()
         refused.set_exception(StoreUnavailable("the store has not yet answered the previous request"))
@@ -230,7 +230,7 @@ class SubscriptionStore:
         """The session has ended. What is open for it ends with it, once the log has been read as far as the session receives
         it."""
         durable.connected = None
-        if self._access.is_adopting:
+        if self._access.phase.is_adopting:
             return  # what is read may say that it lives: then it ends once more
         node = self._access.node
         pending = node.unsubscribing(durable, node.patterns(durable))
