@@ -12,7 +12,6 @@ from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from time import perf_counter
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
@@ -31,7 +30,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import Logged, LogId, PendingMessage, Submission
 from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
-from crewel.event_loop import Turns
+from crewel.event_loop import Turns, do_slice
 from crewel.fair_turns import PORTION_S
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
@@ -330,11 +329,8 @@ class LogAppender:
             self._unfinished.append(self._take_in_steps(message, pending, is_usual=is_usual))
             return
         steps, most_s = self._take_one_by_one(message, pending), self._outbound.fan_outs.slice_s
-        until = perf_counter() + (PORTION_S if self._options.filtered else most_s)
-        for _ in steps:
-            if perf_counter() >= until:
-                self._unfinished.append(steps)  # the log waits, so no message of another channel comes before
-                return
+        if not do_slice(steps, PORTION_S if self._options.filtered else most_s):
+            self._unfinished.append(steps)  # the log waits, so no message of another channel comes before
 
     def _take_together(
         self, channel: Channel, entry: Entry, publisher: Session | None, pending: PendingMessage
