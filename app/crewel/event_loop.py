@@ -66,7 +66,7 @@ class Turns:
 
 def do_slice(steps: Iterator[object], seconds: float | None = None) -> bool:
     """Do the steps of a piece of work for so many seconds, nearly; `TURN_S` by default. Returns whether that was all; else it
-    goes on with them in another turn."""
+    continues with them in another turn."""
     until = perf_counter() + (TURN_S if seconds is None else seconds)
     for _ in steps:
         if perf_counter() >= until:
