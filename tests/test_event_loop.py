@@ -1,10 +1,14 @@
-"""A wait for an event with a limit, as the regular work of a server has it."""
+"""A wait for an event with a limit, as the regular work of a server has it; and work in slices."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 
-from crewel.event_loop import woken
+import pytest
+
+from crewel import event_loop
+from crewel.event_loop import do_in_turns, do_slice, woken
 
 
 async def test_a_wait_ends_when_the_event_comes_and_the_next_one_waits_again() -> None:
@@ -42,3 +46,21 @@ async def test_a_wait_that_is_cancelled_leaves_no_timer() -> None:
     await asyncio.wait([waiting])
     await asyncio.sleep(0.01)
     assert not event.is_set()
+
+
+def test_a_slice_of_work_ends_after_its_time_and_the_rest_stays() -> None:
+    steps = iter(range(3))
+    assert not do_slice(steps, 0.0)
+    assert next(steps) == 1, "each slice does one step at least"
+    assert do_slice(steps, 60.0)
+    assert do_slice(steps, 0.0), "nothing is left"
+
+
+async def test_what_does_not_fit_into_this_turn_is_done_in_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_loop, "perf_counter", itertools.count().__next__)  # each look is a second later
+    done: list[int] = []
+    do_in_turns(asyncio.get_running_loop(), (done.append(number) for number in range(3)))
+    for number in range(1, 4):
+        assert len(done) == number
+        await asyncio.sleep(0)
+    assert done == [0, 1, 2]

@@ -64,6 +64,22 @@ class Turns:
         self._began = perf_counter()
 
 
+def do_slice(steps: Iterator[object], seconds: float | None = None) -> bool:
+    """Do the steps of a piece of work for so many seconds, nearly; `TURN_S` by default. Returns whether that was all; else it
+    continues with them in another turn."""
+    until = perf_counter() + (TURN_S if seconds is None else seconds)
+    for _ in steps:
+        if perf_counter() >= until:
+            return False
+    return True
+
+
+def do_in_turns(loop: asyncio.AbstractEventLoop, steps: Iterator[object]) -> None:
+    """Do the steps of a piece of work; what does not fit into this turn of the loop is done in the next ones."""
+    if not do_slice(steps):
+        loop.call_soon(do_in_turns, loop, steps)
+
+
 @contextmanager
 def without_collections() -> Iterator[None]:
     """Keep the garbage collector off until the block ends. The block makes very many objects, none of them in a cycle, and

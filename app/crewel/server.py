@@ -138,7 +138,7 @@ def _attach(
     answer_remote_calls(app[ADMIN])
     app[SIBLINGS] = siblings
     membership = None if nodes is None else _share_store(broker, nodes, siblings)
-    endpoint = Endpoint(broker, None if membership is None else membership.router.receive)
+    endpoint = Endpoint(broker, None if membership is None else membership.router)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
     if membership is not None:

@@ -29,7 +29,7 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.handler_steps import Steps, resume, start
-from crewel.broker.publishing.publish_handler import Publish
+from crewel.broker.publishing.publish_handler import Publisher
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.entry import Entry
 from crewel.errors import CrewelError
@@ -80,12 +80,12 @@ class Tracing(Extension):
 
     # Publish
 
-    def around_publish(self, publish: Publish) -> Publish:
-        """Handle each publish inside a span."""
-        self._publish = publish
-        return self._published
+    def wrap_publisher(self, publisher: Publisher) -> Publisher:
+        """Stand before what takes publishes."""
+        self._publisher = publisher
+        return self
 
-    def _published(self, session: Session, message: Message) -> Reply | Steps[Reply]:
+    def publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         """Handle a publish inside a span."""
         span = self._begin("publish", message.channel.name, _sent(message.ext), session, kind=SpanKind.SERVER)
         if self._may_carry(message.channel, message.ext.get("publish")):
@@ -95,7 +95,7 @@ class Tracing(Extension):
     def _steps(self, span: Span, session: Session, message: Message) -> Steps[Reply]:
         try:
             with self._current(span):
-                outcome = self._publish(session, message)
+                outcome = self._publisher.publish(session, message)
             if not isinstance(outcome, dict):
                 with self._current(span):
                     waiting, reply = start(outcome)

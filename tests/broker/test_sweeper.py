@@ -84,7 +84,7 @@ def test_a_short_excuse_without_an_end_keeps_the_longer_one_that_has_an_end(make
 
 def test_a_sweep_of_many_sessions_is_cut_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    monkeypatch.setattr("crewel.broker.sessions.silent_sessions.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
     for _ in range(200):
         Client(world).handshake()
     world.advance(30)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from crewel.broker.durability.access import WriteQueue
+from crewel.broker.durability.write_queue import WriteQueue
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.nodes import remote_subjects
 from crewel.nodes.remote_subjects import RemoteSubjects
@@ -46,7 +46,7 @@ class World:
     def __init__(self) -> None:
         self.store = Store()
         self.live: dict[str, Any] = {}
-        writing: WriteQueue[Any] = WriteQueue(cast("Any", self.store), asyncio.get_running_loop())
+        writing: WriteQueue[Any] = WriteQueue(cast("Any", self.store), asyncio.get_running_loop(), cast("Any", None))
         writing.is_closed = False
         access: Any = SimpleNamespace(writing=writing, keys=Keys("p:"), token="t")
         unused: Any = SimpleNamespace(serve=lambda *_: None)

@@ -125,7 +125,7 @@ async def test_a_connect_that_has_to_wait_for_its_turn_is_not_parsed_either(
         assert not lane.turns.is_over()
         lane.turns.unseen = lane.turns.until = 0
         monkeypatch.setattr(lane.turns, "is_over", lambda: True)
-        monkeypatch.setattr(lane.endpoint, "receive", lambda _, elements: parsed.append(elements))
+        monkeypatch.setattr(lane.endpoint.receiver, "receive", lambda _, elements: parsed.append(elements))
         client.receive(client.connect())
         session = client.wire.protocol.session
         assert session.held is None

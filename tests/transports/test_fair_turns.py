@@ -191,7 +191,7 @@ async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane, mon
         answered.append(peer)
         clock.now += COST_S
 
-    monkeypatch.setattr(lane.endpoint, "receive", answer)
+    monkeypatch.setattr(lane.endpoint.receiver, "receive", answer)
     for client in clients:
         socket = client.wire.protocol
         assert isinstance(socket, FastSocket)

@@ -207,7 +207,7 @@ async def test_what_is_pipelined_behind_an_open_request_is_answered_after_a_half
     wire, connection = wires.Wire(), FastConnection(lane)
     connection.connection_made(wire)
     open_requests = list[Peer]()
-    monkeypatch.setattr(lane, "receive", lambda peer, _: open_requests.append(peer))
+    monkeypatch.setattr(lane.receiver, "receive", lambda peer, _: open_requests.append(peer))
     connection.data_received(REQUEST * 2)
     assert connection.eof_received()
     for count in (1, 2):
@@ -226,10 +226,10 @@ async def test_what_is_pipelined_behind_a_request_that_was_just_answered_is_answ
     wire, connection = wires.Wire(), FastConnection(lane)
     connection.connection_made(wire)
     open_requests = list[Peer]()
-    monkeypatch.setattr(lane, "receive", lambda peer, _: open_requests.append(peer))
+    monkeypatch.setattr(lane.receiver, "receive", lambda peer, _: open_requests.append(peer))
     connection.data_received(REQUEST * 2)
     if not is_held:
-        monkeypatch.setattr(lane, "receive", lambda peer, _: peer.send([b"{}"]))
+        monkeypatch.setattr(lane.receiver, "receive", lambda peer, _: peer.send([b"{}"]))
     open_requests[0].send([b"{}"])
     assert connection.eof_received() is is_held
     if is_held:

@@ -33,7 +33,7 @@ class Heard:
         assert isinstance(socket, FastSocket)
         self.socket = socket
         self.messages: list[Any] = []
-        monkeypatch.setattr(lane.endpoint, "receive", lambda _, elements: self.messages.append(elements[0]))
+        monkeypatch.setattr(lane.endpoint.receiver, "receive", lambda _, elements: self.messages.append(elements[0]))
 
     def send(self, data: bytes) -> None:
         self.client.receive(data)

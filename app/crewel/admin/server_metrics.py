@@ -62,7 +62,7 @@ class ServerMetrics:
     @property
     def is_ready(self) -> bool:
         """Whether the server takes all traffic, as `/health/ready` answers."""
-        is_leaving = self._life.is_draining or self._access.is_superseded
+        is_leaving = self._life.is_draining or self._access.phase.is_superseded
         return not is_leaving and all(ask() is None for ask in self._life.concerns.values())
 
     def _store_up(self) -> float:

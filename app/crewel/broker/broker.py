@@ -15,8 +15,8 @@ from crewel.broker.addressing.destinations import Sending
 from crewel.broker.admission.admission import Admission
 from crewel.broker.cluster import Cluster
 from crewel.broker.dead_letters.dead_letters import DeadLetters
-from crewel.broker.durability.access import Published
 from crewel.broker.durability.durability import Durability
+from crewel.broker.durability.pending_publish import Published
 from crewel.broker.handler_steps import finished
 from crewel.broker.inbound import Inbound, MetaHandlers
 from crewel.broker.mailboxes.mailboxes import Mailboxes
@@ -70,7 +70,7 @@ class Broker:
         installed, by_id = list(extensions), dict[str, Session]()
         above = UpwardCalls(self)
         # Lower ones first: each gets those below it, and reports to `above`.
-        self.runtime = runtime = Runtime(settings, loop or asyncio.get_running_loop(), cluster)
+        self.runtime = runtime = Runtime(settings, loop or asyncio.get_running_loop(), above, cluster)
         self.mailboxes = mailboxes = Mailboxes(runtime, by_id, installed, above, self)
         self.addressing = addressing = Addressing(runtime, mailboxes, above)
         self.admission = admission = Admission(runtime, mailboxes, addressing, by_id, above.topic_count)
@@ -83,7 +83,7 @@ class Broker:
         )
         self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)
         meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, self.subscriptions.handler)
-        self.inbound = Inbound(runtime, mailboxes, self.publishing.publish, by_id, meta, admission.limits)
+        self.inbound = Inbound(runtime, mailboxes, self.publishing.publisher, by_id, meta, admission.limits)
         self.sweeper = Sweeper(runtime, (self.sessions, mailboxes, addressing, topics, admission))
         for extension in installed:
             extension.installed(self)
@@ -230,7 +230,7 @@ class Broker:
     @property
     def has_lost_store(self) -> bool:
         """Whether another server has taken over the store. This server then no longer serves anything."""
-        return self.runtime.access.is_superseded
+        return self.runtime.access.phase.is_superseded
 
     def lose_store(self) -> None:
         """Another server has the store: answer what is held, and let those know that serve."""

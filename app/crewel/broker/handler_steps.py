@@ -57,11 +57,16 @@ def resolve(future: asyncio.Future[Any], result: Any) -> None:
         future.set_result(result)
 
 
-def wait(value: Any) -> Steps[Any]:
+def result_of(awaited: Awaitable[T]) -> Steps[T]:
+    """Wait for this, and return its result: `published = yield from result_of(broadcaster.store(...))`. A bare `yield` does the
+    same where there is no result."""
+    result: T = yield awaited
+    return result
+
+
+def wait(value: T | Awaitable[T]) -> Steps[T]:
     """The value, or the result of the awaitable that it is: `verdict = yield from wait(policy.can_publish(...))`."""
-    if isawaitable(value):
-        value = yield value
-    return value
+    return (yield from result_of(value)) if isawaitable(value) else value
 
 
 def start(steps: Steps[T]) -> tuple[Awaitable[Any] | None, T | None]:

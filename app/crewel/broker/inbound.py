@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import HANDSHAKE_NAMES
@@ -29,7 +29,7 @@ from crewel.broker.durability.publish_window import PublishWindow
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.mailboxes.exchange import Exchange, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
-from crewel.broker.publishing.publish_handler import Publish, channel_of, not_stored
+from crewel.broker.publishing.publish_handler import Publisher, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State, Verdict, new_secret
@@ -48,6 +48,14 @@ _Pending = tuple[Message, Steps[Reply], Awaitable[Any]]
 
 Answering = asyncio.Task[None] | Promise[bool]
 """Ends when a payload has been answered for which something had to be waited for."""
+
+
+class Receiver(Protocol):
+    """What takes what peers send: `Inbound`, and before it `nodes.router.Router` where several servers share a store."""
+
+    def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
+        """Answer these elements through `peer.send`: at once, and return None; or, if something must be waited for, later,
+        and return what ends with the answer."""
 
 
 def when_answered(answering: Answering, function: Callable[[object], object]) -> None:
@@ -76,7 +84,7 @@ class Inbound:
 
     _runtime: Runtime
     _mailboxes: Mailboxes
-    _publish: Publish
+    _publisher: Publisher
     _sessions: dict[str, Session]
     _meta: MetaHandlers
     _limits: Limiter
@@ -92,8 +100,7 @@ class Inbound:
         self._window = PublishWindow()
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
-        """Answer these elements through `peer.send`: at once, and return None; or, if something must be waited for, later,
-        and return what ends with the answer."""
+        """Process the elements one after another, each as far as it need not wait: see `Receiver`."""
         count = len(elements)
         if count == 1 and self._outbound.hold_plain(peer, elements[0]):
             return None
@@ -331,7 +338,7 @@ class Inbound:
         if not channel.is_meta:
             if exchange.overload is not None and self._pressure.delays(channel.name, payers_of(session)):
                 raise exchange.overload
-            return self._publish(session, message)
+            return self._publisher.publish(session, message)
         handler = self._meta.by_channel.get(channel.name)
         if handler is None:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH_CREATE))

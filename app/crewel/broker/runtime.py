@@ -10,6 +10,8 @@ from typing import Any
 
 from crewel.broker.cluster import Cluster, SingleNode
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.pending_publish import PendingPublish
+from crewel.broker.durability.write_queue import Log
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.service_registry import ServiceRegistry
 from crewel.fair_turns import FairTurns
@@ -38,7 +40,13 @@ class Life:
 class Runtime:
     """One server's. It belongs to one event loop."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, cluster: Cluster | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        loop: asyncio.AbstractEventLoop,
+        appender: Log[PendingPublish],
+        cluster: Cluster | None = None,
+    ) -> None:
         self.settings = settings
         self.loop = loop
         self.metrics = Metrics()
@@ -53,7 +61,7 @@ class Runtime:
         """How many processes serve the address of this one, if all run."""
         self.metrics.gauge("workers_failing", lambda: len(self.failing_workers))
         self.metrics.gauge("workers", lambda: self.workers)
-        self.access = StoreAccess(settings, loop, self.metrics)
+        self.access = StoreAccess(settings, loop, self.metrics, appender)
         """The store, or that there is none."""
         self.cluster = cluster or SingleNode()
         """The other nodes that share the store."""

@@ -12,11 +12,15 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.message import Message
+from crewel.broker.durability.pending_publish import PendingPublish
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.session import Event, Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import PendingDeadLetter, SessionRecord
+from crewel.delivery.records import PendingDeadLetter, SessionRecord, Submission
+from crewel.errors import StoreError
+from crewel.storage.log import Appended
+from crewel.storage.script_step import Step
 
 if TYPE_CHECKING:
     from crewel.broker.broker import Broker
@@ -68,6 +72,14 @@ class UpwardCalls:
         return self._broker.subscriptions.of(session).part(channel, ends=ends, tells=tells)
 
     # To the log and to dead letters
+
+    def append_step(self, submissions: list[Submission]) -> Step[Appended]:
+        """Return the step that appends these to the log."""
+        return self._broker.durability.appender.append_step(submissions)
+
+    def appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Awaitable[None] | None:
+        """The store has answered to such a step. What is returned must be waited for before the answers that follow."""
+        return self._broker.durability.appender.appended(group, answer)
 
     def committed(self) -> Awaitable[bool]:
         """Wait until the store knows how all has ended that has ended so far; False if nothing is committed any more."""

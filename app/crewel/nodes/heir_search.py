@@ -52,7 +52,7 @@ class HeirSearch:
         self._access = runtime.access
         self._lease = lease
         self._registry = registry
-        self._links, self._dialler, self._receive = router.links, router.dialler, router.receive
+        self._links, self._dialler, self._router = router.links, router.dialler, router
         self._calls = calls
         calls.serve(HEIR, self._tell)
 
@@ -86,7 +86,7 @@ class HeirSearch:
     @property
     def _serves(self) -> bool:
         """Whether it has its sessions. On a slow line, to begin again under another token takes many seconds."""
-        return self._lease.lasts and not self._access.is_reloading
+        return self._lease.lasts and not self._access.phase.is_reloading
 
     async def _ask_all(self, lost: str) -> Node | None:
         asked = [self._ask(each.token, lost) for each in self._registry.others() if self._links.to(each.token)]
@@ -124,4 +124,4 @@ class HeirSearch:
                 return
             if session.held is not None and not isinstance(session.held.peer, RemotePeer):
                 for peer, elements in self._outbound.give_back(session):
-                    self._receive(peer, elements)
+                    self._router.receive(peer, elements)

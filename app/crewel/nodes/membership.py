@@ -148,7 +148,7 @@ class Membership:
         """Forget the tags of former nodes whose sessions came here and have all ended. Raises StoreError."""
         broker, token = self._broker, self._broker.runtime.access.token
         known = self.registry.members.nodes.values()
-        if broker.runtime.access.is_reloading or any(each.heir or not each.lives for each in known):
+        if broker.runtime.access.phase.is_reloading or any(each.heir or not each.lives for each in known):
             return  # this node may have tags already whose sessions are still on their way to it
         unused = {tag for tag, owner in self.registry.members.tags.items() if owner == token} - {tag_of(token)}
         if not unused:
@@ -171,13 +171,13 @@ class Membership:
     def _end_former_links(self) -> None:
         """After this node began again, a link that it has dialled before still says the former token at its other end, where
         subscribes wait for the new one. The end of a link is reason to dial again."""
-        if not self._broker.runtime.access.is_reloading:
+        if not self._broker.runtime.access.phase.is_reloading:
             self.links.end_former()
 
     def _name_again(self) -> None:
         """After this node was taken for dead, and began again, other nodes must know the names that it has given."""
         token = self._broker.runtime.access.token
-        if token != self._named_as and not self._broker.runtime.access.is_reloading:
+        if token != self._named_as and not self._broker.runtime.access.phase.is_reloading:
             self._named_as = token
             self._broker.spawn(self._note_names(token))
 

@@ -144,7 +144,7 @@ class NodeRegistry:
     async def refresh(self) -> None:
         """Ask the store which nodes there are, and take over the sessions of dead ones. Raises StoreError."""
         access, durability = self._access, self._durability
-        if access.is_reloading:
+        if access.phase.is_reloading:
             return
         asked = elapsed()
         self.know(await access.writing.ask(nodes.members(access.keys), unordered=True))

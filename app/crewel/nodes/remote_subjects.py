@@ -135,7 +135,7 @@ class RemoteSubjects:
 
     async def _clear(self, asked: ClearSessions) -> Nothing:
         self._claims.clear(list(self._names.of_subject(asked.subject)), is_granted=asked.granted)
-        await self._access.writing.probe_and_wait()  # by then the store knows that their ends have begun
+        await self._access.writing.probe()  # by then the store knows that their ends have begun
         return Nothing()
 
     async def block(self, subject: str, *, is_blocked: bool) -> None:

@@ -60,19 +60,19 @@ class RemoteTopics:
         self._topics = topics
         self._registry = registry
         self._calls = calls
-        self._reading = Looks(runtime, self._access.writing.probe_and_wait)
+        self._reading = Looks(runtime, self._access.writing.probe)
         self._looking = Looks(runtime, self._queued)
         calls.serve(LOG, self._read_log)
         calls.serve(TOPIC, self._share)
 
     def caught_up(self) -> asyncio.Future[None]:
         """Wait until this node has taken all that others had published before."""
-        return self._access.writing.probe_and_wait()
+        return self._access.writing.probe()
 
     async def everywhere(self) -> None:
         """Wait until this node and all others have taken what is in the log now. One that does not answer takes it later."""
         others = (self._calls.ask(each.token, LOG, Nothing()) for each in self._registry.others())
-        answers = await asyncio.gather(self._access.writing.probe_and_wait(), *others, return_exceptions=True)
+        answers = await asyncio.gather(self._access.writing.probe(), *others, return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, StoreUnavailable):
                 raise answer
@@ -98,7 +98,7 @@ class RemoteTopics:
             resolve(known, None)
 
     async def _read_log(self, _: Nothing) -> Nothing:
-        await self._access.writing.probe_and_wait()
+        await self._access.writing.probe()
         await self._topics.changes.applied()
         return Nothing()
 
@@ -121,7 +121,7 @@ class RemoteTopics:
         return shares
 
     async def _queued(self) -> Counter[str]:
-        await self._access.writing.probe_and_wait()
+        await self._access.writing.probe()
         return await self._topics.views.queued_here()
 
     async def _share(self, asked: OfTopic) -> TopicAnswer:

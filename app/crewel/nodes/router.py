@@ -132,7 +132,7 @@ class Router:
 
     def _place(self, elements: list[Any], since: float) -> Place | Node:
         """Where this is processed, which came at that time, as far as memory knows."""
-        if not self._lease.lasts or self._access.is_reloading:
+        if not self._lease.lasts or self._access.phase.is_reloading:
             return self._place_without_lease(elements)
         first = elements[0] if elements else None
         if type(first) is not dict:
@@ -280,7 +280,7 @@ class Router:
             reply["advice"] = advice.retry(settings.again_ms, settings.bayeux.timeout_ms)
             answers.append(encode_reply(reply, self._runtime.metrics))
         peer.send(answers)
-        if not self._lease.lasts or self._access.is_reloading:
+        if not self._lease.lasts or self._access.phase.is_reloading:
             peer.end_well()  # the next connection may reach a node that can say more
 
 

@@ -384,11 +384,13 @@ class Writer:
             self._along = []
         calls: list[_Call] = []
         commands: list[bytes] = []
+        is_copied = False
         while self._calls and (not calls or len(commands) + len(self._calls[0][0]) <= _MOST_TOGETHER):
             call = self._calls.popleft()
             commands += call[0]
+            is_copied |= call[1]
             calls.append(call)
-        needed = self._replicas() if any(is_copied for _, is_copied, _ in calls) else 0
+        needed = self._replicas() if is_copied else 0
         if needed:
             # Not without the mark: steps that only found what another connection wrote are waited for as well.
             commands += [pack(self._mark()), pack(("WAIT", needed, REPLICAS_MS))]

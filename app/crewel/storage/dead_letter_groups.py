@@ -11,7 +11,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
-from crewel.event_loop import Turns
+from crewel.event_loop import in_turns
 from crewel.storage import dead_letters
 from crewel.storage.data_shape import shape_of
 from crewel.storage.dead_letter_matching import likeness_of, shape_of_reason
@@ -168,21 +168,20 @@ async def _recent(store: Store, wanted: DeadLetterFilter, kinds: Collection[str]
 
 async def _read(store: Store, wanted: DeadLetterFilter, kinds: Collection[str], until: str) -> Counted:
     """The newest dead letters that are wanted, one by one."""
-    turns, after, read, letters = Turns(), "", 0, 0
+    after, read, letters = "", 0, 0
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     newest: dict[str, str] = {}
     bounded = replace(wanted, until=wanted.until or until)
     ends = perf_counter() + READING_S
     while read < _MOST_READ and (perf_counter() < ends or not wanted.within):
         page = await dead_letters.page(store, bounded, after, _AT_ONCE, newest_first=True)
-        for letter in page.letters:
+        async for letter in in_turns(page.letters):
             for kind, found in counts.items():
                 value = _value(letter, kind)
                 found[value] += 1
                 if kind == LIKENESS:
                     newest.setdefault(value, letter.dead_id)
             letters += 1
-            await turns.rest()
         read, after = read + _AT_ONCE, page.next
         if not after:
             break

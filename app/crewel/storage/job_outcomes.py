@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from crewel.delivery.records import LogId, SessionName
-from crewel.event_loop import Turns
+from crewel.event_loop import in_turns
 from crewel.storage.store import Store
 
 _PORTION: Final = 200
@@ -53,14 +53,12 @@ class JobOutcomes:
 
     async def _read_to_end(self, store: Store) -> bool:
         """Whether there are no more facts."""
-        turns = Turns()
         for _ in range(_MOST_READ // _PORTION):
             low = f"({self._after}" if self._after else f"{self._since_ms}-0"
             entries: Any = await store.reader.xrange(store.keys.facts, low, count=_PORTION)
-            for place, entry in entries:
+            async for place, entry in in_turns(entries):
                 self._take(entry[b"t"], entry[b"d"])
                 self._after = place.decode()
-                await turns.rest()
             if self._after:
                 self.read_to_ms = int(self._after.partition("-")[0])
             if len(entries) < _PORTION:

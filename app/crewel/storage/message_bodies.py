@@ -9,7 +9,7 @@ from itertools import count as count_from
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.records import Logged, LogId
-from crewel.event_loop import Turns
+from crewel.event_loop import Turns, in_turns
 from crewel.storage.dead_letter_matching import has_field
 from crewel.storage.log import logged, unpacked
 from crewel.storage.sight import WHOLE, Sight
@@ -58,7 +58,7 @@ async def search_queues(
     """Return at most so many messages that wait for subjects and groups, with this text in body, options or sender, whatever
     the case of ASCII characters, and with this `field` of the data, such as `order=100`. One call reads a bounded number.
     Raises StoreError."""
-    needle, turns = text.encode().lower(), Turns()
+    needle = text.encode().lower()
     found: dict[LogId, Logged] = {}
     read = size = 0
     async for name in _queues_of(store, sight):
@@ -67,13 +67,12 @@ async def search_queues(
         while cursor != 0:
             answer: Any = await store.reader.hscan(bodies, cursor or 0, count=_PORTION)
             cursor, entries = answer
-            for log_id, packed in entries.items():
+            async for log_id, packed in in_turns(entries.items()):
                 fields = unpacked(packed)
                 if sight.has(fields[b"c"].decode()):
                     size += len(packed)
                     if _has(fields, needle, field):
                         found[LogId(int(log_id))] = logged(LogId(int(log_id)), fields)
-                await turns.rest()
             read += len(entries)
             if sight.is_spent(read, _MOST_READ) or size >= _MOST_BYTES:
                 return InQueues(_newest(found, count), is_partial=True)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from crewel.delivery.records import EndReason
-from crewel.event_loop import Turns
+from crewel.event_loop import in_turns
 from crewel.storage.store import Store
 
 SLICES: Final = 20
@@ -68,12 +68,12 @@ KINDS: Final = tuple(_READERS)
 
 async def recent_rates(store: Store, kind: str, now_ms: int) -> RecentRates:
     """Count the messages of the last ten minutes, or of less where there are very many facts. Raises StoreError."""
-    readers, turns, counts, read = _READERS[kind], Turns(), dict[str, list[int]](), 0
+    readers, counts, read = _READERS[kind], dict[str, list[int]](), 0
     start_ms = now_ms - SLICES * SLICE_MS
     high, at_ms = "+", start_ms
     while read < _MOST_READ:
         entries: Any = await store.reader.xrevrange(store.keys.facts, high, f"{start_ms}-0", count=_PORTION)
-        for place, entry in entries:
+        async for place, entry in in_turns(entries):
             at_ms = int(place.partition(b"-")[0])
             reader = readers.get(entry[b"t"])
             if reader is not None:
@@ -81,7 +81,6 @@ async def recent_rates(store: Store, kind: str, now_ms: int) -> RecentRates:
                 slice_ = min((at_ms - start_ms) // SLICE_MS, SLICES - 1)
                 for name, number in reader(orjson.loads(entry[b"d"])):
                     counts.setdefault(name, [0] * SLICES)[slice_] += number
-            await turns.rest()
         read += len(entries)
         if len(entries) < _PORTION:
             return RecentRates(start_ms, counts, 0)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from crewel.delivery.records import EndReason
-from crewel.event_loop import Turns
+from crewel.event_loop import in_turns
 from crewel.storage.store import Store
 
 _WITHIN_MS: Final = 300_000
@@ -35,12 +35,12 @@ class Pace(NamedTuple):
 
 async def pace_of(store: Store, name: str, now_ms: int) -> Pace:
     """Return how many messages the session of this name has acknowledged lately. Raises StoreError."""
-    needle, turns = f'"{name}"'.encode(), Turns()
+    needle = f'"{name}"'.encode()
     count, last, at_ms, read = 0, None, now_ms, 0
     high, low = "+", f"{now_ms - _WITHIN_MS}-0"
     while read < _MOST_READ:
         entries: Any = await store.reader.xrevrange(store.keys.facts, high, low, count=_PORTION)
-        for place, entry in entries:
+        async for place, entry in in_turns(entries):
             at_ms = int(place.partition(b"-")[0])
             if entry[b"t"] == b"ended" and needle in entry[b"d"]:
                 settled = sum(
@@ -50,7 +50,6 @@ async def pace_of(store: Store, name: str, now_ms: int) -> Pace:
                 )
                 last = last or (at_ms if settled else None)
                 count += settled
-            await turns.rest()
         read += len(entries)
         if len(entries) < _PORTION:
             return Pace(count, _WITHIN_MS, last)
@@ -64,10 +63,10 @@ async def usual_times(store: Store, before: Mapping[str, int]) -> dict[str, int]
     the newest facts before these times do not name are missing. Raises StoreError."""
     needles = {name: f'"{name}"'.encode() for name in before}
     took: dict[str, list[int]] = {}
-    high, read, turns = f"({max(before.values(), default=0)}-0", 0, Turns()
+    high, read = f"({max(before.values(), default=0)}-0", 0
     while needles and read < _MOST_READ_FOR_ALL:
         entries: Any = await store.reader.xrevrange(store.keys.facts, high, "-", count=_LARGE_PORTION)
-        for place, entry in entries:
+        async for place, entry in in_turns(entries):
             at_ms = int(place.partition(b"-")[0])
             found = (
                 {name for name, needle in needles.items() if at_ms < before[name] and needle in entry[b"d"]}
@@ -78,7 +77,6 @@ async def usual_times(store: Store, before: Mapping[str, int]) -> dict[str, int]
                 for each in orjson.loads(entry[b"d"])["ended"]:
                     if each["session"] in found and each["reason"] == EndReason.SETTLED.value:
                         took.setdefault(each["session"], []).extend(at_ms - int(one) // 1000 for one in each["ids"])
-            await turns.rest()
         needles = {name: needle for name, needle in needles.items() if len(took.get(name, ())) < _ENOUGH}
         read += len(entries)
         if len(entries) < _LARGE_PORTION:

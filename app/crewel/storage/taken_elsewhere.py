@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from crewel.delivery.records import EndReason
-from crewel.event_loop import Turns
+from crewel.event_loop import in_turns
 from crewel.storage.message_facts import EARLIER_MS
 from crewel.storage.store import Store
 
@@ -36,13 +36,12 @@ async def taken_elsewhere(store: Store, rejected: Mapping[str, Iterable[str]]) -
     every = set[int]().union(*wanted.values())
     low = f"{max(min(every) // 1000 - EARLIER_MS, 0)}-0"  # nothing has ended before it was published
     ends = _Ends(every)
-    turns, high, read = Turns(), "+", 0
+    high, read = "+", 0
     while read < _MOST_READ:
         entries: Any = await store.reader.xrevrange(store.keys.facts, high, low, count=_PORTION)
-        for _, entry in entries:
+        async for _, entry in in_turns(entries):
             if entry[b"t"] == b"ended":
                 ends.note(orjson.loads(entry[b"d"]))
-            await turns.rest()
         read += len(entries)
         if len(entries) < _PORTION:
             break

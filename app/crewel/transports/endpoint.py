@@ -9,16 +9,16 @@ import asyncio
 import html
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from crewel.bayeux.codec import encode
 from crewel.broker.broker import Broker
-from crewel.broker.inbound import Answering
+from crewel.broker.inbound import Answering, Receiver
 from crewel.broker.mailboxes.browsers import bound_to
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.refusals import refused_alone
@@ -60,14 +60,11 @@ _PAGE: Final = """<!doctype html>
 _DEMOS: Final = f'<li>To try it: the <a href="/chat/">chat</a> of Crewel {VERSION}.\n'
 
 
-Receive = Callable[[Peer, list[Any]], Answering | None]
-
-
 class Endpoint:
     """Answers every request to the Bayeux path."""
 
-    def __init__(self, broker: Broker, receive: Receive | None = None) -> None:
-        """`receive` takes what peers send, if requests of other nodes' sessions come here too."""
+    def __init__(self, broker: Broker, receiver: Receiver | None = None) -> None:
+        """`receiver` takes what peers send, if requests of other nodes' sessions come here too."""
         self.broker = broker
         self.settings = broker.settings
         self.hosts = Hosts(broker.settings)
@@ -76,7 +73,7 @@ class Endpoint:
         self.binds_pages = True
         """Whether sessions of pages of other sites are bound to the origin; else they need the cookie as all others do."""
         self.frames = websocket.Frames()
-        self.receive: Receive = receive or broker.inbound.receive
+        self.receiver: Receiver = receiver or broker.inbound
         """Takes what a peer sends."""
         self._has_warned = False
         self._unknown_paths = RefusalLog("paths that there are not", logging.INFO)
@@ -217,7 +214,7 @@ class Endpoint:
 
     def receive_flawed(self, peer: Peer, error: PayloadError) -> Answering | None:
         """Refuse the messages of a frame that are to blame for its refusal, each with a reply, and process the others."""
-        answering = self.receive(peer, list(error.others)) if error.others else None
+        answering = self.receiver.receive(peer, list(error.others)) if error.others else None
         if error.flaws:
             peer.send([encode(refused_alone(flaw)) for flaw in error.flaws])
         return answering

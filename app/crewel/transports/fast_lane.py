@@ -42,7 +42,7 @@ class FastLane:
         self.body_timeout = http.body_timeout_ms / 1000
         self.keepalive = http.keepalive_ms / 1000
         # At hand, because each request needs them.
-        self.receive = endpoint.receive
+        self.receiver = endpoint.receiver
         self.turns = endpoint.broker.runtime.turns
         self.can_move = endpoint.can_move
         self.sockets = FastSockets(endpoint) if "websocket" in self.settings.bayeux.transports else None

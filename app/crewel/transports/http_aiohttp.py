@@ -148,7 +148,7 @@ async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) 
     turns = endpoint.broker.runtime.turns
     if turns.is_over():
         await turns.rest(client.address, has_begun=False)
-    endpoint.receive(peer, elements)
+    endpoint.receiver.receive(peer, elements)
     return await peer.answered()
 
 
@@ -188,7 +188,7 @@ async def answer_callback(endpoint: Endpoint, request: web.Request, client: Clie
     except PayloadError as error:
         return endpoint.refused_payload(error)
     peer = CallbackPeer(endpoint, request, client, function)
-    endpoint.receive(peer, elements)
+    endpoint.receiver.receive(peer, elements)
     return await peer.answered()
 
 

@@ -261,7 +261,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self.browser, self.mints_cookie = head.browser, False
         if self._request is not None:
             self._request = data[:end]
-        lane.receive(self, elements)
+        lane.receiver.receive(self, elements)
         if self.is_half_closed and self._is_busy:
             lane.broker.mailboxes.outbound.half_closed(self)
         return end

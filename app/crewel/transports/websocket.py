@@ -273,7 +273,7 @@ class Socket(ParsedPeer):
                 return
             is_empty = False
             try:
-                answering = self._endpoint.receive(self, self._elements(frame.data))
+                answering = self._endpoint.receiver.receive(self, self._elements(frame.data))
             except PayloadError as error:
                 fault = error.fault
                 broker.metrics.refused_payloads[fault.name.lower()] += 1

@@ -395,7 +395,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         self.is_heard_from = True
         if self._first_frames:
             self._first_frames -= 1
-        answering = endpoint.receive(self, elements)
+        answering = endpoint.receiver.receive(self, elements)
         if answering is not None:
             self._is_busy = True
             when_answered(answering, self._answered)

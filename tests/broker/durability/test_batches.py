@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from crewel.bayeux.message import Fields
+from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.services import Service
 from crewel.security.grants import OPERATOR
 from tests.broker.stored_world import Receiver, StoredWorld, data
@@ -120,7 +121,7 @@ def test_a_listener_that_waits_holds_up_what_follows(stored: StoredWorld, joe: R
 
 
 def test_without_room_in_the_store_each_message_is_refused(stored: StoredWorld, joe: Receiver) -> None:
-    stored.access.is_superseded = True
+    stored.access.phase = StorePhase.SUPERSEDED
     eve = Client(stored).joined()
     peer = eve.send(*(eve.message("/a", data=number, **PERSISTENT) for number in range(3)))
     stored.settle()

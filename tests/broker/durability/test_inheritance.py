@@ -215,7 +215,7 @@ def test_sessions_whose_messages_cannot_be_read_when_they_come_are_read_again(
 
     heir.wait(adopt())
     heir.settle()
-    while heir.access.is_reloading:
+    while heir.access.phase.is_reloading:
         heir.wait(heir.store.reader.ping())
     heir.settle()
     assert data(heir, receiver) == ["missed"]

@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +37,7 @@ def settings() -> Settings:
 @pytest.fixture
 async def access(settings: Settings) -> AsyncIterator[StoreAccess]:
     """What its parts share of the store."""
-    access = StoreAccess(settings, asyncio.get_running_loop(), Metrics())
+    access = StoreAccess(settings, asyncio.get_running_loop(), Metrics(), cast("Any", None))
     store = Store(settings)
     await store.open()
     access.open(store, lambda _: None, lambda _: None)
@@ -92,7 +93,7 @@ async def slow(tmp_path: Path) -> AsyncIterator[Slow]:
     async with CountingLine(port, random.Random(1)) as line:
         storage = Storage(url=f"redis://127.0.0.1:{line.port}", prefix=own_prefix())
         settings = Settings(storage=storage, cluster=Cluster(lease_ms=1500))
-        access = StoreAccess(settings, asyncio.get_running_loop(), Metrics())
+        access = StoreAccess(settings, asyncio.get_running_loop(), Metrics(), cast("Any", None))
         store = Store(settings)
         await store.open()
         access.open(store, lambda _: None, lambda _: None)

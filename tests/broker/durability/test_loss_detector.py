@@ -63,12 +63,12 @@ def test_what_is_confirmed_between_two_attempts_is_not_lost(
     publish(stored, publisher)
     no_answer_to(script, monkeypatch)
     suspect(stored)
-    assert stored.access.is_reloading
+    assert stored.access.phase.is_reloading
     before = stored.access.node.cursor
     assert publish(stored, publisher) > before, "nothing was published meanwhile"
     stored.advance(1)
     read_all(stored)
-    assert not stored.access.is_reloading
+    assert not stored.access.phase.is_reloading
     assert LOST not in caplog.text
     assert stored.broker.runtime.metrics.store_losses == 0
 
@@ -116,10 +116,10 @@ def test_sessions_that_a_changed_store_lacks_are_counted_when_the_first_attempt_
     monkeypatch.setattr(type(stored.store), "generation", "another")
     stored.durability._store_is_back()
     read_all(stored)
-    assert stored.access.is_reloading
+    assert stored.access.phase.is_reloading
     stored.advance(1)
     read_all(stored)
-    assert not stored.access.is_reloading
+    assert not stored.access.phase.is_reloading
     assert stored.broker.runtime.metrics.lost_sessions == 1
 
 
@@ -172,7 +172,7 @@ def test_sessions_that_another_node_has_are_not_lost(
     with caplog.at_level(logging.INFO):
         node.durability._store_is_back()
         read_all(node)
-    assert not node.access.is_reloading
+    assert not node.access.phase.is_reloading
     assert heir.access.node.sessions.keys() >= {*taken}
     assert node.broker.runtime.metrics.lost_sessions == 1
     assert "the store has lost 1 sessions" in caplog.text

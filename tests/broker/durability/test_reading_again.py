@@ -12,6 +12,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.durability import durability
 from crewel.broker.durability.log_appender import LogAppender
+from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
 from crewel.security.grants import OPERATOR
@@ -351,12 +352,12 @@ def test_a_message_of_a_shared_queue_waits_meanwhile(world: StoredWorld, monkeyp
 
 def test_a_commit_that_is_waited_for_is_not_made_meanwhile(world: StoredWorld, joe: Receiver) -> None:
     """A node that waits for one then removes what the commit has made unneeded."""
-    world.access.is_reloading = True
+    world.access.phase = StorePhase.CATCHING_UP
     waiting = world.loop.create_task(world.durability.committed())
     world.advance(120.0)
     world.settle()
     assert not waiting.done()
-    world.access.is_reloading = False
+    world.access.phase = StorePhase.SERVING
     world.advance(60.0)
     world.wait(waiting)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.handler_steps import resolve
 from crewel.broker.subscriptions.subscription_store import SubscriptionStore
 from crewel.delivery.durable_session import DurableSession
@@ -42,8 +43,7 @@ class Store:
 
     def _access(self) -> Any:
         return SimpleNamespace(
-            is_reloading=False,
-            is_adopting=False,
+            phase=StorePhase.SERVING,
             node=self.node,
             keys=Keys("test:"),
             token="token",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.access import MOST_BYTES, MOST_PUBLISHES, WriteQueue
+from crewel.broker.durability.write_queue import MOST_BYTES, MOST_PUBLISHES, WriteQueue
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings
@@ -35,15 +35,17 @@ class Queue:
         self.told: list[str] = []
         self.hinders: asyncio.Event | None = None
         """Set when the answers to a group may be used; None if at once."""
-        self.writing: WriteQueue[str] = WriteQueue(store, asyncio.get_running_loop())
+        self.fails = False
+        self.writing: WriteQueue[str] = WriteQueue(store, asyncio.get_running_loop(), self)
         self.writing.open(store, lambda _: None)
-        self.writing.serve(self._append, self._published)
 
-    def _append(self, submissions: list[Submission]) -> Step[Appended]:
+    def append_step(self, submissions: list[Submission]) -> Step[Appended]:
+        if self.fails:
+            raise ValueError("no step")
         self.groups.append(len(submissions))
         return log.append(self.store.keys, TOKEN, submissions, 1000)
 
-    def _published(self, waiting: list[str], answer: Appended | StoreError) -> Awaitable[None] | None:
+    def appended(self, waiting: list[str], answer: Appended | StoreError) -> Awaitable[None] | None:
         if self.hinders is None:
             self._tell(waiting, answer)
             return None
@@ -222,10 +224,7 @@ async def test_work_without_a_step_needs_no_store(queue: Queue) -> None:
 
 
 async def test_work_is_done_behind_a_step_that_cannot_be_made(queue: Queue) -> None:
-    def fails(_: list[Submission]) -> Step[Appended]:
-        raise ValueError("no step")
-
-    queue.writing.serve(fails, queue._published)
+    queue.fails = True
     queue.publish("one")
     queue.writing.in_turn(lambda: "work", queue.told.append)
     assert await queue.until_told(2) == ["one StoreError", "work"]
@@ -263,7 +262,7 @@ async def test_work_does_not_wait_for_what_unordered_follows_the_last_ordered_st
 async def test_answers_to_what_unordered_wait_for_work_that_was_begun(queue: Queue) -> None:
     queue.hinders = asyncio.Event()
     queue.submit("trimmed", unordered=True)
-    queue.writing.in_turn(lambda: ["work"], lambda found: queue._published(found, StoreUnavailable("")))
+    queue.writing.in_turn(lambda: ["work"], lambda found: queue.appended(found, StoreUnavailable("")))
     await asyncio.sleep(0.02)
     queue.writing.in_turn(lambda: "more", queue.told.append)
     queue.publish("two")
@@ -275,7 +274,7 @@ async def test_answers_to_what_unordered_wait_for_work_that_was_begun(queue: Que
 
 async def test_what_follows_waits_for_work_that_takes_long(queue: Queue) -> None:
     queue.hinders = asyncio.Event()
-    queue.writing.in_turn(lambda: ["work"], lambda found: queue._published(found, StoreUnavailable("")))
+    queue.writing.in_turn(lambda: ["work"], lambda found: queue.appended(found, StoreUnavailable("")))
     queue.submit("after")
     await asyncio.sleep(0.02)
     assert queue.told == []

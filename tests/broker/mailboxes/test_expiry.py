@@ -393,7 +393,7 @@ class TestClocksThatAreSetBack:
 def test_others_have_their_turn_while_messages_of_many_sessions_expire(
     stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crewel.broker.mailboxes.expiry.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
     joes = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(5)]
     life = Life(stored)
     store(stored, 1, **MORTAL)

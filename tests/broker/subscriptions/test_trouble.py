@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.codec import encode
+from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.session import Event
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
@@ -171,9 +172,9 @@ class TestTrouble:
 
     def test_while_everything_is_read_again_it_is_refused(self, world: StoredWorld, asking: Asking) -> None:
         publish(world, "/h/a", 1)
-        world.access.is_reloading = True
+        world.access.phase = StorePhase.CATCHING_UP
         assert asking.subscribe("/h/a")["error"] == "503::resource.unavailable"
-        world.access.is_reloading = False
+        world.access.phase = StorePhase.SERVING
 
     def test_a_session_that_ends_meanwhile_is_not_in_the_index(self, world: StoredWorld, asking: Asking) -> None:
         publish(world, "/h/a", 1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.channel import Channel, parse
+from crewel.broker.durability.store_phase import StorePhase
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.topics import USUAL, State, TopicSettings
@@ -432,9 +433,9 @@ class TestTheStore:
         publish(sender, "/a", 1, history={"maxEntries": 3})
         sender.publish("/plain", 1)
         before = stored.wait(stored.broker.topics.views.of("/a"))
-        stored.access.is_reloading = True
+        stored.access.phase = StorePhase.CATCHING_UP
         stored.wait(stored.broker.topics.restore(stored.wait(stored.broker.topics.stored())))
-        stored.access.is_reloading = False
+        stored.access.phase = StorePhase.SERVING
         view = stored.wait(stored.broker.topics.views.of("/a"))
         assert before is not None
         assert view is not None

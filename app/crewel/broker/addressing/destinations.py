@@ -21,8 +21,8 @@ from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.names import Names
 from crewel.broker.addressing.routes import Route, resolve_destination, without_store
 from crewel.broker.addressing.shared_queues import SharedQueues
-from crewel.broker.durability.access import REPEATABLE_S
-from crewel.broker.handler_steps import Promise, Steps
+from crewel.broker.durability.write_queue import REPEATABLE_S
+from crewel.broker.handler_steps import Promise, Steps, result_of
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, stored_of, unstored_of
@@ -117,7 +117,8 @@ class Destinations:
             # A name is one session's, so what is found here is nowhere else.
             unknown = [each.to for each in qos.destinations if names.find(each.to.relative) is None]
             if unknown:
-                found = dict(zip(unknown, (yield self._cluster.find(unknown)), strict=True))
+                there = yield from result_of(self._cluster.find(unknown))
+                found = dict(zip(unknown, there, strict=True))
                 remote = [found.get(each.to, []) for each in qos.destinations]
         routes = [
             resolve_destination(each, names, next_of, has_store=has_store, remote=there)
@@ -130,7 +131,7 @@ class Destinations:
                 raise StoreUnavailable("this server has no store")
             is_stored, routes = False, [without_store(each) for each in routes]
         outgoing = _Outgoing(channel, encode(fields), publisher, sender, qos, routes)
-        sending: Sending = (yield self._store(outgoing, key)) if is_stored else self._send_now(outgoing, key)
+        sending = (yield from result_of(self._store(outgoing, key))) if is_stored else self._send_now(outgoing, key)
         if not (channel.is_broadcast and qos.subscribable):
             self._runtime.metrics.publishes += 1  # else its subscribers get it too, and it is counted there
         return sending

@@ -115,7 +115,7 @@ class Requeue:
         """`letter`: if the group of a failed message has no member any more, it becomes this. None: the session would try it
         again, and keeps it then, and also if all other members have failed it."""
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
-        if access.is_adopting:
+        if access.phase.is_adopting:
             return  # what has been read of the session may still have them, and then it gets them again
         durable, given = session.durable, {place: mailbox.inbox[place] for place in places}
         sources = {waiting.source: None for waiting in given.values()}

@@ -80,7 +80,7 @@ class SharedQueues:
             queue = self._queue(stored.name)
             queue.count = stored.size
             queue.touched_at = self._loop.time() - max(0.0, time() - stored.touched / 1_000_000)
-        is_serving = self._access.is_reloading  # and more may have come since this was read
+        is_serving = self._access.phase.is_reloading  # and more may have come since this was read
         for queue in list(self._known.values()):
             if is_serving:
                 self._ask(queue)
@@ -296,8 +296,8 @@ class SharedQueues:
 
     def schedule_lease(self, name: str) -> None:
         """Let the store lease the messages in the queue to those that have room."""
-        queue, access = self._known.get(name), self._access
-        if queue is None or not queue.count or not access.has_store or access.is_superseded or access.is_adopting:
+        queue = self._known.get(name)
+        if queue is None or not queue.count or not self._access.serves_sessions:
             return  # while sessions are read again, `restore` follows, which looks at all queues
         if queue.is_asked:
             queue.lease_again = True
@@ -374,9 +374,8 @@ class SharedQueues:
     ) -> None:
         """All that was leased has come, and taken its room: ask for another lease, where there is reason to."""
         queue.is_asked = False
-        access = self._access
-        is_mine = not (access.is_superseded or access.is_adopting or access.writing.is_closed)
-        members = self._rooms(queue.name, self.members(queue.name)) if answer.after and is_mine else []
+        may_ask = self._access.serves_sessions
+        members = self._rooms(queue.name, self.members(queue.name)) if answer.after and may_ask else []
         if is_repeat:
             self._look(queue)
         elif any(member.room for member in members):
@@ -465,8 +464,7 @@ class SharedQueues:
 
     def _asks(self, queue: SharedQueue) -> bool:
         """Whether the store can be asked now. If it is being asked already, it will be asked once more."""
-        access = self._access
-        if access.is_superseded or access.is_adopting or access.writing.is_closed:
+        if not self._access.serves_sessions:
             return False
         if queue.is_asked:
             queue.count += 1  # more or less: the next answer tells

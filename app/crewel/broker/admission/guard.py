@@ -104,12 +104,11 @@ class Guard:
             return None
         try:
             answer = self.policy.can_handshake(session, message)
-            if answer is not GRANTED and not isinstance(answer, Identity):
-                answer = yield from wait(answer)
-            if isinstance(answer, Identity):
-                session.authenticate(Grants(answer.subject, by_policy=True))
+            decided = answer if answer is GRANTED or isinstance(answer, Identity) else (yield from wait(answer))
+            if isinstance(decided, Identity):
+                session.authenticate(Grants(decided.subject, by_policy=True))
                 return None
-            return _refusal(answer)
+            return _refusal(decided)
         except Exception:
             log.exception("the security policy failed on a handshake: refused")
             return Refusal()

@@ -156,7 +156,7 @@ class DeadLetterRedrive:
             raise StoreUncertain("the store has not answered yet: it may still send the dead letter") from None
         if answer.outcome is not RedriveOutcome.MOVED:
             raise IllegalArgument("id", _undone(letter, answer.outcome, receiver).message)
-        await self.access.writing.probe_and_wait()
+        await self.access.writing.probe()
         return answer
 
     async def discard(self, chosen: Chosen, limits: Limits, who: str, *, keeps: bool = True) -> Report:
@@ -242,7 +242,7 @@ class DeadLetterRedrive:
             else:
                 report.undone.append(_undone(letter, answer.outcome, letter.to if to_channel else letter.receiver))
         # What was sent again lies in queues then, behind all that is older.
-        await self.access.writing.probe_and_wait()
+        await self.access.writing.probe()
 
     def _room(self, receiver: str, rooms: dict[str, _Room]) -> _Room:
         """What may still wait for this receiver. What one that is here has got since the last commit, the store does not

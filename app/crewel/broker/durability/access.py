@@ -8,31 +8,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from crewel.bayeux.channel import Channel
-from crewel.bayeux.message import Fields
+from crewel.broker.durability.pending_publish import PendingPublish
+from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.durability.stored_shares import StoredShares
-from crewel.broker.handler_steps import Promise, resolve
-from crewel.broker.session import Session
+from crewel.broker.durability.write_queue import Log, WriteQueue
+from crewel.broker.handler_steps import resolve
 from crewel.delivery.beside_log import BesideLog
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
-from crewel.delivery.records import LogId, Submission
-from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.delivery.records import LogId
+from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
 from crewel.metrics import Metrics
-from crewel.qos.publish import PublishQos
 from crewel.settings import Settings
 from crewel.storage.connection import Done
 from crewel.storage.keys import Keys
-from crewel.storage.log import Appended
 from crewel.storage.losses import AnsweredIds
-from crewel.storage.script_step import REMEMBERED_MS, Step
+from crewel.storage.script_step import Step
 from crewel.storage.store import Store
+
+log = logging.getLogger(__name__)
 
 DEAD_SESSION: Final = "communication.noConnection.dead"
 """The code of dead letters that a session leaves behind when it ends."""
@@ -65,7 +63,10 @@ class NoStore(Store):
 class StoreAccess:
     """What the parts of one broker share of the store. `Durability` opens it, renews it and gives it up; all others ask."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: Settings, loop: asyncio.AbstractEventLoop, metrics: Metrics, appender: Log[PendingPublish]
+    ) -> None:
+        """`appender` makes the steps that append to the log, and takes their answers."""
         self.store: Store = NoStore(settings)
         self.shares = StoredShares(self, settings.limits, metrics, loop)
         """What each account has in the store, while room in it is scarce."""
@@ -76,17 +77,12 @@ class StoreAccess:
         self.node = LogConsumer(LogId(0))
         self.low = LogId(0)
         """Nothing at or below this is needed by this node, by its last commit."""
-        self.writing: WriteQueue[PendingPublish] = WriteQueue(self.store, loop)
+        self.writing: WriteQueue[PendingPublish] = WriteQueue(self.store, loop, appender)
         self.answered = AnsweredIds()
         """What this server was answered as stored, to be missed if the store loses it."""
         self.facts_max = settings.storage.facts_max_entries
-        self.is_superseded = False
-        """Whether another server has taken the store over: this one serves nothing any more."""
-        self.is_reloading = False
-        """Whether the sessions are read again: what is asked for them now would get lost."""
-        self.is_adopting = False
-        """Whether sessions are being read, and do not replace those in memory yet: neither have what the store puts into one
-        of them now."""
+        self.phase = StorePhase.SERVING
+        """Where this server stands with its store; `enter` changes it."""
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
         self._changes: dict[str, asyncio.Future[None]] = {}
@@ -112,24 +108,33 @@ class StoreAccess:
         self.store, self.keys, self.has_store, self._on_lost = store, store.keys, True, on_lost
         self.writing.open(store, on_forgotten)
 
+    def enter(self, phase: StorePhase) -> None:
+        """The next phase begins. Raises ValueError if it cannot follow."""
+        self.phase = self.phase.followed_by(phase)
+
+    @property
+    def serves_sessions(self) -> bool:
+        """Whether the store may be asked for something that changes what is in memory of sessions."""
+        return not (self.phase.is_superseded or self.phase.is_adopting or self.writing.is_closed)
+
     @property
     def trouble(self) -> str | None:
         """Why persistent messages are refused at the moment; None while all is well."""
-        if self.is_superseded:
+        if self.phase.is_superseded:
             return _SUPERSEDED
-        return self.store.why_away or (_READING if self.is_reloading else None)
+        return self.store.why_away or (_READING if self.phase.is_reloading else None)
 
     @property
     def is_writable(self) -> bool:
         """Whether the store takes what is published, as far as this server knows."""
-        return self.has_store and not (self.is_superseded or self.store.is_full)
+        return self.has_store and not (self.phase.is_superseded or self.store.is_full)
 
     def require_writable(self) -> bool:
         """Raises StoreError if the store would not take what is published. Returns whether its publisher has to be charged
         for it (`shares`)."""
         if not self.has_store:
             raise StoreUnavailable(_NO_STORE)
-        if self.is_superseded:
+        if self.phase.is_superseded:
             raise StoreUnavailable(_SUPERSEDED)
         if self.store.is_full:
             raise StoreFull("the store is full")
@@ -139,7 +144,7 @@ class StoreAccess:
         """Raises StoreError if the store would refuse a message for a session, or the session would not know of it. Returns the
         same as `require_writable`."""
         is_scarce = self.require_writable()
-        if self.is_adopting:
+        if self.phase.is_adopting:
             raise StoreUnavailable(_READING)
         return is_scarce
 
@@ -171,419 +176,3 @@ class StoreAccess:
         """The store does not know this node as it was."""
         if self._on_lost is not None:
             self._on_lost(error)
-
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-N = TypeVar("N")
-
-MOST_PUBLISHES: Final = 256
-"""Publishes that one step carries at most."""
-MOST_BYTES: Final = 2**20
-"""Bytes of the publishes that the store is asked to append in one turn of the loop: to write them takes a few milliseconds."""
-BYTES_A_LETTER: Final = MOST_BYTES // MAX_DEAD_LETTER_COST
-"""What a dead letter counts among them, so that the ends of many sessions at once do not look like an outage of the store."""
-REPEATABLE_S: Final = REMEMBERED_MS / 1000 - 20.0
-"""How long a step with a key of its own may be asked again: some seconds less than the store remembers it, for a connection
-whose end is noticed late, and for the time that the store takes."""
-_MOST_STEPS: Final = 256
-_PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time
-
-
-class Published(NamedTuple):
-    """What a persistent publish is answered with."""
-
-    id: str
-    is_repeated: bool = False
-    """Whether its key had been published before: the id is the first one's, and nothing was delivered again."""
-
-
-class PendingPublish(Promise[Published]):
-    """A persistent publish of this node between its acceptance and its answer."""
-
-    __slots__ = ("channel", "excluded", "for_services", "lazy", "qos", "submission")
-
-    def __init__(
-        self,
-        channel: Channel,
-        submission: Submission,
-        excluded: Session | None,
-        for_services: Fields | None,
-        qos: PublishQos,
-        *,
-        lazy: bool,
-    ) -> None:
-        self._function = self.result = None  # and no call of Promise's: each publish comes by here
-        self.channel = channel
-        self.submission = submission
-        self.excluded = excluded
-        """The session that does not receive it, if any."""
-        self.for_services = for_services
-        """The message as the services of this server receive it, if any do."""
-        self.qos = qos
-        self.lazy = lazy
-
-
-async def _then(first: Awaitable[None], done: asyncio.Future[None]) -> None:
-    try:
-        await first
-    finally:
-        resolve(done, None)
-
-
-class _Request(Generic[T]):
-    """One step, and who wants its answer."""
-
-    __slots__ = ("done", "doubted_at", "retries_until", "size", "step", "unordered")
-
-    def __init__(
-        self,
-        step: Step[T],
-        done: Callable[[T | StoreError], None],
-        *,
-        retries_until: float,
-        doubted_at: float,
-        size: int,
-        unordered: bool,
-    ) -> None:
-        self.step = step
-        self.done = done
-        self.retries_until = retries_until
-        """By the loop's clock; 0 if it is asked once."""
-        self.doubted_at = doubted_at
-        """Since when the store may have done it without an answer; infinite if it has not, as far as is known."""
-        self.size = size
-        self.unordered = unordered
-
-    def asked(self) -> Step[T]:
-        return self.step
-
-    def answered(self, answer: T | StoreError) -> None:
-        self.done(answer)
-
-
-class Publishes(Generic[T]):
-    """Publishes that go into the log together, each with what its publisher wants to find again."""
-
-    __slots__ = ("append", "done", "pending", "size", "submissions")
-    retries_until, unordered = 0.0, False
-
-    def __init__(
-        self,
-        append: Callable[[list[Submission]], Step[Appended]],
-        done: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
-    ) -> None:
-        self.append = append
-        self.done = done
-        self.size = 0
-        """Bytes of their bodies."""
-        self.submissions: list[Submission] = []
-        self.pending: list[T] = []
-
-    def asked(self) -> Step[Appended]:
-        """The step that appends them all."""
-        return self.append(self.submissions)
-
-    def answered(self, answer: Appended | StoreError) -> Awaitable[None] | None:
-        """Tell all publishers; what is returned must be waited for, and then all have their answer."""
-        return self.done(self.pending, answer)
-
-
-class _Turn(Generic[T]):
-    """Work that needs no step, and has its place among the steps."""
-
-    __slots__ = ("_found", "_has_looked", "_look", "_work")
-    retries_until, size, unordered = 0.0, 0, False
-
-    def __init__(self, look: Callable[[], T], work: Callable[[T], Awaitable[None] | None]) -> None:
-        self._look = look
-        self._work = work
-        self._has_looked = False
-        self._found: T
-
-    def asked(self) -> None:
-        """It asks the store for nothing. What it works on was there before the store is asked for what comes behind it."""
-        self._found = self._look()
-        self._has_looked = True
-
-    def answered(self, _: object) -> Awaitable[None] | None:
-        """Do it."""
-        if not self._has_looked:  # a step before it could not be made, and the store was asked for nothing
-            self.asked()
-        return self._work(self._found)
-
-
-class WriteQueue(Generic[T]):
-    """The queue. It is closed until `open` gives it a store."""
-
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
-        self._store = store
-        self._loop = loop
-        self._append: Callable[[list[Submission]], Step[Appended]]
-        self._published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None]
-        self._queue: deque[_Request[Any] | Publishes[T] | _Turn[Any]] = deque()
-        self._is_busy = False
-        self._asked: Sequence[_Request[Any] | Publishes[T] | _Turn[Any]] = ()  # until all are answered
-        self._idle: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None  # that keeps answers waiting
-        self._turn: asyncio.Task[None] | None = None  # work that does not wait for what is under way
-        self._paused: set[asyncio.TimerHandle] = set()
-        self._on_forgotten: Callable[[float], None]
-        self.is_closed = True
-
-    def open(self, store: Store, on_forgotten: Callable[[float], None]) -> None:
-        """Ask this store from now on. `on_forgotten` is called with the time since when a step was in doubt, when that ends so
-        late that the store may have forgotten what it has done of it."""
-        self._store, self._on_forgotten, self.is_closed = store, on_forgotten, False
-
-    def serve(
-        self,
-        append: Callable[[list[Submission]], Step[Appended]],
-        published: Callable[[list[T], Appended | StoreError], Awaitable[None] | None],
-    ) -> None:
-        """Let `append` make the step of a group of publishes, and tell `published(pending, answer)` what happened to it: that
-        returns something only if the answers that follow have to wait for it."""
-        self._append, self._published = append, published
-
-    def publish(self, submission: Submission, pending: T) -> None:
-        """Put one more publish into the last group, or begin a new one."""
-        group, size = self._queue[-1] if self._queue else None, len(submission.body)
-        if (
-            not isinstance(group, Publishes)
-            or len(group.submissions) >= MOST_PUBLISHES
-            or (group.submissions and group.size + size > MOST_BYTES)
-        ):
-            group = Publishes(self._append, self._published)
-            self._queue.append(group)
-        group.size += size
-        group.submissions.append(submission)
-        group.pending.append(pending)
-        if not self._is_busy:
-            self._wake()
-
-    def submit(
-        self,
-        step: Step[Any],
-        done: Callable[[Any], None],
-        *,
-        retries: bool = False,
-        for_s: float = math.inf,
-        in_doubt: bool = False,
-        size: int = 0,
-        unordered: bool = False,
-    ) -> None:
-        """Ask the store; `done` gets the answer, or the StoreError. `retries`: ask again until the store has answered, at
-        most for `for_s` seconds, for a step that may be repeated; before that only a refusal comes back as an error.
-        `in_doubt`: the store may have done it, for it was asked before and gave no answer. `size`: what it counts of
-        `MOST_BYTES`. `unordered`: neither the step nor its answer depends on what is taken from the log meanwhile."""
-        now = self._loop.time() if retries or in_doubt else 0.0
-        self._queue.append(
-            _Request(
-                step,
-                done,
-                retries_until=now + for_s if retries else 0.0,
-                doubted_at=now if in_doubt else math.inf,
-                size=size,
-                unordered=unordered,
-            )
-        )
-        self._wake()
-
-    async def asked_again(self) -> None:
-        """Wait until the store does what it is asked to, and all that had to be asked again was asked once more since then.
-        Raises StoreError."""
-        await self.ask(self._store.mark, retries=True)
-        await asyncio.sleep(_PAUSE)  # and then all that was in a pause is in the queue
-        await self.ask(self._store.mark, retries=True)
-
-    def probe(self) -> None:
-        """Append nothing: the answer shows what has been appended without our knowing."""
-        self._queue.append(Publishes(self._append, self._published))
-        self._wake()
-
-    def probe_and_wait(self) -> asyncio.Future[None]:
-        """Append nothing, as `probe` does. The future is done when all that had been appended by then was taken, or failed."""
-        done: asyncio.Future[None] = self._loop.create_future()
-
-        def published(pending: list[T], answer: Appended | StoreError) -> Awaitable[None] | None:
-            rest = self._published(pending, answer)
-            if rest is not None:
-                return _then(rest, done)
-            resolve(done, None)
-            return None
-
-        self._queue.append(Publishes(self._append, published))
-        self._wake()
-        return done
-
-    def in_turn(self, look: Callable[[], N], work: Callable[[N], Awaitable[None] | None]) -> None:
-        """Do `work` when all has been answered that was asked for before, with what `look` returned before the store was asked
-        for anything behind it. What `work` returns must be waited for before the next answer is handed out.
-
-        It does not wait for unordered steps that follow the last ordered one, and is done at once if there is no ordered one:
-        on a slow line it would wait longer than it takes to read the log."""
-        turn, place = _Turn(look, work), len(self._queue)
-        while place and self._queue[place - 1].unordered:
-            place -= 1
-        if not place and all(each.unordered for each in self._asked):
-            self._loop.call_soon(self._take_turn, turn)
-        else:
-            self._queue.insert(place, turn)
-            self._wake()
-
-    def _take_turn(self, turn: _Turn[Any]) -> None:
-        if self._turn is not None:
-            self._queue.appendleft(turn)
-            self._wake()
-        elif (awaited := turn.answered(None)) is not None:
-            self._turn = self._loop.create_task(self._finish_turn(awaited))
-
-    async def _finish_turn(self, awaited: Awaitable[None]) -> None:
-        try:
-            await awaited
-        finally:
-            self._turn = None
-
-    def probe_later(self) -> None:
-        """Call `probe` after a pause."""
-        self._after_pause(self.probe)
-
-    def ask(
-        self,
-        step: Step[Any],
-        *,
-        retries: bool = False,
-        then: Callable[[Any], Any] | None = None,
-        unordered: bool = False,
-    ) -> asyncio.Future[Any]:
-        """Ask the store; the future has the answer, or raises the StoreError. `then` is called with either like the function of
-        `submit`, and the future has what it returns instead of the answer."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-
-        def answered(answer: Any) -> None:
-            result = answer if then is None else then(answer)
-            resolve(future, answer if isinstance(answer, StoreError) else result)
-
-        self.submit(step, answered, retries=retries, unordered=unordered)
-        return future
-
-    async def close(self) -> None:
-        """Wait for what is under way and in the queue. What retries and finds no store is given up."""
-        self.is_closed = True
-        for timer in self._paused:
-            timer.cancel()
-        for waited in (self._turn, self.under_way):
-            if waited is not None:
-                await asyncio.wait([waited])
-
-    @property
-    def under_way(self) -> asyncio.Future[None] | None:
-        """Done when nothing is under way and in the queue any more; None if that is so."""
-        if self._is_busy and self._idle is None:
-            self._idle = self._loop.create_future()
-        return self._idle
-
-    def _wake(self) -> None:
-        if not self._is_busy:
-            self._is_busy = True
-            self._loop.call_soon(self._ask)  # and what comes in the same turn goes with it
-
-    def _ask(self) -> None:
-        queue = self._queue
-        requests = [queue.popleft()]
-        size = requests[0].size
-        is_turn = type(requests[0]) is _Turn  # all before it is answered: it need not wait for what is behind it
-        while queue and not is_turn and len(requests) < _MOST_STEPS and size + queue[0].size <= MOST_BYTES:
-            requests.append(queue.popleft())
-            size += requests[-1].size
-
-        steps: list[Step[Any]] = []
-
-        def answered(answers: list[Any]) -> None:
-            if len(answers) == len(requests):  # as nearly always: no turn is among them
-                handed: Iterator[tuple[Any, Any]] = zip(requests, answers, strict=True)
-            else:
-                found = iter(answers)
-                handed = ((each, None if isinstance(each, _Turn) else next(found)) for each in requests)
-            if self._turn is None:
-                self._hand_over(handed)
-            else:
-                self._task = self._loop.create_task(self._hand_over_later(self._turn, handed))
-
-        store = self._store
-        store.until_look -= size
-        if store.until_look < 0:
-            store.look_soon()
-        self._asked = requests
-        try:
-            steps += [step for each in requests if (step := each.asked()) is not None]
-            if steps:
-                store.submit(steps, answered)
-            else:
-                answered([])
-        except Exception as error:
-            log.exception("a request to the store failed")
-            answered([StoreError(f"the store could not be asked: {error}")] * len(requests))
-
-    def _hand_over(self, answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]) -> None:
-        for request, answer in answers:
-            if request.retries_until and self._is_asked_again(request, answer):
-                continue
-            try:
-                awaited = request.answered(answer)
-            except Exception:
-                log.exception("a reply of the store could not be processed")
-                continue
-            if awaited is not None:
-                self._task = self._loop.create_task(self._hand_over_later(awaited, answers))
-                return
-        self._is_busy, self._asked = False, ()
-        if self._queue:
-            self._wake()
-        elif self._idle is not None:
-            resolve(self._idle, None)
-            self._idle = None
-
-    def _is_asked_again(self, request: _Request[Any] | Publishes[T] | _Turn[Any], answer: Any) -> bool:
-        """Whether the store will be asked again; if not, this is what comes of the step."""
-        assert isinstance(request, _Request)
-        now = self._loop.time()
-        if isinstance(answer, StoreUncertain):
-            request.doubted_at = min(request.doubted_at, now)
-        if isinstance(answer, StoreUnavailable | StoreFull) and not self.is_closed and now < request.retries_until:
-            self._ask_later(request)
-            return True
-        if now >= request.doubted_at + REPEATABLE_S and self._is_remembered(request.step):
-            self._on_forgotten(request.doubted_at)
-        return False
-
-    def _is_remembered(self, step: Step[Any]) -> bool:
-        """Whether the store remembers for a while that it has done this. Any other step may be asked again at any time."""
-        begin = self._store.keys.once("")
-        return any(key.startswith(begin) for key in step.keys)
-
-    async def _hand_over_later(
-        self, awaited: Awaitable[None], answers: Iterator[tuple[_Request[Any] | Publishes[T] | _Turn[Any], Any]]
-    ) -> None:
-        try:
-            await awaited
-        except Exception:
-            log.exception("a reply of the store could not be processed")
-        finally:
-            self._hand_over(answers)
-
-    def _ask_later(self, request: _Request[Any]) -> None:
-        def again() -> None:
-            self._queue.append(request)
-            self._wake()
-
-        self._after_pause(again)
-
-    def _after_pause(self, function: Callable[[], None]) -> None:
-        def call() -> None:
-            self._paused.discard(timer)
-            function()
-
-        timer = self._loop.call_later(_PAUSE, call)
-        self._paused.add(timer)

@@ -28,6 +28,7 @@ from crewel.broker.durability.log_tail import LogTail
 from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
+from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.acknowledgements import Acknowledgements
 from crewel.broker.mailboxes.mailboxes import Mailboxes
@@ -134,6 +135,7 @@ class Durability:
         """Take over what earlier servers have left in this store, read what their sessions have missed, and continue with it.
         Raises StoreError if the store cannot be used, StoreTaken if a server that lives has it."""
         self._access.open(store, self._suspect, self._step_is_forgotten)
+        self._access.enter(StorePhase.STARTING)
         try:
             await self._load()
         except BaseException:
@@ -157,7 +159,7 @@ class Durability:
         self._counting.cancel()
         await asyncio.wait([self._committing, self._tending, self._counting], timeout=shutdown.left(_CLOSE_TIMEOUT))
         self._committing.cancel()
-        if not self._access.is_superseded and self._access.store.is_up:
+        if not self._access.phase.is_superseded and self._access.store.is_up:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(shutdown.left(_CLOSE_TIMEOUT)):
                     await self._commit()
@@ -167,7 +169,6 @@ class Durability:
         await self.lease.end()
 
     async def _load(self) -> None:
-        self._access.is_adopting = True
         self._access.token = secrets.token_hex(8)
         self._generation = self._access.store.generation
         last = await self.lease.claim()
@@ -198,7 +199,7 @@ class Durability:
                 same.clear()
             former = before.get(record.name)
             self.restore(record, same, None if former is None else former.session)
-        self._access.is_adopting = False
+        self._access.enter(StorePhase.CATCHING_UP if self._access.phase.is_reloading else StorePhase.SERVING)
         self._continue(before)
         self._end_once_more(ended)
         # Nor is anything delivered from an inbox before what the log has in front of it.
@@ -228,12 +229,12 @@ class Durability:
     async def _reload(self, error: Fenced | None = None) -> None:
         """The store is not where it was answered to be, or another node has this one's sessions: forget what memory says, and
         begin with what the store has."""
-        self._access.is_reloading = True
         self._ids.stored.forget()
         self._ids.addressed.forget()
         self._losses.begin(self._generation)
         try:
             while not self._closing.is_set():
+                self._access.enter(StorePhase.READING)
                 try:
                     await self._losses.compare(self._generation, is_fenced=error is not None)
                     await self._load()
@@ -248,7 +249,8 @@ class Durability:
                         self._access.writing.probe()  # for what was appended while the old node was still there
                         return
         finally:
-            self._access.is_reloading = False
+            if self._access.phase.is_reloading:
+                self._access.enter(StorePhase.SERVING)
 
     def _set_aside(self) -> tuple[dict[SessionName, _Former], list[DurableSession]]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
@@ -316,7 +318,7 @@ class Durability:
         cannot be asked. A name that ends in a slash is numbered by the store. A session that is new to the store gets its
         durable half with the answer, if it is this `newcomer`: the next answer may be about a message in its inbox. After
         StoreUncertain the store may have a session that memory lacks, until `recall` or the next start (decision 0010)."""
-        if self._access.is_superseded or self._access.is_reloading:
+        if self._access.phase.is_superseded or self._access.phase.is_reloading:
             raise StoreUnavailable(self._access.trouble)
         if name in self._access.leaving:
             raise StoreUnavailable("the session of this name is ending")
@@ -413,7 +415,7 @@ class Durability:
             self._away[session.durable.name] = int((self._runtime.clock() + seconds) * 1000)
 
     async def _store_away(self) -> None:
-        while self._away and not self._access.is_reloading:
+        while self._away and not self._access.phase.is_reloading:
             some = dict(islice(self._away.items(), _NOTED_AT_ONCE))
             await self._access.writing.ask(
                 stored_sessions.away(self._access.keys, self._access.token, some), retries=True
@@ -441,7 +443,7 @@ class Durability:
     async def committed(self) -> bool:
         """Wait until the store knows how all has ended that has ended so far, or has its dead letter withheld; or until nothing
         is committed any more, and then return False. Not for the dead letters: in a flood some are withheld all the time."""
-        if self._closing.is_set() or self._access.is_superseded:
+        if self._closing.is_set() or self._access.phase.is_superseded:
             return False
         done: asyncio.Future[bool] = self._runtime.loop.create_future()
         self._awaiting_commit.append(done)
@@ -463,24 +465,24 @@ class Durability:
                 # What has ended by now is part of the commit that begins, or one that follows.
                 awaiting = list(self._awaiting_commit)
             has_more = await self._commit_once()
-            node, is_reloading = self._access.node, self._access.is_reloading  # then nothing is committed
+            node, is_reloading = self._access.node, self._access.phase.is_reloading  # then nothing is committed
             if not (is_reloading or self._under_way or node.is_divided or node.has_withheld_only):
                 self._answer_awaiting(awaiting, is_committed=True)
             if has_more:
                 await asyncio.sleep(0)  # others have their turn
-        if self._awaiting_commit and not self._access.is_reloading:
+        if self._awaiting_commit and not self._access.phase.is_reloading:
             self._hurry.set()
 
     async def _commit_once(self) -> bool:
         """Make the next commit, if there is anything to say; True if another one should follow."""
         self._pressure.update()
-        if not (self._access.is_reloading or self._under_way):
+        if not (self._access.phase.is_reloading or self._under_way):
             await self._book()
         commit = await self._next_commit()
         node = self._access.node
         self._events.fold()
         if commit is None:
-            if not self._access.is_reloading:
+            if not self._access.phase.is_reloading:
                 self._committed_at = time()
             return False
         self._under_way = commit
@@ -507,7 +509,7 @@ class Durability:
 
     async def _next_commit(self) -> Commit | None:
         """The commit that is under way, or the next one, looked for in turns; None if there is nothing to say."""
-        while not self._access.is_reloading:
+        while not self._access.phase.is_reloading:
             node = self._access.node
             commit = self._under_way or node.commit()
             if commit is not None or not node.is_divided:
@@ -560,7 +562,7 @@ class Durability:
         """Read all sessions, once the store knows all that memory knows, and has answered the other steps that are asked again:
         it would refuse them afterwards."""
         try:
-            while self._access.node is node and not (self._closing.is_set() or self._access.is_superseded):
+            while self._access.node is node and not (self._closing.is_set() or self._access.phase.is_superseded):
                 with suppress(StoreError):
                     await self._access.writing.asked_again()
                     await self.committed()
@@ -576,7 +578,7 @@ class Durability:
     async def _lost(self, error: StoreError) -> None:
         """The store does not know this node as it was. Another server has taken over, and this one must not fight it; or
         the store has lost something, and then what it has counts."""
-        if self._access.is_superseded or self._is_recovering or self._closing.is_set():
+        if self._access.phase.is_superseded or self._is_recovering or self._closing.is_set():
             return
         self._is_recovering = True
         try:
@@ -590,7 +592,7 @@ class Durability:
             self._is_recovering = False
 
     def _give_way(self) -> None:
-        self._access.is_superseded = True
+        self._access.enter(StorePhase.SUPERSEDED)
         self._answer_awaiting(self._awaiting_commit, is_committed=False)
         log.critical("another server has taken over the store: this server has stopped serving")
         for durable in list(self._access.node.sessions.values()):

@@ -126,7 +126,7 @@ class Inheritance:
         """Take over the sessions of all nodes that are dead by now; `dead` are so for certain. Returns how many sessions have
         come. Raises StoreError."""
         gap, count = Gap(LogId(0), LogId(0)), 0
-        while not self._access.is_reloading:  # else they would come to a node that is none any more
+        while not self._access.phase.is_reloading:  # else they would come to a node that is none any more
             records = list[SessionRecord]()
             try:
                 records = await self.next_slice(_AT_ONCE, dead, serves=True)
@@ -157,7 +157,7 @@ class Inheritance:
             await asyncio.sleep(0)
             if (newest := newest_outside_log(portion)) > node.cursor:
                 # In an inbox, from a third node: it may not be delivered before what the log has in front of it.
-                await self._access.writing.probe_and_wait()
+                await self._access.writing.probe()
                 if self._access.node is node and newest > node.cursor:
                     raise StoreUnavailable("the log cannot be read at the moment")
             await self._read(gap, min(record.own_cursor or LogId(0) for record in portion))

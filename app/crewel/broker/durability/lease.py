@@ -124,7 +124,7 @@ class StoreLease:
         while True:
             await asyncio.sleep(max(asked + pause - loop.time(), 0.0))
             asked = loop.time()
-            if not self._access.is_superseded and self._access.store.is_up and self._access.token == self.own[-1]:
+            if not self._access.phase.is_superseded and self._access.store.is_up and self._access.token == self.own[-1]:
                 await self._renew(self._access.token, pause)
 
     async def _renew(self, token: str, pause: float) -> None:
@@ -182,7 +182,7 @@ class StoreLease:
             self._renewing.cancel()
         self._ends = 0.0
         access = self._access
-        if self._owner is not None and not access.is_superseded and access.store.is_up:
+        if self._owner is not None and not access.phase.is_superseded and access.store.is_up:
             step = node_leases.renew(access.keys, access.token, self._owner, 0)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_END_LIMIT_S):

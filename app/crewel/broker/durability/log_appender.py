@@ -12,25 +12,25 @@ from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from time import perf_counter
 from typing import Any, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.durability.access import PendingPublish, Published
+from crewel.broker.durability.deliverer import Deliverer, LogMessage
 from crewel.broker.durability.log_tail import ReadAhead
-from crewel.broker.durability.subscriber_cache import SubscriberCache, is_open
+from crewel.broker.durability.pending_publish import PendingPublish, Published
+from crewel.broker.durability.subscriber_cache import SubscriberCache
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, stored_of, unstored_of
-from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
+from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, Submission
+from crewel.delivery.records import Logged, LogId, PendingMessage, Submission
 from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
-from crewel.event_loop import Turns
+from crewel.event_loop import Turns, do_slice
 from crewel.fair_turns import PORTION_S
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
@@ -43,9 +43,6 @@ log = logging.getLogger(__name__)
 _READ_AT_ONCE: Final = 1000
 
 
-_Message = tuple[Channel, Entry, Session | None, str, str, bytes]
-"""A message of the log: its channel, what is queued, who published it and does not receive it, the name of the session that
-does not receive it, its sender, and its qualities."""
 _Stored = tuple["PendingPublish", LogId, PublishOutcome]
 """A message that the store has, and what it did with it."""
 
@@ -75,15 +72,16 @@ class LogAppender:
         self._unfinished: deque[Iterator[None]] = deque()
         """Messages that are handed to many receivers in steps: what follows them in the log waits."""
         self.ahead = ReadAhead()
-        self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliver)
-        self._access.writing.serve(self._append, self._appended)
+        self._deliverer = Deliverer(self._outbound, self._options)
+        self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliverer)
 
     @property
     def is_in_steps(self) -> bool:
         """Whether a message is being handed to its receivers in steps, the last of which moves the cursor."""
         return bool(self._unfinished)
 
-    def _append(self, submissions: list[Submission]) -> Step[Appended]:
+    def append_step(self, submissions: list[Submission]) -> Step[Appended]:
+        """Return the step that appends these to the log."""
         access = self._access
         return stored_log.append(
             access.keys,
@@ -95,7 +93,9 @@ class LogAppender:
             now=self._clock.microseconds(),
         )
 
-    def _appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
+    def appended(self, group: list[PendingPublish], answer: Appended | StoreError) -> Coroutine[Any, Any, None] | None:
+        """Take what the store has answered to it: tell the publishers, and hand their messages to the receivers, behind what
+        lies before them in the log. What is returned must be waited for before the answers that follow."""
         if isinstance(answer, StoreError):
             for outgoing in group:
                 if not isinstance(answer, StoreUncertain):
@@ -329,11 +329,8 @@ class LogAppender:
             self._unfinished.append(self._take_in_steps(message, pending, is_usual=is_usual))
             return
         steps, most_s = self._take_one_by_one(message, pending), self._outbound.fan_outs.slice_s
-        until = perf_counter() + (PORTION_S if self._options.filtered else most_s)
-        for _ in steps:
-            if perf_counter() >= until:
-                self._unfinished.append(steps)  # the log waits, so no message of another channel comes before
-                return
+        if not do_slice(steps, PORTION_S if self._options.filtered else most_s):
+            self._unfinished.append(steps)  # the log waits, so no message of another channel comes before
 
     def _take_together(
         self, channel: Channel, entry: Entry, publisher: Session | None, pending: PendingMessage
@@ -348,7 +345,7 @@ class LogAppender:
             self._outbound.fan_out(entry, known.others, publisher)
         return True
 
-    def _take_in_steps(self, message: _Message, pending: PendingMessage, *, is_usual: bool) -> Iterator[None]:
+    def _take_in_steps(self, message: LogMessage, pending: PendingMessage, *, is_usual: bool) -> Iterator[None]:
         """Hand the next message of the log to its subscribers in steps: when much must be applied before, or many subscribers
         are not known yet, or some of them have filters or groups."""
         node = self._access.node
@@ -360,7 +357,7 @@ class LogAppender:
         if not (is_usual and self._take_together(channel, entry, publisher, pending)):
             yield from self._take_one_by_one(message, pending)
 
-    def _take_one_by_one(self, message: _Message, pending: PendingMessage) -> Iterator[None]:
+    def _take_one_by_one(self, message: LogMessage, pending: PendingMessage) -> Iterator[None]:
         """The general way, for a portion of the subscribers at a step."""
         channel, entry, publisher, _, sender, qos = message
         subscribers = self._channels.subscribers(channel)
@@ -381,88 +378,22 @@ class LogAppender:
             at_once -= most
             while done < most:  # to look at a full queue takes ten times as long as to put something into one
                 part = range(done, min(done + fan_outs.step, most))
-                done = self._hand_over_some(taken, part, message, is_late=done > 0)
+                done = self._deliverer.hand_over_some(taken, part, message, is_late=done > 0)
                 if done < most:
                     yield
             if most < len(taken):
-                fan_outs.add(entry.channel, self._hand_over_rest(taken[most:], message))
+                fan_outs.add(entry.channel, self._deliverer.hand_over_rest(taken[most:], message))
             yield
 
     def take_late(self, durables: Iterable[DurableSession], channel: Channel, logged: Logged) -> None:
         """Hand a message that this server has passed to sessions that have come since and want it. They may have had it."""
         entry = Entry.read_back(logged)
         pending = PendingMessage(1, len(entry.wire), entry.channel, entry.priority, entry.expires)
+        message = (channel, entry, None, logged.excluded, logged.sender, logged.qos)
         for durable in durables:
             durable.take(logged.id, pending)
             self._access.node.mark_dirty(durable)
-            self._hand_over(durable, channel, entry, logged.excluded, logged.sender, logged.qos)
-
-    def _hand_over(
-        self, durable: DurableSession, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
-    ) -> None:
-        filtered = self._options.filtered
-        if filtered and durable.connected in filtered:
-            self._choose(durable, channel, entry, excluded, sender, qos)
-        else:
-            self._deliver(durable, entry, excluded)
-
-    def _hand_over_rest(self, durables: list[DurableSession], message: _Message) -> Iterator[None]:
-        """Hand a message to many sessions, a few at a time. By now one may have ended, or the message may have ended for it."""
-        step, at = self._outbound.fan_outs.step, 0
-        while at < len(durables):
-            at = self._hand_over_some(durables, range(at, min(at + step, len(durables))), message, is_late=True)
-            yield
-
-    def _hand_over_some(
-        self, durables: list[DurableSession], places: range, message: _Message, *, is_late: bool = False
-    ) -> int:
-        """Hand a message to the sessions at these places, as far as a portion of this turn reaches with their filters; the
-        place of the next."""
-        channel, entry, _, excluded, sender, qos = message
-        filtered, until = self._options.filtered, 0.0
-        for at in places:
-            durable = durables[at]
-            if is_late and not is_open(durable, entry):
-                continue
-            if not (filtered and durable.connected in filtered):
-                self._deliver(durable, entry, excluded)
-            elif until and perf_counter() >= until:
-                return at
-            else:
-                until = until or perf_counter() + PORTION_S
-                self._choose(durable, channel, entry, excluded, sender, qos)
-        return places.stop
-
-    def _choose(
-        self, durable: DurableSession, channel: Channel, entry: Entry, excluded: str, sender: str, qos: bytes
-    ) -> None:
-        session: Session = durable.connected
-        match = self._options.match(session, channel, entry, sender, qos)
-        if match is MatchResult.YES:
-            self._deliver(durable, entry, excluded)
-        elif match is MatchResult.NO or durable.name == excluded:
-            durable.end_message(entry.position, EndReason.FILTERED)
-        else:
-            durable.end_message(entry.position)
-            self._outbound.enqueue(session, entry.oneway())
-
-    def _deliver(self, durable: DurableSession, entry: Entry, excluded: str) -> None:
-        session: Session | None = durable.connected
-        if durable.name == excluded:
-            durable.end_message(entry.position, EndReason.FILTERED)
-        elif session is None:
-            return  # it is ending
-        elif not self._outbound.has_room(session, entry):
-            return
-        elif (
-            session.mailbox.is_absent
-            or session.mailbox.is_paused
-            or (durable.evicted and durable.has_evicted_before(entry.position, entry.priority))
-        ):
-            durable.evict(entry.position)
-            self._backlog.load_if_waiting(session)
-        else:
-            self._outbound.enqueue(session, entry)
+            self._deliverer.hand_over(durable, message)
 
 
 async def _ignored(reading: asyncio.Task[list[Logged]]) -> None:

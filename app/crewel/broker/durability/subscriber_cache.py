@@ -9,7 +9,7 @@ publish a copy and no new look-up. What is unusual about a message or one of its
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from crewel.bayeux.channel import Channel
 from crewel.broker.addressing.channels import Channels
 from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.deliverer import Deliverer, is_open
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.broker.subscriptions.options import SubscriptionOptions
@@ -62,7 +63,7 @@ class SubscriberCache:
     _outbound: Outbound
     _options: SubscriptionOptions
     _access: StoreAccess
-    _deliver: Callable[[DurableSession, Entry, str], None]
+    _deliverer: Deliverer
     _known: dict[str, Subscribers] = field(default_factory=dict, init=False)
 
     def of(self, channel: Channel) -> Subscribers | None:
@@ -202,7 +203,7 @@ class SubscriberCache:
                 outbound.enqueue(session, entry)
             elif slow:
                 slow -= 1
-                self._deliver(durable, entry, "")
+                self._deliverer.deliver(durable, entry, "")
             else:
                 unfinished.append(self._queue(members.sessions, index, entry, most))
                 if len(members.sessions) > most:
@@ -236,7 +237,7 @@ class SubscriberCache:
                 if self._is_usual(session, durable, fan_out.size):
                     outbound.enqueue(session, entry)
                 else:
-                    self._deliver(durable, entry, "")
+                    self._deliverer.deliver(durable, entry, "")
             yield
 
     @staticmethod
@@ -250,14 +251,3 @@ class SubscriberCache:
             len(session.mailbox.queue) + session.mailbox.retained < bounds.max_entries
             and durable.applied_size + ahead <= bounds.max_bytes
         )
-
-
-def is_open(durable: DurableSession, entry: Entry) -> bool:
-    """Whether the message, which was taken for the session and has not been queued yet, is still open for it. A message
-    that the session has not reached yet is open."""
-    if durable.is_fenced:
-        return False
-    record = entry.fan_out_record
-    if record is not None and durable.applied_number < record.number:
-        return True
-    return durable.find(entry.position) is not None

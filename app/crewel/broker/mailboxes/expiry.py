@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from time import perf_counter
 
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
-from crewel.event_loop import TURN_S
+from crewel.event_loop import do_in_turns
 
 
 @dataclass(eq=False)
@@ -51,15 +50,7 @@ class Expiry:
 
     def sweep(self) -> None:
         """Take out what has to go out by now, of all sessions."""
-        self._in_turns(self._expired(self.now()))
-
-    def _in_turns(self, sessions: Iterator[None]) -> None:
-        """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""
-        until = perf_counter() + TURN_S
-        for _ in sessions:
-            if perf_counter() >= until:
-                self._runtime.loop.call_soon(self._in_turns, sessions)
-                return
+        do_in_turns(self._runtime.loop, self._expired(self.now()))
 
     def _expired(self, now: int) -> Iterator[None]:
         """Take out what has to go out by now, of one session at each step."""

@@ -40,7 +40,7 @@ class Stops:
         access, state = self._access, _as_json(session.mailbox.dispatcher)
         text = None if state is None else orjson.dumps(state)
         future: asyncio.Future[None] = self._loop.create_future()
-        if access.is_adopting:  # what has been read of the session may say otherwise, and counts in a moment
+        if access.phase.is_adopting:  # what has been read of the session may say otherwise, and counts in a moment
             future.set_exception(StoreUnavailable(access.trouble))
         else:
             step = stored_sessions.hold(access.keys, access.token, durable.name, text, access.facts_max)

@@ -10,7 +10,7 @@ from crewel.bayeux.channel import REPLIES, Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.durability.access import PendingPublish, Published
+from crewel.broker.durability.pending_publish import PendingPublish, Published
 from crewel.broker.handler_steps import Promise
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from inspect import isawaitable
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from crewel.bayeux import replies
 from crewel.bayeux.channel import Channel, Kind
@@ -21,9 +21,8 @@ from crewel.broker.admission.admission import Admission
 from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.admission.limiter import Limiter
 from crewel.broker.admission.payers import payers_of
-from crewel.broker.durability.access import Published
 from crewel.broker.durability.log_appender import readonly
-from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, resume, start, wait
+from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, result_of, resume, start, wait
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.publishing.broadcaster import Broadcaster, StoragePlan
@@ -70,6 +69,13 @@ class OpenCall:
     """The id of its message."""
     since: float
     """Loop time, in seconds."""
+
+
+class Publisher(Protocol):
+    """What takes publishes: `PublishHandler`, and around it an extension that takes part in each publish."""
+
+    def publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
+        """Take a publish of a live session, and return the reply, or the steps to it."""
 
 
 @dataclass(eq=False)
@@ -218,9 +224,10 @@ class PublishHandler:
         self, session: Session, message: Message, qos: PublishQos, plan: StoragePlan, key: str
     ) -> Steps[Reply]:
         try:
-            published: Published = yield self._broadcaster.store(
+            stored = self._broadcaster.store(
                 message.channel, _delivered(message, qos), plan, qos, publisher=session, key=key
             )
+            published = yield from result_of(stored)
         except StoreError as error:
             raise not_stored(error) from error
         if self._spreading and message.channel.name in self._spreading:
@@ -391,10 +398,6 @@ def _failure(message: Message, error: Exception) -> Any:
     return {"message": "internal error"}
 
 
-Publish = Callable[[Session, Message], Reply | Steps[Reply]]
-"""Takes a publish of a live session, and returns the reply, or the steps to it."""
-
-
 @dataclass(eq=False)
 class BackendPublisher:
     """Publishes for back ends."""
@@ -402,7 +405,7 @@ class BackendPublisher:
     _runtime: Runtime
     _mailboxes: Mailboxes
     _limits: Limiter
-    _take: Publish
+    _publisher: Publisher
 
     def __post_init__(self) -> None:
         self._outbound, self._pressure, self._host = (
@@ -475,7 +478,7 @@ class BackendPublisher:
             raise Refused(denied(DENIED_BY_POLICY, Denied.PUBLISH))
         if not self._outbound.pipe.rcv(session, message):
             raise Refused(BayeuxCode.MESSAGE_DELETED)
-        return self._take(session, message)
+        return self._publisher.publish(session, message)
 
 
 def _has_two_parts(message: Message) -> bool:

@@ -9,7 +9,7 @@ from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.admission import Admission
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.publishing.broadcaster import Broadcaster
-from crewel.broker.publishing.publish_handler import BackendPublisher, Publish, PublishHandler
+from crewel.broker.publishing.publish_handler import BackendPublisher, Publisher, PublishHandler
 from crewel.broker.runtime import Runtime
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
@@ -19,8 +19,8 @@ from crewel.broker.topics.topic_table import TopicTable
 class PublishWrapper(Protocol):
     """An extension that does something before and after each publish."""
 
-    def around_publish(self, publish: Publish) -> Publish:
-        """Return what is called in place of `publish`."""
+    def wrap_publisher(self, publisher: Publisher) -> Publisher:
+        """Return what takes publishes in place of `publisher`."""
 
 
 class Publishing:
@@ -38,10 +38,10 @@ class Publishing:
     ) -> None:
         self.broadcaster = Broadcaster(runtime, mailboxes, addressing, topics, options)
         self.handler = PublishHandler(runtime, mailboxes.outbound, addressing, admission, topics, self.broadcaster)
-        publish: Publish = self.handler.publish
+        publisher: Publisher = self.handler
         for extension in extensions:
             if isinstance(extension, PublishWrapper):
-                publish = extension.around_publish(publish)
-        self.publish = publish
+                publisher = extension.wrap_publisher(publisher)
+        self.publisher = publisher
         """Takes each publish of a live session."""
-        self.for_back_ends = BackendPublisher(runtime, mailboxes, admission.limits, publish)
+        self.for_back_ends = BackendPublisher(runtime, mailboxes, admission.limits, publisher)

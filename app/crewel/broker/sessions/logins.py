@@ -20,7 +20,7 @@ from crewel.broker.addressing.names import digest, is_named, new_reply_id, new_r
 from crewel.broker.admission.admission import Admission
 from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.durability.durability import Durability
-from crewel.broker.handler_steps import Steps
+from crewel.broker.handler_steps import Steps, result_of
 from crewel.broker.mailboxes.exchange import Exchange, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.refusals import limited, login_refusal, refused, requested_name, superseded, unavailable
@@ -120,7 +120,7 @@ class Logins:
 
     def _check_page(self, page: str, name: str) -> Steps[None]:
         """Refuse the token of a live feed if its page has signed out."""
-        if (yield self._sign_outs.is_spent(page)):
+        if (yield from result_of(self._sign_outs.is_spent(page))):
             raise login_refusal(EXPIRED, name, SIGNED_OUT)
 
     def _log_in(self, exchange: Exchange, session: Session, message: Message, qos: ConnectQos) -> Steps[None]:
@@ -195,7 +195,8 @@ class Logins:
         else:
             yield from self._until_ended(_key(name))
             facts = _facts(session, message, digests, session.reply_id)
-            answer = yield durability.login(_key(name) or _prefix(name), facts, self._claims.counted(qos), session)
+            login = durability.login(_key(name) or _prefix(name), facts, self._claims.counted(qos), session)
+            answer = yield from result_of(login)
             if not answer.is_new:
                 yield from self._until_arrived(answer.name)
                 yield durability.recall(session, answer)
@@ -251,7 +252,7 @@ class Logins:
         reply_id = target.reply_id or self._runtime.cluster.marked(new_reply_id())
         if is_stored:
             facts = _facts(session, message, digests, reply_id)
-            answer = yield durability.login(target.name, facts, ANY_NUMBER)
+            answer = yield from result_of(durability.login(target.name, facts, ANY_NUMBER))
             durability.renew(target, answer)
         else:
             yield from self._claims.note_again(target, qos)

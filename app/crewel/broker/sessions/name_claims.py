@@ -13,7 +13,7 @@ from crewel.bayeux.message import Fields
 from crewel.broker.addressing.names import Names
 from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.cluster import ANY_NUMBER
-from crewel.broker.handler_steps import Steps
+from crewel.broker.handler_steps import Steps, result_of
 from crewel.broker.mailboxes.timers import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
 from crewel.broker.runtime import Runtime
@@ -186,7 +186,7 @@ class NameClaims:
         is_granted = session.grants is not None
         alive = "" if is_granted else self.alive_of(subject, target)
         if not alive and (cleared := self._runtime.cluster.clear(subject, is_granted=is_granted)) is not None:
-            alive = yield cleared
+            alive = yield from result_of(cleared)
         if alive:
             raise login_refusal(NOT_AUTHORIZED, asked, f"the client of {alive} is connected, and {_MAY_NOT_CLEAR}")
 

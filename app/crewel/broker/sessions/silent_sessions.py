@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from crewel.broker.durability.durability import Durability
@@ -13,7 +13,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.sessions.logins import Logins
 from crewel.broker.sessions.session_table import SessionTable
-from crewel.event_loop import TURN_S
+from crewel.event_loop import do_in_turns
 
 _LOOKED_AT: Final = 64
 """Sessions that a sweep looks at before it asks for the time."""
@@ -34,14 +34,19 @@ class SilentSessions:
 
     def sweep(self) -> None:
         """End the sessions whose time has ended."""
-        self._sweep_sessions(iter(list(self._sessions.values())))
+        do_in_turns(self._runtime.loop, self._sweep_portions())
 
-    def _sweep_sessions(self, sessions: Iterator[Session]) -> None:
-        """Look at these; what does not fit into one turn of the loop is looked at in the next ones."""
-        now, until = self._runtime.loop.time(), time.perf_counter() + TURN_S
+    def _sweep_portions(self) -> Iterator[None]:
+        sessions = iter(list(self._sessions.values()))
+        while some := list(islice(sessions, _LOOKED_AT)):
+            self._sweep_some(some)
+            yield
+
+    def _sweep_some(self, sessions: list[Session]) -> None:
+        now = self._runtime.loop.time()
         silence = self._runtime.settings.bayeux.max_processing_ms / 1000
         are_excused = self._mailboxes.times.are_excused(now)
-        for number, session in enumerate(sessions, 1):
+        for session in sessions:
             if not session.is_live:
                 continue
             if session.requests and now < session.last_seen + _WORKS_S:
@@ -59,6 +64,3 @@ class SilentSessions:
                 self._logins.check_token(session)
                 if session.grants.page:
                     self._logins.watch_page(session)
-            if number % _LOOKED_AT == 0 and time.perf_counter() >= until:
-                self._runtime.loop.call_soon(self._sweep_sessions, sessions)
-                return

@@ -104,7 +104,7 @@ class MemorySubscriber(Subscriber):
         """The same, after what the histories have. Raises StoreError and Refused."""
         access = self._parts.readers.runtime.access
         if starts and access.has_store:
-            if access.is_reloading:
+            if access.phase.is_reloading:
                 raise StoreUnavailable(access.trouble)
             reading = HistoryRead(self._parts.readers, self._session, wanted, starts, result)
             answered = self._parts.options.ask(self._session, wanted)

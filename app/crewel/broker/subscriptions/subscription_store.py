@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.broker.addressing.listeners import LettersListener
 from crewel.broker.addressing.requeue import Requeue
-from crewel.broker.durability.access import BYTES_A_LETTER, DEAD_SESSION
+from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.durability.write_queue import BYTES_A_LETTER
 from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.expiry import Expiry
@@ -207,7 +208,7 @@ class SubscriptionStore:
 
     def _refused(self, durable: DurableSession) -> asyncio.Future[Any] | None:
         """The refusal of a step for a session of which the store has not said yet what it did before."""
-        if durable not in self._in_doubt and not self._access.is_reloading:
+        if durable not in self._in_doubt and not self._access.phase.is_reloading:
             return None
         refused: asyncio.Future[Any] = self._runtime.loop.create_future()
         refused.set_exception(StoreUnavailable("the store has not yet answered the previous request"))
@@ -229,7 +230,7 @@ class SubscriptionStore:
         """The session has ended. What is open for it ends with it, once the log has been read as far as the session receives
         it."""
         durable.connected = None
-        if self._access.is_adopting:
+        if self._access.phase.is_adopting:
             return  # what is read may say that it lives: then it ends once more
         node = self._access.node
         pending = node.unsubscribing(durable, node.patterns(durable))

@@ -25,7 +25,7 @@ from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import EndReason, LogId
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError
-from crewel.event_loop import Turns
+from crewel.event_loop import Turns, in_turns
 from crewel.qos.fields import Check, flag, read_fields
 from crewel.qos.names import group_of
 
@@ -71,8 +71,7 @@ class TopicEraser:
         channel = channel_of(name)
         members = {session for queue in groups for session in self._groups.members(queue)}
         under_way: list[asyncio.Future[None]] = []
-        turns = Turns()
-        for session in list(self._channels.subscribers(channel)):
+        async for session in in_turns(self._channels.subscribers(channel)):
             if session.mailbox.subscribed_since(name) > until or (among is not None and session not in among):
                 continue
             tells = session not in members and self._wants_notice(session, channel)
@@ -80,7 +79,6 @@ class TopicEraser:
             if len(under_way) >= _SESSIONS_AT_ONCE:
                 await _answered(name, under_way)
                 under_way = []
-            await turns.rest()
         await _answered(name, under_way)
 
     async def leave_group(self, queue: str, name: str) -> None:
@@ -116,10 +114,9 @@ class TopicEraser:
         this. Returns how many. Some are committed before others end."""
         await self._outbound.fan_outs.finished(name)
         turns, total, uncommitted = Turns(), 0, 0
-        for session in list(self._sessions.values()):
+        async for session in in_turns(self._sessions.values()):
             total += self._end_transients(session, name)
-            await turns.rest()
-        for durable in list(self._access.node.sessions.values()):
+        async for durable in in_turns(self._access.node.sessions.values()):
             while places := _places(durable, name, until):
                 self._end_stored(durable, places)
                 total += len(places)
@@ -128,7 +125,6 @@ class TopicEraser:
                     await self._listener.committed()
                     uncommitted = 0
                 await turns.rest()
-            await turns.rest()
         return total
 
     def _end_transients(self, session: Session, name: str) -> int:

@@ -307,7 +307,7 @@ class TopicTable:
         """The topics that the store has, with settings or a history. Raises StoreError."""
         access = self._access
         found = await histories.topics(access.store)
-        if access.is_reloading:
+        if access.phase.is_reloading:
             found = [each if each.is_erased else await self._renewed(each) for each in found]
         return found
 

@@ -1,0 +1,39 @@
+"""Each phase of a server and its store, and which may follow."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from crewel.broker.durability.store_phase import FOLLOWING
+from crewel.broker.durability.store_phase import StorePhase as Phase
+
+POSSIBLE = {
+    (Phase.SERVING, Phase.STARTING),
+    (Phase.STARTING, Phase.STARTING),
+    (Phase.STARTING, Phase.SERVING),
+    (Phase.SERVING, Phase.READING),
+    (Phase.READING, Phase.READING),
+    (Phase.READING, Phase.CATCHING_UP),
+    (Phase.READING, Phase.SERVING),
+    (Phase.CATCHING_UP, Phase.READING),
+    (Phase.CATCHING_UP, Phase.SERVING),
+    *((each, Phase.SUPERSEDED) for each in Phase if each is not Phase.SUPERSEDED),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), [*product(Phase, Phase)])
+def test_a_phase_is_followed_by_those_of_the_table_only(before: Phase, after: Phase) -> None:
+    if (before, after) in POSSIBLE:
+        assert before.followed_by(after) is after
+    else:
+        with pytest.raises(ValueError, match=f"{after.name} cannot follow {before.name}"):
+            before.followed_by(after)
+
+
+def test_each_phase_is_in_the_table_and_says_what_may_be_asked() -> None:
+    assert FOLLOWING.keys() == set(Phase)
+    assert [each.name for each in Phase if each.is_adopting] == ["STARTING", "READING"]
+    assert [each.name for each in Phase if each.is_reloading] == ["READING", "CATCHING_UP"]
+    assert [each.name for each in Phase if each.is_superseded] == ["SUPERSEDED"]
