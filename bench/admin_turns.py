@@ -32,7 +32,7 @@ from crewel.event_loop import encoded_in_turns
 from crewel.extensions.ack import AckExtension
 from crewel.security.grants import Role, Scope
 from crewel.settings import Settings, load
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
 from crewel.transports.origins import Client
@@ -135,7 +135,7 @@ async def measure(receivers: int, letters: int, rounds: int) -> None:
         await asyncio.sleep(QUIET_S)
         await bench.publish(min(MOST_MESSAGES, max(MOST_WAITING // receivers, 1)))
         await bench.told()
-        page = await dead_letters.page(store, DeadLetterFilter(), count=1)
+        page = await dead_letter_store.page(store, DeadLetterFilter(), count=1)
         message = str(next(iter(broker.runtime.access.node.sessions["client/joe0/1"].pending)))
         names = {
             "subject": "joe0",

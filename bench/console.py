@@ -28,7 +28,7 @@ from playwright.sync_api import Page, sync_playwright
 from waiting import Clients, publication, store_sessions
 
 from crewel.settings.storage import Storage
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 
 ROOT = Path(__file__).parents[1]
@@ -174,7 +174,7 @@ async def _fill(directory: str, letters: int) -> list[str]:
     async with opened(directory) as store:
         await fill(store, letters)
         wanted = [DeadLetterFilter(receiver=f"client/u{number}") for number in range(10)]
-        pages = [await dead_letters.page(store, each, count=ASKED // 20) for each in wanted]
+        pages = [await dead_letter_store.page(store, each, count=ASKED // 20) for each in wanted]
         return [letter.dead_id for page in pages for letter in page.letters]
 
 

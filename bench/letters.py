@@ -25,9 +25,9 @@ from crewel.delivery.records import Commit, LogId, PendingDeadLetter, SessionNam
 from crewel.errors import StoreError
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.storage import dead_letters, log, node_leases, sessions
+from crewel.storage import dead_letter_store, log, node_leases, session_store
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
-from crewel.storage.dead_letters import RedriveOutcome
+from crewel.storage.dead_letter_store import RedriveOutcome
 from crewel.storage.store import Store
 
 TOKEN = "bench"
@@ -82,7 +82,7 @@ async def fill(store: Store, count: int) -> float:
         await done(
             store,
             *(
-                sessions.login(k, TOKEN, name, {"id": f"bench-{name}"}, -1, FACTS_MAX)
+                session_store.login(k, TOKEN, name, {"id": f"bench-{name}"}, -1, FACTS_MAX)
                 for name in names[start : start + 200]
             ),
         )
@@ -141,8 +141,10 @@ async def pages(store: Store) -> list[Figure]:
     }
     figures = []
     for name, (wanted, newest_first) in asked.items():
-        found = await dead_letters.page(store, wanted, newest_first=newest_first)
-        middle, least, most = await timed(lambda w=wanted, n=newest_first: dead_letters.page(store, w, newest_first=n))
+        found = await dead_letter_store.page(store, wanted, newest_first=newest_first)
+        middle, least, most = await timed(
+            lambda w=wanted, n=newest_first: dead_letter_store.page(store, w, newest_first=n)
+        )
         detail = f"{least:.1f} to {most:.1f} ms; {len(found.letters)} letters"
         figures.append(Figure(f"{name}: under {LIMIT_MS:.0f} ms", f"{middle:.1f} ms", most < LIMIT_MS, detail))
     return figures
@@ -156,8 +158,8 @@ async def counts(store: Store, count: int) -> list[Figure]:
         "by code": DeadLetterFilter(code="user"),
         "by subject": DeadLetterFilter(receiver="client/u7"),
     }.items():
-        middle, least, most = await timed(lambda w=wanted: dead_letters.count(store, w))
-        found = await dead_letters.count(store, wanted)
+        middle, least, most = await timed(lambda w=wanted: dead_letter_store.count(store, w))
+        found = await dead_letter_store.count(store, wanted)
         is_right = found == count if not wanted.kinds else 0 < found < count
         figures.append(
             Figure(
@@ -175,13 +177,15 @@ async def redriving(store: Store, count: int) -> Figure:
     moved, place = 0, ""
     begun = time.perf_counter()
     while moved < count:
-        some, place = await dead_letters.page(store, DeadLetterFilter(receiver=RARE), place, min(100, count - moved))
+        some, place = await dead_letter_store.page(
+            store, DeadLetterFilter(receiver=RARE), place, min(100, count - moved)
+        )
         moved += await redriven(store, some)
         if not place:
             break
     seconds = time.perf_counter() - begun
     held = await store.reader.hlen(store.keys.inbox(RARE))
-    left = await dead_letters.count(store, DeadLetterFilter(receiver=RARE))
+    left = await dead_letter_store.count(store, DeadLetterFilter(receiver=RARE))
     return Figure(
         f"redriving {count:,}: each in its receiver's inbox, none left behind",
         f"{seconds:.1f} s",
@@ -192,7 +196,7 @@ async def redriving(store: Store, count: int) -> Figure:
 
 async def redriven(store: Store, some: list[StoredDeadLetter]) -> int:
     """Send these again; how many went."""
-    steps = [dead_letters.redrive(store.keys, TOKEN, each, FACTS_MAX) for each in some]
+    steps = [dead_letter_store.redrive(store.keys, TOKEN, each, FACTS_MAX) for each in some]
     return sum(answer.outcome is RedriveOutcome.MOVED for answer in await done(store, *steps))
 
 
@@ -225,7 +229,7 @@ async def measure(count: int) -> list[Figure]:
             before = resident()
             figures = [*await pages(store), *await counts(store, count), await redriving(store, count // 100)]
             after = resident()
-            assert await dead_letters.count(store, DeadLetterFilter()) == count - count // 100
+            assert await dead_letter_store.count(store, DeadLetterFilter()) == count - count // 100
     storing = Figure(
         "storing a letter: at most 50 µs of the store's processor time, its file included",
         f"{cost:.1f} µs",

@@ -11,7 +11,7 @@ from typing import Self, cast
 
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.storage import node_leases, sessions
+from crewel.storage import node_leases, session_store
 from crewel.storage.node_leases import ALONE, Membership
 from crewel.storage.store import Store
 
@@ -210,10 +210,10 @@ async def store_sessions(storage: Storage, count: int, membership: Membership = 
     for start in range(0, count, 250):
         numbers = range(start, min(start + 250, count))
         login = [{"id": f"client{number:032}", "browser": f"browser{number:032}", "ack": True} for number in numbers]
-        logins = [sessions.login(keys, FORMER, "client/anonymous/", each, -1, facts_max) for each in login]
+        logins = [session_store.login(keys, FORMER, "client/anonymous/", each, -1, facts_max) for each in login]
         names = [answer.name for answer in await store.run(logins)]
         subscribes = [
-            sessions.subscribe(keys, FORMER, name, [f"/bench/{number % 1000}"], facts_max)
+            session_store.subscribe(keys, FORMER, name, [f"/bench/{number % 1000}"], facts_max)
             for number, name in zip(numbers, names, strict=True)
         ]
         await store.run(subscribes)

@@ -24,7 +24,7 @@ from crewel.admin.commands import COMMANDS
 from crewel.broker.mailboxes.message_states import TRANSITIONS as MESSAGE_TRANSITIONS
 from crewel.broker.mailboxes.message_states import MessageState
 from crewel.client.states import TRANSITIONS
-from crewel.client.times import TIMES
+from crewel.client.time_units import TIMES
 from crewel.conformance.runner import CHECKS
 from crewel.delivery.outcomes import OUTCOMES, outcome_of, reported_code
 from crewel.delivery.records import EndReason

@@ -18,11 +18,11 @@ from crewel.client import sync
 ROOT = Path(__file__).parents[1]
 _CLIENT_PARTS: Final = {
     "client": "Client",
-    "publish": "Publishing",
+    "publish_options": "Publishing",
     "subscription": "Subscriptions",
-    "message": "Messages",
+    "client_message": "Messages",
     "consumer": "Workers",
-    "worker": "Options of a worker",
+    "worker_options": "Options of a worker",
     "app": "Programs of workers",
     "outbox": "Outbox",
     "inbox": "Inbox",
@@ -30,7 +30,7 @@ _CLIENT_PARTS: Final = {
     "resume": "Secrets of sessions",
     "states": "States",
     "retry": "Backoff",
-    "extension": "Extensions",
+    "client_extension": "Extensions",
     "errors": "Errors",
 }
 """The headings of the names of `crewel.client`, by the modules that define them."""

@@ -20,9 +20,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from crewel.errors import SettingsError, StoreFull, StoreUnavailable
-from crewel.storage.connection import store_error
 from crewel.storage.keys import Keys
 from crewel.storage.primary import client_at
+from crewel.storage.store_connection import store_error
 
 LIMIT_S: Final = 20.0
 """Seconds that the store has to answer."""

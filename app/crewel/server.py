@@ -30,19 +30,19 @@ from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.services import Service
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
-from crewel.nodes.cluster import Nodes
 from crewel.nodes.membership import Membership
+from crewel.nodes.several_nodes import Nodes
 from crewel.nodes.siblings import Siblings, SingleProcess
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.certificate import expiry_of
 from crewel.security.jwt import JwtPolicy
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
-from crewel.settings.server import Http
+from crewel.settings.server_settings import Http
 from crewel.storage.store import Store
-from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
 from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_connection import Connection, mark_requests
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener, bind
 from crewel.transports.origins import is_loopback

@@ -35,7 +35,7 @@ from crewel.delivery.entry import Entry
 from crewel.errors import CrewelError
 from crewel.extension import Extension
 from crewel.storage.dead_letter_records import StoredDeadLetter
-from crewel.storage.dead_letters import Redriven
+from crewel.storage.dead_letter_store import Redriven
 from crewel.version import VERSION
 
 _CARRIED: Final = ("traceparent", "tracestate")

@@ -15,7 +15,7 @@ from crewel.admin.receiver_condition import Facts, Variant, causes_of, variant_o
 from crewel.admin.session_counts import Named, SessionCounts, Trouble
 from crewel.bayeux.codec import encode, reread
 from crewel.broker.sessions.login_refusals import RefusedLogins
-from crewel.delivery.states import Holdback
+from crewel.delivery.dispatcher_states import Holdback
 from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import Disk
 

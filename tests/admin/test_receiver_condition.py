@@ -13,7 +13,7 @@ from crewel.admin.rejections import Rejected
 from crewel.admin.turned_away import Overflow
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.dispatcher import Rejection
-from crewel.delivery.states import Holdback
+from crewel.delivery.dispatcher_states import Holdback
 
 NOW = 10_000_000
 NOW_AND_THEN = Rejected(NOW - 480_000, NOW, 116, 0, "user.update.error", "no such dish", 1, ("/a",), ("/a",), 116)

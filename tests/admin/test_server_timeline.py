@@ -9,7 +9,7 @@ import pytest
 
 from crewel.admin import server_timeline
 from crewel.admin.server_timeline import together
-from crewel.storage.connection import CLOSED
+from crewel.storage.store_connection import CLOSED
 from tests.admin.desk import SETS, Desk, Receiver
 from tests.functional.wire import until
 from tests.server_process import Server

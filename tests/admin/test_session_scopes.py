@@ -12,9 +12,9 @@ from crewel.admin.role_scopes import covers_session, role_on_queue, shows_failur
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.delivery.dispatcher import Dispatcher, Rules
+from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import read_statuses
-from crewel.delivery.states import Holdback
 from crewel.qos.connect import Settle
 from crewel.qos.update import Origin
 from crewel.security.grants import Role, scope_of

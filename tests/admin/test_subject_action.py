@@ -16,7 +16,7 @@ from crewel.admin.other_nodes import OtherNodes
 from crewel.admin.rest import ROUTES, _status
 from crewel.admin.route import Ask, Route
 from crewel.errors import Refused, StoreUnavailable
-from crewel.nodes.requests import OperatorAnswer, OperatorQuestion
+from crewel.nodes.node_requests import OperatorAnswer, OperatorQuestion
 from crewel.security.grants import Role, Scope, scope_of
 from crewel.transports.origins import Client as Address
 from tests.broker.world import Client, World

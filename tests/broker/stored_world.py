@@ -18,7 +18,7 @@ from crewel.delivery.records import LogId
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.broker.world import Client, Recording, Request, Socket, World
@@ -86,7 +86,7 @@ class StoredWorld(World):
     def letters(self) -> list[StoredDeadLetter]:
         """All dead letters, oldest first."""
         self.commit()
-        return self.wait(dead_letters.page(self.store, DeadLetterFilter(), count=1000)).letters
+        return self.wait(dead_letter_store.page(self.store, DeadLetterFilter(), count=1000)).letters
 
     def record(self, session: Session) -> dict[str, str]:
         """The session's record, as it lies in the store."""

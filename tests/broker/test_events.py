@@ -13,9 +13,9 @@ from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.shape_samples import LARGEST
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
+from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
-from crewel.delivery.states import Holdback
 from crewel.errors import StoreUnavailable
 from crewel.qos.update import Origin
 from crewel.storage.streams import BUCKETS_MS, EVENTS, GROUP

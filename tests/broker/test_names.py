@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from crewel.broker.addressing import names as names_module
-from crewel.broker.addressing.names import Names, digest, new_resume
+from crewel.broker.addressing import session_names as names_module
+from crewel.broker.addressing.session_names import Names, digest, new_resume
 from crewel.broker.session import Session
 from tests.broker.world import World
 

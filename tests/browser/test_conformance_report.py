@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser
 
+from crewel.conformance.check_table import CHECKS, Outcome
 from crewel.conformance.report import as_html
 from crewel.conformance.runner import Report, Result
-from crewel.conformance.table import CHECKS, Outcome
 from tests.browser.conftest import keep_picture
 
 pytestmark = pytest.mark.browser

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.bayeux.message import AWAITS, Fields
-from crewel.client.extension import AckExtension, BatchGate
+from crewel.client.client_extension import AckExtension, BatchGate
 
 HANDSHAKE = "/meta/handshake"
 CONNECT = "/meta/connect"

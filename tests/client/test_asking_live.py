@@ -23,7 +23,7 @@ from crewel.client import (
     UnknownDestination,
     UnknownDestinationSession,
 )
-from crewel.client.times import TIMES
+from crewel.client.time_units import TIMES
 from tests.admin.desk import TOKEN, Desk
 from tests.client.support import LIMIT_S
 from tests.conftest import StartServer

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client.extension import Extension, Pipe
+from crewel.client.client_extension import Extension, Pipe
 
 
 class Mark(Extension):

@@ -28,9 +28,9 @@ from crewel.client import (
     UnknownDestination,
     UnknownDestinationSession,
 )
+from crewel.client.client_extension import LoginExtension
 from crewel.client.config import Config
 from crewel.client.errors import handshake_refused, publish_refused
-from crewel.client.extension import LoginExtension
 from tests.client.support import LIMIT_S, QUICK, Steps
 from tests.conftest import StartServer
 from tests.cutting_proxy import CuttingProxy

@@ -6,8 +6,8 @@ import pytest
 
 from crewel.client import Destination, PublishRefused, Reply
 from crewel.client.errors import publish_refused
-from crewel.client.publish import PublishOptions, publication
-from crewel.client.times import TIMES
+from crewel.client.publish_options import PublishOptions, publication
+from crewel.client.time_units import TIMES
 from crewel.qos.publish import DESTINATION, PUBLISH
 
 STORED = {"ext": {"publish": {"id": "17", "state": "OK"}}}

@@ -20,7 +20,7 @@ from crewel.client import (
 )
 from crewel.client.connection import Answers
 from crewel.client.errors import ClientError
-from crewel.client.publish import publication
+from crewel.client.publish_options import publication
 from crewel.client.requests import Responder, Serials, _name
 from crewel.client.router import Router
 from tests.client.support import LIMIT_S

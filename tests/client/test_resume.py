@@ -7,9 +7,9 @@ import pytest
 
 from crewel.client import Client, ClientError, Message, ResumeCallbacks, ResumeFile
 from crewel.client.config import Config
-from crewel.client.publish import publication
+from crewel.client.publish_options import publication
 from crewel.client.resume import default_file
-from crewel.client.times import milliseconds
+from crewel.client.time_units import milliseconds
 
 URL = "https://crewel.example:8443/cometd"
 

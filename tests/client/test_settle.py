@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from crewel.client.client_message import Handling, Message
 from crewel.client.errors import INTERNAL_ERROR, PublishRefused, failure_of
-from crewel.client.message import Handling, Message
 from crewel.client.settle import Ledger, Statuses
 
 FAILED = {"errorCode": "user.update.error", "message": "no"}

@@ -10,9 +10,9 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client.callbacks import Callbacks
+from crewel.client.client_message import Message
 from crewel.client.config import Config
 from crewel.client.connection import Connection
-from crewel.client.message import Message
 from crewel.client.router import Router, Unclaimed
 from tests.client.support import LIMIT_S
 from tests.client.test_router import subscribed

@@ -9,7 +9,7 @@ import pytest
 from crewel.bayeux.message import Fields
 from crewel.client import Message, MessageTooLargeError
 from crewel.client.router import Interest, Router
-from crewel.client.session import Subscriber
+from crewel.client.session_loop import Subscriber
 from crewel.client.states import Event, Life
 from crewel.client.subscription import Overflow, SubscribeOptions, Subscription, subscribe_ext
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE

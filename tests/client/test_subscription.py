@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from crewel.client.client_message import Message
 from crewel.client.errors import (
     DisconnectedError,
     SubscribeRefused,
     SubscriptionEndedError,
     SubscriptionOverflowError,
 )
-from crewel.client.message import Message
 from crewel.client.subscription import Overflow, Subscription
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Message, Overflow
+from crewel.client.client_extension import AckExtension
+from crewel.client.client_message import Handling
 from crewel.client.config import Config
-from crewel.client.extension import AckExtension
-from crewel.client.message import Handling
 from crewel.client.router import DEAD_MESSAGE, Router, Unclaimed
 from crewel.client.settle import Ledger
 from crewel.client.subscription import Subscription

@@ -9,8 +9,8 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Consumer, Message, Overflow, Subscription, settle
+from crewel.client.client_extension import AckExtension
 from crewel.client.errors import INTERNAL_ERROR, NoReplyError
-from crewel.client.extension import AckExtension
 from crewel.client.router import Router
 from crewel.client.settle import Ledger, UpdateExtension
 from tests.client.support import LIMIT_S

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from crewel.conformance.check_table import CHECKS, SECTIONS, WEBSOCKET, Failed, Level, Outcome
 from crewel.conformance.report import as_html, as_json
 from crewel.conformance.runner import Report, Result, Unreachable, run
-from crewel.conformance.table import CHECKS, SECTIONS, WEBSOCKET, Failed, Level, Outcome
 from crewel.conformance.trial import Trial
 from crewel.conformance.wires import Site
 from crewel.testing import LoopThread, Server

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from crewel.delivery.dispatcher import Judgement, Rejection, Rules
+from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.fan_out_buffer import FanOutRecord
@@ -23,7 +24,6 @@ from crewel.delivery.records import (
     PendingMessage,
     SessionName,
 )
-from crewel.delivery.states import Holdback
 from crewel.errors import StoreError
 from crewel.qos.connect import OverflowPolicy
 from crewel.qos.update import Origin

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher_states import DispatcherEvent, DispatcherState, Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import INTERNAL_ERROR, NOT_OPEN, OnUserError, read_statuses
 from crewel.delivery.records import LogId
-from crewel.delivery.states import DispatcherEvent, DispatcherState, Holdback
 from crewel.qos.connect import Settle
 from crewel.qos.update import Origin
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.delivery.states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
+from crewel.delivery.dispatcher_states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
 
 ALIVE, POLLING, DEAD = DispatcherState
 FAILED, RESUMED, GONE, CONNECTED, DIED, REVIVED = DispatcherEvent

@@ -17,7 +17,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Extension, Message, NotConnectedError, TransportError
-from crewel.client.publish import PublishOptions
+from crewel.client.publish_options import PublishOptions
 from crewel.client.subscription import Subscription
 from tests.admin.desk import TOKEN, Desk
 from tests.conftest import StartServer

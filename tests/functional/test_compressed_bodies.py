@@ -15,7 +15,7 @@ from aiohttp import ClientError, ClientSession, web
 
 from crewel import server as crewel_server
 from crewel.settings import Settings
-from crewel.settings.server import Bayeux
+from crewel.settings.server_settings import Bayeux
 from crewel.settings.storage import Storage
 from tests.functional.conftest import Serve
 from tests.functional.wire import Connection, chunked, figures, resident

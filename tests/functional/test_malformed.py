@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.settings import load
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
 from tests.functional.bayeux import Client
@@ -31,7 +31,9 @@ def codes(server: Server) -> list[tuple[str, Any]]:
         store = Store(settings)
         await store.open()
         try:
-            return [(each.receiver, each.code) for each in (await dead_letters.page(store, DeadLetterFilter())).letters]
+            return [
+                (each.receiver, each.code) for each in (await dead_letter_store.page(store, DeadLetterFilter())).letters
+            ]
         finally:
             await store.close()
 

@@ -14,7 +14,7 @@ import crewel.extensions.ack  # imported by name when a server is made, which in
 import crewel.extensions.timesync  # noqa: F401
 from crewel import server as crewel_server
 from crewel.settings import Settings
-from crewel.settings.server import Http
+from crewel.settings.server_settings import Http
 from crewel.settings.storage import Storage
 from crewel.version import VERSION
 from tests.functional.bayeux import Client, data

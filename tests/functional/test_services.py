@@ -17,7 +17,7 @@ import crewel.extensions.timesync  # noqa: F401
 from crewel import Broker, Service
 from crewel import server as crewel_server
 from crewel.settings import Settings
-from crewel.settings.server import Bayeux
+from crewel.settings.server_settings import Bayeux
 from crewel.settings.storage import Storage
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, data

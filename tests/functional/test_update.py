@@ -15,7 +15,7 @@ import pytest
 
 from crewel.client import Client
 from crewel.settings import load
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.admin.desk import TOKEN, Desk
@@ -87,7 +87,7 @@ class World:
         found: list[StoredDeadLetter] = []
 
         async def are_there() -> bool:
-            found[:] = (await dead_letters.page(self.store, wanted)).letters
+            found[:] = (await dead_letter_store.page(self.store, wanted)).letters
             return len(found) >= count
 
         await eventually(are_there, lambda: f"{count} letters: {found}")

@@ -22,7 +22,7 @@ MAY_NAME_THE_BROKER = {
     "crewel.server",
     "crewel.nodes.membership",  # the root of what makes a server one of several
     "crewel.telemetry",  # binds itself to hooks of many parts
-    "crewel.mock.extension",  # this and the next are roots of their own: servers under test
+    "crewel.mock.salesforce_extension",  # this and the next are roots of their own: servers under test
     "crewel.testing.instance",
 }
 OF_THE_MAILBOXES = {"crewel.broker.session"}

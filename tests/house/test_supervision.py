@@ -18,7 +18,7 @@ SHORT_LIVED = {
     "app/crewel/nodes/remote_topics.py: _go_on": "the next question starts another",
     "app/crewel/nodes/stored_groups.py: _write": "the next change of a group starts another",
     "app/crewel/nodes/stored_groups.py: _until_known": "it belongs to one subscribe, and ends in time",
-    "app/crewel/security/keys.py: _fetch": "the next token that needs a key starts another",
+    "app/crewel/security/token_keys.py: _fetch": "the next token that needs a key starts another",
 }
 ELSEWHERE = ("app/crewel/cli/", "app/crewel/client/", "app/crewel/conformance/", "pipeline/")  # no part of the server
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from crewel.conformance.check_table import LONG_POLLING, Outcome
 from crewel.conformance.runner import run
-from crewel.conformance.table import LONG_POLLING, Outcome
 from crewel.conformance.wires import Site
 from tests.interop.peers import HERE
 

@@ -110,7 +110,7 @@ def test_an_edition_that_there_is_not(tmp_path: Path) -> None:
 
 
 def test_a_start_imports_only_what_it_needs() -> None:
-    script = "import sys, crewel.mock.salesforce, crewel.mock.control, crewel.testing.process; print(*sys.modules)"
+    script = "import sys, crewel.mock.salesforce, crewel.mock.salesforce_control, crewel.testing.process; print(*sys.modules)"
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     modules = ended.stdout.split()
     assert not [name for name in modules if name.startswith(HEAVY)]

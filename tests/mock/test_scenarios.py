@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crewel.mock import Salesforce
-from crewel.mock.events import NO_RECORD
+from crewel.mock.salesforce_events import NO_RECORD
 from crewel.mock.scenarios import SCENARIOS, Scenario
 from tests.mock.client import StreamingClient
 

@@ -17,7 +17,7 @@ from crewel.broker.addressing.consumer_groups import GroupState
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind
-from crewel.nodes.requests import (
+from crewel.nodes.node_requests import (
     ALIVE,
     LOG,
     OPERATOR,

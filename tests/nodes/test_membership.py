@@ -6,7 +6,7 @@ import pytest
 
 from crewel.qos.names import group_queue
 from crewel.settings import Settings, load
-from crewel.storage import shared_queues
+from crewel.storage import shared_queue_store
 from crewel.storage.store import Store
 from tests.nodes.test_forwarding_cost import linked
 
@@ -36,6 +36,6 @@ async def test_a_group_stays_known_whose_member_joins_while_the_store_is_asked(
                 ends.carry()
             return False
 
-        monkeypatch.setattr(shared_queues, "has_members", has_members)
+        monkeypatch.setattr(shared_queue_store, "has_members", has_members)
         await first.membership.forget_groups()
         assert (QUEUE in groups.elsewhere, ended) == (joins, [] if joins else [QUEUE])

@@ -178,7 +178,7 @@ def test_the_server_imports_nothing_of_the_pipeline() -> None:
 
 def test_a_process_that_reads_for_spark_imports_neither_settings_nor_the_store_of_a_server() -> None:
     """Spark starts these processes often: what they import is a second of processor time each."""
-    others = "name in ('pydantic', 'crewel.settings.server', 'crewel.storage.store')"
+    others = "name in ('pydantic', 'crewel.settings.server_settings', 'crewel.storage.store')"
     assert imported("crewel.pipeline.source", others) == "[]\n"
 
 

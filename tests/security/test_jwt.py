@@ -15,8 +15,8 @@ from crewel.broker.session import Host, Session
 from crewel.security.grants import Grants, Role
 from crewel.security.jwt import ACCESS_DENIED, EXPIRED, BadToken, JwtPolicy
 from crewel.security.jwt_tokens import Tokens
-from crewel.security.keys import load_keys
 from crewel.security.policy import GRANTED, Refusal
+from crewel.security.token_keys import load_keys
 from crewel.settings import Settings
 from crewel.settings.access import Security
 from tests.security.issuer import SECRET, public_pem, rsa_key, secret_file, signed

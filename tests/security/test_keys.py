@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.x509.oid import NameOID
 
 from crewel.errors import SettingsError
-from crewel.security import keys as keys_module
+from crewel.security import token_keys as keys_module
 from crewel.security.jwt import BadToken
 from crewel.security.jwt_tokens import Tokens
-from crewel.security.keys import load_keys
+from crewel.security.token_keys import load_keys
 from crewel.settings.access import Security
 from tests.security.issuer import SECRET, ec_key, key_set, other_rsa_key, public_pem, rsa_key, secret_file, signed
 

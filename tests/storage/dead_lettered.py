@@ -9,7 +9,7 @@ from typing import Any
 
 from crewel.bayeux.channel import matches
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName, Transient
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from tests.storage.owner import JOE, Owner
 
@@ -33,7 +33,7 @@ def letter(
 async def all_letters(owner: Owner) -> list[StoredDeadLetter]:
     """Every letter, oldest first, read past the indexes."""
     found: Any = await owner.store.reader.xrange(owner.keys.dead)
-    return await dead_letters.get(owner.store, [place.decode() for place, _ in found])
+    return await dead_letter_store.get(owner.store, [place.decode() for place, _ in found])
 
 
 async def assert_indexes_agree(owner: Owner) -> None:

@@ -14,9 +14,9 @@ from crewel.delivery.beside_log import BesideLog
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName, SessionRecord
 from crewel.errors import StoreError
-from crewel.storage import sessions, shared_queues
-from crewel.storage.sessions import LoggedIn
-from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
+from crewel.storage import session_store, shared_queue_store
+from crewel.storage.session_store import LoggedIn
+from crewel.storage.shared_queue_store import Addressed, Delivery, SendOutcome, Sent
 from tests.delivery.ledger import MATCHING, Broken, Ledger
 from tests.delivery.server_model import Request, Server
 from tests.storage.node_interleaving import NodeServer, NodesRun, NodesStore
@@ -33,7 +33,7 @@ class OrderStore(NodesStore, SharingStore):
         """The newest id when a session was made."""
 
     def login(self, token: str, name: SessionName) -> int:
-        answer: LoggedIn = self.do(sessions.login(self.keys, token, name, {}, -1, BOUND))
+        answer: LoggedIn = self.do(session_store.login(self.keys, token, name, {}, -1, BOUND))
         if answer.is_new:
             self.begun[name] = answer.last
         return answer.batch
@@ -54,7 +54,7 @@ class OrderServer(SharingServer, NodeServer):
         """One message for these sessions."""
         there = dict(self.serving.sessions)
         deliveries = [Delivery(each, each, is_elsewhere=int(each not in there)) for each in names]
-        step = shared_queues.send(self.keys, self.token, Addressed("/a", b"{}"), deliveries, BOUND)
+        step = shared_queue_store.send(self.keys, self.token, Addressed("/a", b"{}"), deliveries, BOUND)
 
         def answered(sent: Sent | StoreError) -> None:
             if isinstance(sent, StoreError):
@@ -96,7 +96,7 @@ class OrderServer(SharingServer, NodeServer):
             super().take(logged, is_bounded=is_bounded)
             return
         self.serving.skip(logged.id)
-        for name in shared_queues.addressed(logged):
+        for name in shared_queue_store.addressed(logged):
             durable = self.serving.sessions.get(name)
             if durable is not None and durable.may_lack(logged.id):
                 self._arrive(durable, logged.id, "")
@@ -116,7 +116,7 @@ class OrderServer(SharingServer, NodeServer):
         for logged in read(min(record.own_cursor or LogId(0) for record in records)):
             if logged.id > node.cursor:
                 break
-            addressed = shared_queues.addressed(logged) if logged.addressed else {}
+            addressed = shared_queue_store.addressed(logged) if logged.addressed else {}
             for durable in durables.values():
                 if logged.addressed:
                     if durable.name in addressed and durable.may_lack(logged.id):

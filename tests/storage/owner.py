@@ -17,7 +17,7 @@ from crewel.delivery.records import (
     Submission,
 )
 from crewel.errors import StoreError
-from crewel.storage import log, node_leases, sessions
+from crewel.storage import log, node_leases, session_store
 from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 from tests.storage.reading import read_facts
@@ -52,23 +52,23 @@ class Owner:
     async def append(self, submissions: Sequence[Submission], **options: int) -> log.Appended:
         return await self.do(log.append(self.keys, self.token, submissions, FACTS_MAX, **options))
 
-    async def login(self, name: str = JOE, max_sessions: int = -1, **login: Any) -> sessions.LoggedIn:
-        return await self.do(sessions.login(self.keys, self.token, name, login, max_sessions, FACTS_MAX))
+    async def login(self, name: str = JOE, max_sessions: int = -1, **login: Any) -> session_store.LoggedIn:
+        return await self.do(session_store.login(self.keys, self.token, name, login, max_sessions, FACTS_MAX))
 
     async def subscribe(
         self, *patterns: str, name: str = JOE, options: Mapping[str, bytes] | None = None
     ) -> dict[str, LogId]:
-        step = sessions.subscribe(self.keys, self.token, name, patterns, FACTS_MAX, options or {})
+        step = session_store.subscribe(self.keys, self.token, name, patterns, FACTS_MAX, options or {})
         return await self.do(step)
 
     async def unsubscribe(self, *patterns: str, name: str = JOE) -> dict[str, tuple[LogId, LogId]]:
-        return await self.do(sessions.unsubscribe(self.keys, self.token, name, patterns, FACTS_MAX))
+        return await self.do(session_store.unsubscribe(self.keys, self.token, name, patterns, FACTS_MAX))
 
     async def close(self, name: str = JOE, death: tuple[str, str] | None = None) -> LogId:
-        return await self.do(sessions.close(self.keys, self.token, name, FACTS_MAX, death))
+        return await self.do(session_store.close(self.keys, self.token, name, FACTS_MAX, death))
 
     async def hold(self, dispatch: bytes | None, name: str = JOE) -> None:
-        await self.do(sessions.hold(self.keys, self.token, name, dispatch, FACTS_MAX))
+        await self.do(session_store.hold(self.keys, self.token, name, dispatch, FACTS_MAX))
 
     async def end(
         self,
@@ -76,12 +76,12 @@ class Owner:
         letters: Sequence[PendingDeadLetter] = (),
         name: SessionName = JOE,
         returning: Mapping[LogId, int] | None = None,
-    ) -> sessions.SessionEnd:
+    ) -> session_store.SessionEnd:
         bounds = (FACTS_MAX, LETTERS_MAX)
-        return await self.do(sessions.end(self.keys, self.token, name, ended, letters, *bounds, returning or {}))
+        return await self.do(session_store.end(self.keys, self.token, name, ended, letters, *bounds, returning or {}))
 
     async def spill(self, *ids: LogId, name: str = JOE) -> list[LogId]:
-        return await self.do(sessions.spill(self.keys, self.token, name, ids))
+        return await self.do(session_store.spill(self.keys, self.token, name, ids))
 
     async def trim(self) -> int:
         return await self.do(log.trim(self.keys, self.token))

@@ -22,7 +22,7 @@ from crewel.delivery.records import (
     Submission,
 )
 from crewel.errors import StoreUncertain
-from crewel.storage import log, node_leases, sessions
+from crewel.storage import log, node_leases, session_store
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step, scripts
 from tests.delivery.ledger import Broken
@@ -75,24 +75,24 @@ class RealStore:
         return self.do(node_leases.adopt(self.keys, token, count)).records
 
     def login(self, token: str, name: SessionName) -> int:
-        return int(self.do(sessions.login(self.keys, token, name, {}, -1, BOUND)).batch)
+        return int(self.do(session_store.login(self.keys, token, name, {}, -1, BOUND)).batch)
 
     def subscribe(self, token: str, name: SessionName, patterns: Sequence[str]) -> dict[str, LogId]:
-        return dict(self.do(sessions.subscribe(self.keys, token, name, patterns, BOUND)))
+        return dict(self.do(session_store.subscribe(self.keys, token, name, patterns, BOUND)))
 
     def unsubscribe(self, token: str, name: SessionName, patterns: Sequence[str]) -> dict[str, tuple[LogId, LogId]]:
-        return dict(self.do(sessions.unsubscribe(self.keys, token, name, patterns, BOUND)))
+        return dict(self.do(session_store.unsubscribe(self.keys, token, name, patterns, BOUND)))
 
     def close(self, token: str, name: SessionName) -> LogId:
-        return LogId(self.do(sessions.close(self.keys, token, name, BOUND)))
+        return LogId(self.do(session_store.close(self.keys, token, name, BOUND)))
 
     def end(
         self, token: str, name: SessionName, ended: Sequence[Disposition], letters: Sequence[PendingDeadLetter]
     ) -> None:
-        self.do(sessions.end(self.keys, token, name, ended, letters, BOUND, BOUND))
+        self.do(session_store.end(self.keys, token, name, ended, letters, BOUND, BOUND))
 
     def spill(self, token: str, name: SessionName, ids: Sequence[LogId]) -> list[LogId]:
-        return list(self.do(sessions.spill(self.keys, token, name, ids)))
+        return list(self.do(session_store.spill(self.keys, token, name, ids)))
 
     def commit(self, token: str, commit: Commit) -> list[SessionName]:
         fenced: set[SessionName] = set()

@@ -23,10 +23,10 @@ from crewel.delivery.records import (
     SessionName,
 )
 from crewel.errors import StoreError
-from crewel.storage import sessions, shared_queues
+from crewel.storage import session_store, shared_queue_store
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
-from crewel.storage.shared_queues import Addressed, Delivery, Lease, Member, Requeued, SendOutcome, Sent
+from crewel.storage.shared_queue_store import Addressed, Delivery, Lease, Member, Requeued, SendOutcome, Sent
 from tests.delivery.interleaving import Run
 from tests.delivery.ledger import Broken, Ledger
 from tests.delivery.server_model import Request, Server
@@ -63,7 +63,7 @@ class SharingStore(RealStore):
         letters: Sequence[PendingDeadLetter],
         returning: Mapping[LogId, int] | None = None,
     ) -> None:
-        self.do(sessions.end(self.keys, token, name, ended, letters, BOUND, BOUND, returning or {}))
+        self.do(session_store.end(self.keys, token, name, ended, letters, BOUND, BOUND, returning or {}))
 
     def take_notes(self) -> tuple[list[Disposition], list[PendingDeadLetter]]:
         found = self._client.xrange(self.keys.facts, b"(" + self._facts_read)
@@ -164,7 +164,7 @@ class SharingServer(Server):
 
     def send(self, deliveries: list[Delivery], source: str) -> None:
         there = dict(self.serving.sessions)
-        step = shared_queues.send(self.keys, self.token, Addressed("/a", b"{}"), deliveries, BOUND)
+        step = shared_queue_store.send(self.keys, self.token, Addressed("/a", b"{}"), deliveries, BOUND)
 
         def answered(sent: Sent | StoreError) -> None:
             if isinstance(sent, StoreError):
@@ -192,7 +192,7 @@ class SharingServer(Server):
             super().take(logged, is_bounded=is_bounded)
             return
         self.serving.skip(logged.id)
-        for name, waiting in shared_queues.addressed(logged).items():
+        for name, waiting in shared_queue_store.addressed(logged).items():
             durable = self.serving.sessions.get(name)
             if durable is not None and logged.id > durable.own_cursor:
                 self._arrive(durable, logged.id, waiting.source)
@@ -207,7 +207,7 @@ class SharingServer(Server):
             for each in lease.leased:
                 self._arrive(there.get(each.receiver), each.id, queue, each.attempts)
 
-        self._ask("lease", shared_queues.lease(self.keys, self.token, queue, members, BOUND), then=answered)
+        self._ask("lease", shared_queue_store.lease(self.keys, self.token, queue, members, BOUND), then=answered)
 
     def requeue(self, durable: DurableSession, log_id: LogId, *, failed: bool) -> None:
         attempts = {log_id: durable.inbox[log_id].attempts + 1}
@@ -215,7 +215,7 @@ class SharingServer(Server):
         durable.requeue(log_id)
         self._received[durable].discard(log_id)
         self.serving.mark_dirty(durable)
-        step = shared_queues.requeue(self.keys, self.token, durable.name, attempts, BOUND, failed=failed)
+        step = shared_queue_store.requeue(self.keys, self.token, durable.name, attempts, BOUND, failed=failed)
         self._ask("requeue", step, then=lambda answer: None)
 
     def _end(self, durable: DurableSession) -> None:

@@ -15,9 +15,9 @@ from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import backups
 from crewel.storage.admin_connection import AdminConnection, admin_connection
-from crewel.storage.connection import Reader, pool_of
 from crewel.storage.keys import FORMAT, Keys
 from crewel.storage.store import Store
+from crewel.storage.store_connection import Reader, pool_of
 from tests.store_group import WatchedStore
 from tests.store_process import StoreProcess, own_prefix
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from crewel.errors import Fenced, StoreError
-from crewel.storage import dead_letter_bin, dead_letters
+from crewel.storage import dead_letter_bin, dead_letter_store
 from crewel.storage.dead_letter_bin import DiscardedDeadLetter
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
@@ -21,7 +21,9 @@ async def made(store: Store, count: int = 4, body: bytes = LONG) -> tuple[Owner,
 
 
 async def discard(owner: Owner, *dead_ids: str, who: str = "", job: str = "", keeps: bool = True) -> int:
-    return await owner.do(dead_letters.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who, job, keeps=keeps))
+    return await owner.do(
+        dead_letter_store.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who, job, keeps=keeps)
+    )
 
 
 async def restore(owner: Owner, *dead_ids: str, who: str = "") -> dict[str, str]:
@@ -39,7 +41,7 @@ async def test_a_discarded_dead_letter_is_in_the_bin_and_nowhere_else(store: Sto
     assert await discard(owner, third, "1-1") == 0
     assert [each.dead_id for each in await all_letters(owner)] == [second, fourth]
     await assert_indexes_agree(owner)
-    assert await dead_letters.count(store, DeadLetterFilter()) == 2
+    assert await dead_letter_store.count(store, DeadLetterFilter()) == 2
     last, other = await binned(store)
     assert (last.letter, other.letter) == (before[first], before[third])
     assert (last.who, last.job, last.edited_as) == ("ann", "5-7", "")
@@ -78,10 +80,10 @@ async def test_the_first_id_is_known_however_often_a_dead_letter_comes_back(stor
     second = (await restore(owner, first))[first]
     await discard(owner, second)
     third = (await restore(owner, second))[second]
-    (stored,) = await dead_letters.get(store, [third])
+    (stored,) = await dead_letter_store.get(store, [third])
     assert stored.first == first
     assert [fact.get("firsts") for fact in await owner.facts("discarded")] == [None, [first]]
-    await owner.do(dead_letters.redrive(owner.keys, owner.token, stored, FACTS_MAX))
+    await owner.do(dead_letter_store.redrive(owner.keys, owner.token, stored, FACTS_MAX))
     assert (await owner.facts("redriven"))[0]["first"] == first
 
 
@@ -110,15 +112,15 @@ async def test_dead_letters_take_the_room_of_the_bin_before_others_are_dropped(s
     size = int(await store.reader.get(owner.keys.letter_bytes) or 0)
     most = {"letters_max": 6} if bound == "entries" else {"letters_max_bytes": size}
     await owner.dead_letter(letter(body=LONG), letter(body=LONG), **most)
-    assert await dead_letters.dropped(store) == 0
+    assert await dead_letter_store.dropped(store) == 0
     assert [each.letter.dead_id for each in await binned(store)] == [ids[2]]
     assert len(await all_letters(owner)) == 5
 
 
 async def test_a_message_that_was_edited_names_its_original_which_the_bin_keeps(store: Store) -> None:
     owner, (first, *_) = await made(store, 1)
-    (stored,) = await dead_letters.get(store, [first])
-    step = dead_letters.redrive(owner.keys, owner.token, stored, FACTS_MAX, body=b'{"data":2}', who="ann")
+    (stored,) = await dead_letter_store.get(store, [first])
+    step = dead_letter_store.redrive(owner.keys, owner.token, stored, FACTS_MAX, body=b'{"data":2}', who="ann")
     moved = await owner.do(step)
     assert (moved.outcome.value, moved.size) == ("moved", 10)
     assert await owner.do(step) == moved, "a repeated step moves nothing again"
@@ -165,7 +167,7 @@ async def test_discards_and_restores_at_once_leave_each_dead_letter_in_one_place
 
     async def both(dead_id: str) -> None:
         for step in (
-            dead_letters.discard(owner.keys, owner.token, [dead_id], FACTS_MAX, keeps=True),
+            dead_letter_store.discard(owner.keys, owner.token, [dead_id], FACTS_MAX, keeps=True),
             dead_letter_bin.restore(owner.keys, owner.token, [dead_id], FACTS_MAX),
         ):
             (answer,) = await store.run([step])

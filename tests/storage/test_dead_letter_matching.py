@@ -8,7 +8,7 @@ from crewel.storage.data_shape import shape_of
 from crewel.storage.dead_letter_groups import LIKENESS, count_by
 from crewel.storage.dead_letter_matching import likeness_of
 from crewel.storage.dead_letter_records import DeadLetterFilter
-from crewel.storage.dead_letters import count
+from crewel.storage.dead_letter_store import count
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import letter
 from tests.storage.owner import JOE, started

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crewel.errors import Fenced
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import StoredDeadLetter
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
@@ -19,7 +19,7 @@ async def owner_of_letters(store: Store, count: int = 4) -> tuple[Owner, list[st
 
 
 async def discard(owner: Owner, *dead_ids: str, who: str = "", job_id: str = "") -> int:
-    return await owner.do(dead_letters.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who, job_id))
+    return await owner.do(dead_letter_store.discard(owner.keys, owner.token, dead_ids, FACTS_MAX, who, job_id))
 
 
 def told(letters: list[StoredDeadLetter], *dead_ids: str) -> dict[str, Any]:
@@ -40,7 +40,7 @@ async def test_discard_removes_dead_letters_and_their_index_entries(store: Store
     assert await discard(owner, second, fourth) == 2
     assert await all_letters(owner) == []
     await assert_indexes_agree(owner)
-    assert await dead_letters.dropped(store) == 0
+    assert await dead_letter_store.dropped(store) == 0
 
 
 async def test_a_fact_tells_of_them(store: Store) -> None:
@@ -80,7 +80,7 @@ async def test_a_superseded_server_discards_nothing(store: Store) -> None:
 
 
 async def test_discard_takes_a_bounded_number_a_step(store: Store) -> None:
-    owner, places = await owner_of_letters(store, dead_letters.MOST_DISCARDED)
-    assert await discard(owner, *places) == dead_letters.MOST_DISCARDED
+    owner, places = await owner_of_letters(store, dead_letter_store.MOST_DISCARDED)
+    assert await discard(owner, *places) == dead_letter_store.MOST_DISCARDED
     with pytest.raises(ValueError, match="dead_ids: expected at most 1000, not 1001"):
         await discard(owner, *places, places[0])

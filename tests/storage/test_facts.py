@@ -3,7 +3,7 @@
 import orjson
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
-from crewel.storage import dead_letter_bin, dead_letters, facts, histories, losses, shared_queues
+from crewel.storage import dead_letter_bin, dead_letter_store, facts, histories, losses, shared_queue_store
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
@@ -31,27 +31,31 @@ async def do_everything(owner: Owner) -> None:
 
 async def do_all_with_queues(owner: Owner) -> None:
     keys, token = owner.keys, owner.token
-    to_joe = shared_queues.Delivery("client/joe", JOE, source="client/joe")
-    message = shared_queues.Addressed("/a", b"{}", publisher_key="5")
-    sent = await owner.do(shared_queues.send(keys, token, message, [to_joe], FACTS_MAX))
-    await owner.do(shared_queues.requeue(keys, token, JOE, {sent.id: 1}, FACTS_MAX, failed=False))
-    await owner.do(shared_queues.lease(keys, token, "client/joe", [shared_queues.Member(JOE, 1)], FACTS_MAX))
+    to_joe = shared_queue_store.Delivery("client/joe", JOE, source="client/joe")
+    message = shared_queue_store.Addressed("/a", b"{}", publisher_key="5")
+    sent = await owner.do(shared_queue_store.send(keys, token, message, [to_joe], FACTS_MAX))
+    await owner.do(shared_queue_store.requeue(keys, token, JOE, {sent.id: 1}, FACTS_MAX, failed=False))
+    await owner.do(shared_queue_store.lease(keys, token, "client/joe", [shared_queue_store.Member(JOE, 1)], FACTS_MAX))
     await owner.commit(sent.id, change(removed=[sent.id]))
     await owner.do(histories.erase(keys, token, "/a", FACTS_MAX))
 
 
 async def do_all_with_letters(owner: Owner) -> None:
-    made = await dead_letters.get(owner.store, await owner.dead_letter(letter(), letter(), letter()))
+    made = await dead_letter_store.get(owner.store, await owner.dead_letter(letter(), letter(), letter()))
     for each, to_channel in zip(made[:2], (False, True), strict=True):
-        step = dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel, job_id="5-7")
+        step = dead_letter_store.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=to_channel, job_id="5-7")
         await owner.do(step)
-    discarded = dead_letters.discard(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann", "5-7", keeps=True)
+    discarded = dead_letter_store.discard(
+        owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann", "5-7", keeps=True
+    )
     await owner.do(discarded)
     restored = await owner.do(dead_letter_bin.restore(owner.keys, owner.token, [made[2].dead_id], FACTS_MAX, "ann"))
-    await owner.do(dead_letters.discard(owner.keys, owner.token, list(restored.values()), FACTS_MAX, "ann", keeps=True))
+    await owner.do(
+        dead_letter_store.discard(owner.keys, owner.token, list(restored.values()), FACTS_MAX, "ann", keeps=True)
+    )
     again = await owner.do(dead_letter_bin.restore(owner.keys, owner.token, list(restored.values()), FACTS_MAX, "ann"))
-    (last,) = await dead_letters.get(owner.store, list(again.values()))
-    await owner.do(dead_letters.redrive(owner.keys, owner.token, last, FACTS_MAX, body=b"{}", who="ann"))
+    (last,) = await dead_letter_store.get(owner.store, list(again.values()))
+    await owner.do(dead_letter_store.redrive(owner.keys, owner.token, last, FACTS_MAX, body=b"{}", who="ann"))
 
 
 async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from crewel.delivery.records import LogId, Submission
-from crewel.storage import shared_queues
-from crewel.storage.shared_queues import Member
+from crewel.storage import shared_queue_store
+from crewel.storage.shared_queue_store import Member
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, owner_of, started
 from tests.storage.reading import queue_size
@@ -122,7 +122,7 @@ async def test_the_last_member_takes_along_what_waits(store: Store) -> None:
     assert await queue_size(store, QUEUE) == 2500
     assert await owner.unsubscribe(PATTERN, name=ANN) == {}
     assert await lapsed(owner) == [{"session": QUEUE, "reason": "lapsed", "ids": ids}]
-    assert await shared_queues.queues(store) == []
+    assert await shared_queue_store.queues(store) == []
     assert await store.reader.exists(store.keys.queue(QUEUE), store.keys.queue_bodies(QUEUE)) == 0
 
 
@@ -140,18 +140,18 @@ async def test_the_last_member_that_ends_takes_along_what_it_was_leased_too(stor
     await joined(owner, JOE, ANN)
     first, second = await share(owner, 2)
     for name in (ANN, JOE):
-        await owner.do(shared_queues.lease(store.keys, owner.token, QUEUE, [Member(name, 1)], FACTS_MAX))
+        await owner.do(shared_queue_store.lease(store.keys, owner.token, QUEUE, [Member(name, 1)], FACTS_MAX))
         await owner.close(name)
         leased = first if name == ANN else second
         left = await owner.end(name=name, returning={leased: 1})
         if name == ANN:
             assert left.returned == [first]
             assert await lapsed(owner) == []
-            await owner.do(shared_queues.discard(store.keys, owner.token, QUEUE, [first], FACTS_MAX))
+            await owner.do(shared_queue_store.discard(store.keys, owner.token, QUEUE, [first], FACTS_MAX))
     assert (left.returned, left.lapsed) == ([], [second])
     assert await lapsed(owner) == [{"session": JOE, "reason": "lapsed", "ids": [second]}]
     assert await members(owner) == set()
-    assert await shared_queues.queues(store) == []
+    assert await shared_queue_store.queues(store) == []
 
 
 async def test_ending_session_joins_no_group(store: Store) -> None:

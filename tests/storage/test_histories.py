@@ -8,7 +8,7 @@ import pytest
 
 from crewel.delivery.records import Logged, LogId, Submission
 from crewel.errors import Fenced
-from crewel.storage import histories, log, shared_queues
+from crewel.storage import histories, log, shared_queue_store
 from crewel.storage.histories import ChangeKind, History, Past, Pasts, StoredTopic, Wanted, Way
 from crewel.storage.log import PublishOutcome
 from crewel.storage.store import Store
@@ -389,7 +389,7 @@ async def test_expire_removes_messages_from_shared_queues(store: Store) -> None:
     ]
     ids = (await owner.append(shared)).ids
     assert await expire(owner, 2_000_000) == [(queue, 2, 2)]
-    assert [each.id for each in await shared_queues.peek(store, queue, 9)] == [ids[1], ids[3]]
+    assert [each.id for each in await shared_queue_store.peek(store, queue, 9)] == [ids[1], ids[3]]
     assert await owner.facts("ended") == [{"ended": [{"session": queue, "reason": "expired", "ids": [ids[0], ids[2]]}]}]
 
 
@@ -503,4 +503,4 @@ async def test_changes_are_noted_in_the_log_for_other_nodes(store: Store) -> Non
         ("ended", "", {}, token),
     ]
     assert int(await store.reader.get(keys.last)) == entries[-1].id
-    assert shared_queues.addressed(entries[0]) == {}  # for a node of the version before
+    assert shared_queue_store.addressed(entries[0]) == {}  # for a node of the version before

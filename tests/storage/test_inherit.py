@@ -6,7 +6,7 @@ import pytest
 
 from crewel.delivery.records import LogId, SessionName
 from crewel.errors import Fenced
-from crewel.storage import node_leases, nodes, sessions
+from crewel.storage import node_leases, nodes, session_store
 from crewel.storage.node_leases import ALONE, Claimed, Membership
 from crewel.storage.nodes import Members, Slice
 from crewel.storage.store import Store
@@ -226,7 +226,7 @@ async def test_a_tag_is_forgotten_by_the_node_that_it_leads_to_and_by_no_other(s
 async def test_the_heir_of_an_heir_knows_how_long_the_client_has_been_awaited(store: Store) -> None:
     first, second = await joined(store, "a"), await joined(store, "b")
     await first.login(JOE)
-    await first.do(sessions.away(first.keys, "a", {SessionName(JOE): 2 * MINUTE_MS}))
+    await first.do(session_store.away(first.keys, "a", {SessionName(JOE): 2 * MINUTE_MS}))
     await die(first)
     assert [(each.awaited_since_ms, each.ends_ms) for each in (await inherit(second)).records] == [(0, 2 * MINUTE_MS)]
     third = await joined(store, "c")

@@ -15,7 +15,7 @@ import redis
 
 from crewel.delivery.records import Logged, LogId
 from crewel.storage import log
-from crewel.storage.shared_queues import Sent
+from crewel.storage.shared_queue_store import Sent
 from tests.delivery.interleaving import Run, Store
 from tests.delivery.ledger import Broken
 from tests.delivery.mutations import MUTATIONS, Mutation, SpillsNothing

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from crewel.errors import Fenced
-from crewel.storage import dead_letters, jobs
-from crewel.storage.jobs import STEERINGS, Job, JobState, TooManyJobs
+from crewel.storage import dead_letter_store, job_store
+from crewel.storage.job_store import STEERINGS, Job, JobState, TooManyJobs
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, started
@@ -38,23 +38,25 @@ RUNNING = Job(
 
 
 async def begin(owner: Owner, job: Job = RUNNING) -> None:
-    await owner.do(jobs.begin(owner.keys, owner.token, "heron", job))
+    await owner.do(job_store.begin(owner.keys, owner.token, "heron", job))
 
 
 async def one(owner: Owner, job_id: str = "1-1") -> Job:
-    [job] = await jobs.get(owner.store, [job_id])
+    [job] = await job_store.get(owner.store, [job_id])
     return job
 
 
 async def save(owner: Owner, ended: JobState | None = None, done: int = 0) -> JobState:
     errors = [{"id": "1-0", "errorCode": "x", "message": "no"}]
-    step = jobs.save(owner.keys, owner.token, "1-1", 2000, after="7-0", undone=1, errors=errors, done=done, ended=ended)
+    step = job_store.save(
+        owner.keys, owner.token, "1-1", 2000, after="7-0", undone=1, errors=errors, done=done, ended=ended
+    )
     state: JobState = await owner.do(step)
     return state
 
 
 async def steer(owner: Owner, verb: str, job_id: str = "1-1") -> bool | None:
-    steered: bool | None = await owner.do(jobs.steer(owner.keys, job_id, STEERINGS[verb], "joe", 1500))
+    steered: bool | None = await owner.do(job_store.steer(owner.keys, job_id, STEERINGS[verb], "joe", 1500))
     return steered
 
 
@@ -63,9 +65,9 @@ async def test_a_job_is_read_as_it_was_begun(store: Store) -> None:
     await begin(owner)
     await begin(owner)  # a repeated call changes nothing
     assert await one(owner) == RUNNING
-    assert await jobs.newest(store) == ["1-1"]
-    assert await jobs.has_open(store)
-    assert await jobs.get(store, ["2-2"]) == []
+    assert await job_store.newest(store) == ["1-1"]
+    assert await job_store.has_open(store)
+    assert await job_store.get(store, ["2-2"]) == []
 
 
 async def test_a_job_is_saved_and_ends(store: Store) -> None:
@@ -77,7 +79,7 @@ async def test_a_job_is_saved_and_ends(store: Store) -> None:
     assert await save(owner, JobState.DONE) is JobState.DONE
     job = await one(owner)
     assert (job.state, job.ended) == (JobState.DONE, 2000)
-    assert not await jobs.has_open(store)
+    assert not await job_store.has_open(store)
     assert await steer(owner, "stop") is False
 
 
@@ -86,9 +88,9 @@ async def test_operators_steer_a_job_and_its_runner_learns_of_it(store: Store) -
     await begin(owner)
     assert await steer(owner, "pause")
     assert await save(owner, JobState.DONE) is JobState.PAUSED  # it ends when it is resumed
-    assert await owner.do(jobs.claim(owner.keys, owner.token, "heron")) == []
+    assert await owner.do(job_store.claim(owner.keys, owner.token, "heron")) == []
     assert await steer(owner, "resume")
-    assert await owner.do(jobs.claim(owner.keys, owner.token, "heron")) == ["1-1"]
+    assert await owner.do(job_store.claim(owner.keys, owner.token, "heron")) == ["1-1"]
     assert await steer(owner, "stop")
     assert await save(owner, JobState.DONE) is JobState.STOPPED
     job = await one(owner)
@@ -101,9 +103,9 @@ async def test_the_next_server_claims_running_jobs_and_the_former_is_fenced(stor
     former = await started(store)
     await begin(former)
     later = await started(store, "b")
-    assert await later.do(jobs.claim(later.keys, later.token, "crane")) == []  # the former lives
+    assert await later.do(job_store.claim(later.keys, later.token, "crane")) == []  # the former lives
     await later.adopt_all()
-    assert await later.do(jobs.claim(later.keys, later.token, "crane")) == ["1-1"]
+    assert await later.do(job_store.claim(later.keys, later.token, "crane")) == ["1-1"]
     assert (await one(later)).node == "crane"
     with pytest.raises(Fenced):
         await save(former)
@@ -112,14 +114,14 @@ async def test_the_next_server_claims_running_jobs_and_the_former_is_fenced(stor
 
 
 async def test_old_jobs_leave_and_open_ones_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MOST", 3)
-    monkeypatch.setattr(jobs, "MOST_OPEN", 3)
+    monkeypatch.setattr(job_store, "MOST", 3)
+    monkeypatch.setattr(job_store, "MOST_OPEN", 3)
     owner = await started(store)
     await begin(owner)
     for number in range(2, 7):
         await begin(owner, replace(RUNNING, id=f"{number}-1", began=number * 1000))
-        await owner.do(jobs.steer(owner.keys, f"{number}-1", STEERINGS["stop"], "joe", 1))
-    assert await jobs.newest(store) == ["6-1", "5-1", "1-1"]
+        await owner.do(job_store.steer(owner.keys, f"{number}-1", STEERINGS["stop"], "joe", 1))
+    assert await job_store.newest(store) == ["6-1", "5-1", "1-1"]
     assert not await store.reader.exists(store.keys.job("2-1"))
     for number in (7, 8):
         await begin(owner, replace(RUNNING, id=f"{number}-1", began=number * 1000))
@@ -132,10 +134,10 @@ async def test_what_a_job_does_is_counted_by_the_step_that_does_it(store: Store)
     await owner.login(JOE)
     ids = await owner.dead_letter(*(letter() for _ in range(4)))
     await begin(owner)
-    step = dead_letters.discard(owner.keys, owner.token, ids[:2], FACTS_MAX, "ann", "1-1")
+    step = dead_letter_store.discard(owner.keys, owner.token, ids[:2], FACTS_MAX, "ann", "1-1")
     assert await owner.do(step) == 2
-    [stored] = await dead_letters.get(store, ids[2:3])
-    step = dead_letters.redrive(owner.keys, owner.token, stored, FACTS_MAX, job_id="1-1")
+    [stored] = await dead_letter_store.get(store, ids[2:3])
+    step = dead_letter_store.redrive(owner.keys, owner.token, stored, FACTS_MAX, job_id="1-1")
     await owner.do(step)
     await owner.do(step)  # asked again, it answers the same and counts nothing
     assert (await one(owner)).done == 3

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import PendingDeadLetter
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
-from crewel.storage.dead_letters import Page
+from crewel.storage.dead_letter_store import Page
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter, place, wanted_of
 from tests.storage.owner import FACTS_MAX, Owner, started
@@ -35,7 +35,7 @@ def portions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """As they are, and so small that every limit is met."""
     if request.param == "small":
         for name, size in {"_PORTION": 5, "_MOST_READ": 12, "_FEW": 2, "_VALUES": 2, "_IDS": 7}.items():
-            monkeypatch.setattr(dead_letters, name, size)
+            monkeypatch.setattr(dead_letter_store, name, size)
 
 
 async def owner_of_all(store: Store) -> Owner:
@@ -57,7 +57,7 @@ async def walk(owner: Owner, wanted: DeadLetterFilter, count: int, *, newest_fir
     found: list[str] = []
     after = ""
     while True:
-        page = await dead_letters.page(owner.store, wanted, after, count, newest_first=newest_first)
+        page = await dead_letter_store.page(owner.store, wanted, after, count, newest_first=newest_first)
         assert len(page.letters) <= count
         found += [each.dead_id for each in page.letters]
         if not page.next:
@@ -89,7 +89,7 @@ async def test_pages_hold_what_reading_all_dead_letters_finds(store: Store, seed
             count = draw.choice([1, 3, 10, 400])
             assert await walk(owner, wanted, count) == expected, wanted
             assert await walk(owner, wanted, count, newest_first=True) == expected[::-1], wanted
-            assert await dead_letters.count(store, wanted) == len(expected), wanted
+            assert await dead_letter_store.count(store, wanted) == len(expected), wanted
 
 
 async def change_some(owner: Owner, draw: random.Random, turn: int) -> None:
@@ -99,19 +99,19 @@ async def change_some(owner: Owner, draw: random.Random, turn: int) -> None:
     every = await all_letters(owner)
     chosen = draw.sample(every, draw.randrange(len(every) // 3 + 1))
     for each in chosen[::2]:
-        step = dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=draw.random() < 0.5)
-        assert (await owner.do(step)).outcome is dead_letters.RedriveOutcome.MOVED
+        step = dead_letter_store.redrive(owner.keys, owner.token, each, FACTS_MAX, to_channel=draw.random() < 0.5)
+        assert (await owner.do(step)).outcome is dead_letter_store.RedriveOutcome.MOVED
     discarded = [each.dead_id for each in chosen[1::2]]
-    assert await owner.do(dead_letters.discard(owner.keys, owner.token, discarded, FACTS_MAX)) == len(discarded)
+    assert await owner.do(dead_letter_store.discard(owner.keys, owner.token, discarded, FACTS_MAX)) == len(discarded)
 
 
 async def test_the_last_page_says_that_it_is(store: Store) -> None:
     owner = await owner_of_all(store)
     places = await owner.dead_letter(*(letter(message_id=str(number)) for number in range(6)))
     for wanted in (DeadLetterFilter(), DeadLetterFilter(code="user.x"), DeadLetterFilter(receiver="client/joe")):
-        first = await dead_letters.page(store, wanted, count=3)
+        first = await dead_letter_store.page(store, wanted, count=3)
         assert ([each.dead_id for each in first.letters], first.next) == (places[:3], places[2])
-        second = await dead_letters.page(store, wanted, first.next, 3)
+        second = await dead_letter_store.page(store, wanted, first.next, 3)
         assert ([each.dead_id for each in second.letters], second.next) == (places[3:], "")
 
 
@@ -122,40 +122,40 @@ async def test_without_letters_there_is_an_empty_page(store: Store) -> None:
         DeadLetterFilter(code="user"),
         DeadLetterFilter("user", "client/joe", "/a/**", 1, "1-0"),
     ):
-        assert await dead_letters.page(store, wanted) == Page([], "")
-        assert await dead_letters.count(store, wanted) == 0
+        assert await dead_letter_store.page(store, wanted) == Page([], "")
+        assert await dead_letter_store.count(store, wanted) == 0
 
 
 @pytest.mark.parametrize("bad", ["x", "5", "5-", "-1", "5-1-1", "9" * 30 + "-0", "5-1\n", "(5-1"])
 async def test_malformed_dead_id_is_named_in_the_error(store: Store, bad: str) -> None:
     for arguments in ((DeadLetterFilter(), bad), (DeadLetterFilter(until=bad),)):
         with pytest.raises(ValueError, match=r"(after|until): expected a dead id such as"):
-            await dead_letters.page(store, *arguments)
+            await dead_letter_store.page(store, *arguments)
     with pytest.raises(ValueError, match="until: expected"):
-        await dead_letters.count(store, DeadLetterFilter(until=bad))
+        await dead_letter_store.count(store, DeadLetterFilter(until=bad))
 
 
 async def test_a_page_looks_at_a_bounded_number_of_letters(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two filters that both have many letters, and none in common but the last."""
-    monkeypatch.setattr(dead_letters, "_PORTION", 10)
-    monkeypatch.setattr(dead_letters, "_MOST_READ", 30)
+    monkeypatch.setattr(dead_letter_store, "_PORTION", 10)
+    monkeypatch.setattr(dead_letter_store, "_MOST_READ", 30)
     owner = await owner_of_all(store)
     joe, ann = RECEIVERS[:2]
     places = []
     for _ in range(50):
         places += await owner.dead_letter(letter("user.a", joe), letter("user.b", ann), letter("user.c", ann))
     places += await owner.dead_letter(letter("user.a", ann))
-    page = await dead_letters.page(store, DeadLetterFilter("user.a", ann))
+    page = await dead_letter_store.page(store, DeadLetterFilter("user.a", ann))
     assert page == Page([], places[29 * 3])
     assert await walk(owner, DeadLetterFilter("user.a", ann), 10) == [places[-1]]
 
 
 async def test_a_page_of_large_letters_comes_back_short(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "_PORTION", 4)
-    monkeypatch.setattr(dead_letters, "_MOST_BYTES", 600)
+    monkeypatch.setattr(dead_letter_store, "_PORTION", 4)
+    monkeypatch.setattr(dead_letter_store, "_MOST_BYTES", 600)
     owner = await owner_of_all(store)
     places = await owner.dead_letter(*(letter(body=b"x" * 100) for _ in range(30)))
-    page = await dead_letters.page(store, DeadLetterFilter(), count=20)
+    page = await dead_letter_store.page(store, DeadLetterFilter(), count=20)
     assert ([each.dead_id for each in page.letters], page.next) == (places[:6], places[5])
     assert await walk(owner, DeadLetterFilter(), 20) == places
 
@@ -167,19 +167,19 @@ async def test_many_values_are_looked_through_as_letters(store: Store) -> None:
     )
     for text, expected in (("/many/**", places[:120]), ("/many/*", places[:120]), ("/many/c7", [places[7]])):
         assert await walk(owner, DeadLetterFilter(channel=text), 50) == expected
-        assert await dead_letters.count(store, DeadLetterFilter(channel=text)) == len(expected)
+        assert await dead_letter_store.count(store, DeadLetterFilter(channel=text)) == len(expected)
 
 
 async def test_letters_that_go_while_a_page_is_read_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = await owner_of_all(store)
     places = await owner.dead_letter(*(letter(channel="/x" if number % 3 else "/y") for number in range(30)))
-    get = dead_letters.get
+    get = dead_letter_store.get
 
     async def after_a_discard(store: Store, dead_ids: Any) -> Any:
-        await owner.do(dead_letters.discard(owner.keys, owner.token, dead_ids[:2], FACTS_MAX))
+        await owner.do(dead_letter_store.discard(owner.keys, owner.token, dead_ids[:2], FACTS_MAX))
         return await get(store, dead_ids)
 
-    monkeypatch.setattr(dead_letters, "get", after_a_discard)
-    page = await dead_letters.page(store, DeadLetterFilter(channel="/y"))
+    monkeypatch.setattr(dead_letter_store, "get", after_a_discard)
+    page = await dead_letter_store.page(store, DeadLetterFilter(channel="/y"))
     assert [each.dead_id for each in page.letters] == places[::3][2:]
     assert page.next == ""

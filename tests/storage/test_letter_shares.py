@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import PendingDeadLetter
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import Owner, owner_of
@@ -42,7 +42,7 @@ async def test_a_flood_displaces_its_own_dead_letters_only(store: Store, bound: 
     assert b'"39 ' in kept[-1].body
     numbers = [int(each.body.split(b'"')[3].split()[0]) for each in kept[6:]]
     assert numbers == list(range(40 - len(numbers), 40)), "the oldest of its own, of whichever session"
-    assert await dead_letters.dropped(store) == 40 - len(numbers)
+    assert await dead_letter_store.dropped(store) == 40 - len(numbers)
     await assert_indexes_agree(owner)
 
 
@@ -68,17 +68,17 @@ async def test_a_body_for_many_sessions_counts_once_for_their_subject(store: Sto
 async def test_dead_letters_that_leave_and_come_back_are_counted(store: Store) -> None:
     owner = await owner_with_letters(store)
     ids = [each.dead_id for each in await all_letters(owner)]
-    await owner.do(dead_letters.discard(owner.keys, owner.token, ids[:1], 1000))
+    await owner.do(dead_letter_store.discard(owner.keys, owner.token, ids[:1], 1000))
     await assert_indexes_agree(owner)
-    await owner.do(dead_letters.discard(owner.keys, owner.token, ids[1:], 1000))
+    await owner.do(dead_letter_store.discard(owner.keys, owner.token, ids[1:], 1000))
     await assert_indexes_agree(owner)
-    assert await dead_letters.shares(store) == []
+    assert await dead_letter_store.shares(store) == []
 
 
 async def test_the_largest_accounts_are_shown(store: Store) -> None:
     owner = await owner_with_letters(store)
     await owner.dead_letter(*(flood(number) for number in range(5)))
-    first, *others = await dead_letters.shares(store)
+    first, *others = await dead_letter_store.shares(store)
     assert (first.account, first.entries) == ("client/eve", 5)
     assert 45_000 < first.bytes < 50_000
     assert sorted((each.account, each.entries) for each in others) == [("client/amy", 3), ("client/joe", 3)]

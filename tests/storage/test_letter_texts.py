@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName, Submission
-from crewel.storage import dead_letters, facts, log, shared_queues
+from crewel.storage import dead_letter_store, facts, log, shared_queue_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
-from crewel.storage.dead_letters import RedriveOutcome
+from crewel.storage.dead_letter_store import RedriveOutcome
 from crewel.storage.occupancy import occupied
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
@@ -43,7 +43,7 @@ async def test_letters_of_one_message_share_its_body(store: Store) -> None:
     await owner.commit(log_id, letters=[PendingDeadLetter(name, log_id, "user.x", "why") for name in NAMES])
     assert await texts(owner) == [BODY]
     assert [(each.receiver, each.body) for each in await all_letters(owner)] == [(name, BODY) for name in NAMES]
-    page = await dead_letters.page(store, DeadLetterFilter(receiver=NAMES[2]))
+    page = await dead_letter_store.page(store, DeadLetterFilter(receiver=NAMES[2]))
     assert [each.body for each in page.letters] == [BODY]
     await assert_indexes_agree(owner)
 
@@ -75,11 +75,11 @@ async def test_a_text_goes_with_its_last_letter(store: Store, way: str) -> None:
     for left in (1, 0):
         first = (await all_letters(owner))[0]
         if way == "discard":
-            await owner.do(dead_letters.discard(owner.keys, owner.token, [first.dead_id], FACTS_MAX))
+            await owner.do(dead_letter_store.discard(owner.keys, owner.token, [first.dead_id], FACTS_MAX))
         elif way == "bound":
             await owner.dead_letter(letter(body=b"{}"), letters_max=2)
         else:
-            step = dead_letters.redrive(owner.keys, owner.token, first, FACTS_MAX, to_channel=way != "redrive")
+            step = dead_letter_store.redrive(owner.keys, owner.token, first, FACTS_MAX, to_channel=way != "redrive")
             moved = await owner.do(step)
             assert moved.outcome is RedriveOutcome.MOVED
             assert moved.size == len(BODY)
@@ -91,7 +91,7 @@ async def test_a_redriven_letter_has_its_body_again(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await owner.dead_letter(letter(body=BODY))
     (found,) = await all_letters(owner)
-    moved = await owner.do(dead_letters.redrive(owner.keys, owner.token, found, FACTS_MAX))
+    moved = await owner.do(dead_letter_store.redrive(owner.keys, owner.token, found, FACTS_MAX))
     packed: Any = await store.reader.hget(owner.keys.inbox(JOE), str(moved.id))
     assert BODY in packed
 
@@ -104,18 +104,18 @@ async def test_letters_that_an_older_server_wrote_are_read_and_leave(store: Stor
     await owner.dead_letter(letter(body=BODY))
     assert [each.body for each in await all_letters(owner)] == [BODY, BODY]
     before = await store.reader.get(owner.keys.letter_bytes)
-    assert await owner.do(dead_letters.discard(owner.keys, owner.token, [dead_id.decode()], FACTS_MAX)) == 1
+    assert await owner.do(dead_letter_store.discard(owner.keys, owner.token, [dead_id.decode()], FACTS_MAX)) == 1
     assert await store.reader.get(owner.keys.letter_bytes) == before
     await assert_indexes_agree(owner)
 
 
 async def test_a_queue_that_is_buried_shares_the_bodies(store: Store) -> None:
     owner = await owner_of(store)
-    to_joe = shared_queues.Delivery("client/joe", queue="client/joe")
+    to_joe = shared_queue_store.Delivery("client/joe", queue="client/joe")
     for _ in range(3):
-        message = shared_queues.Addressed("/a", BODY)
-        await owner.do(shared_queues.send(owner.keys, owner.token, message, [to_joe], FACTS_MAX))
-    step = shared_queues.dead_letter(
+        message = shared_queue_store.Addressed("/a", BODY)
+        await owner.do(shared_queue_store.send(owner.keys, owner.token, message, [to_joe], FACTS_MAX))
+    step = shared_queue_store.dead_letter(
         owner.keys, owner.token, "client/joe", None, FACTS_MAX, LETTERS_MAX, code="user.x", reason="why"
     )
     assert (await owner.do(step)).count == 3
@@ -130,7 +130,7 @@ async def test_the_oldest_letters_give_way_beyond_the_bound_in_bytes(store: Stor
     kept = await all_letters(owner)
     assert 4 <= len(kept) <= 9
     assert kept[-1].body.startswith(b'{"channel":"/a","data":"19 ')
-    assert await dead_letters.dropped(store) == 20 - len(kept)
+    assert await dead_letter_store.dropped(store) == 20 - len(kept)
     assert int(await store.reader.get(owner.keys.letter_bytes) or 0) <= 10_000
     await assert_indexes_agree(owner)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
@@ -22,7 +22,7 @@ async def owner_of_both(store: Store) -> Owner:
 async def test_a_commit_tells_where_its_letters_are(store: Store) -> None:
     owner = await owner_of_both(store)
     found = await owner.dead_letter(letter("user.b", ANN, message_id="1"), letter("user.a", JOE, message_id="2"))
-    assert [each.id for each in await dead_letters.get(store, found)] == ["1", "2"]
+    assert [each.id for each in await dead_letter_store.get(store, found)] == ["1", "2"]
     assert [each.dead_id for each in await all_letters(owner)] == found
     await assert_indexes_agree(owner)
 
@@ -40,7 +40,7 @@ async def test_letters_of_a_session_that_another_server_owns_are_not_told(store:
     owner, other = await owner_of_both(store), await started(store, "b")
     await other.login("client/bob/1")
     found = await owner.dead_letter(letter(receiver="client/bob/1"), letter(receiver=JOE))
-    assert [each.receiver for each in await dead_letters.get(store, found)] == [JOE]
+    assert [each.receiver for each in await dead_letter_store.get(store, found)] == [JOE]
     assert len(found) == 1
 
 
@@ -54,7 +54,7 @@ async def test_the_end_of_a_session_tells_where_its_letters_are(store: Store) ->
         [PendingDeadLetter(JOE, log_id, "user.x", "why"), letter(message_id="5")],
     )
     found = (await owner.end(*told)).letters
-    assert [each.id for each in await dead_letters.get(store, found)] == [str(log_id), "5"]
+    assert [each.id for each in await dead_letter_store.get(store, found)] == [str(log_id), "5"]
     assert (await owner.end(*told)).letters == []
     await assert_indexes_agree(owner)
 
@@ -66,7 +66,7 @@ async def test_a_stored_message_is_told_from_one_that_never_was(store: Store) ->
     stored, live = await owner.dead_letter(
         PendingDeadLetter(JOE, log_id, "user.x", "it said so", 3), letter(body=b'{"data":2}')
     )
-    assert await dead_letters.get(store, [stored, live]) == [
+    assert await dead_letter_store.get(store, [stored, live]) == [
         StoredDeadLetter(
             dead_id=stored,
             id=str(log_id),
@@ -113,16 +113,16 @@ async def test_an_empty_letter_is_in_no_index_of_channels(store: Store) -> None:
 async def test_get_leaves_out_missing_dead_letters(store: Store) -> None:
     owner = await owner_of_both(store)
     first, second = await owner.dead_letter(letter(), letter())
-    found = await dead_letters.get(store, [second, "1-1", "no id", "9" * 40 + "-0", first])
+    found = await dead_letter_store.get(store, [second, "1-1", "no id", "9" * 40 + "-0", first])
     assert [each.dead_id for each in found] == [second, first]
-    assert await dead_letters.get(store, []) == []
+    assert await dead_letter_store.get(store, []) == []
 
 
 async def test_the_newest_letter(store: Store) -> None:
     owner = await owner_of_both(store)
-    assert await dead_letters.newest(store) == ""
+    assert await dead_letter_store.newest(store) == ""
     *_, last = await owner.dead_letter(letter(), letter())
-    assert await dead_letters.newest(store) == last
+    assert await dead_letter_store.newest(store) == last
 
 
 # The bound
@@ -130,14 +130,14 @@ async def test_the_newest_letter(store: Store) -> None:
 
 async def test_the_oldest_letters_leave_their_indexes_and_are_counted(store: Store) -> None:
     owner = await owner_of_both(store)
-    assert await dead_letters.dropped(store) == 0
+    assert await dead_letter_store.dropped(store) == 0
     places = await owner.dead_letter(*(letter(f"user.c{number}") for number in range(5)), letters_max=3)
     assert [each.dead_id for each in await all_letters(owner)] == places[2:]
-    assert await dead_letters.dropped(store) == 2
+    assert await dead_letter_store.dropped(store) == 2
     await assert_indexes_agree(owner)
     places += await owner.dead_letter(letter("user.new"), letters_max=3)
     assert [each.dead_id for each in await all_letters(owner)] == places[3:]
-    assert await dead_letters.dropped(store) == 3
+    assert await dead_letter_store.dropped(store) == 3
     await assert_indexes_agree(owner)
 
 
@@ -146,9 +146,9 @@ async def test_the_end_of_a_session_keeps_the_bound(store: Store) -> None:
     await owner.dead_letter(*(letter() for _ in range(LETTERS_MAX)))
     await owner.close()
     await owner.end([], [letter("user.last") for _ in range(3)])
-    assert await dead_letters.count(store, DeadLetterFilter()) == LETTERS_MAX
-    assert await dead_letters.count(store, DeadLetterFilter(code="user.last")) == 3
-    assert await dead_letters.dropped(store) == 3
+    assert await dead_letter_store.count(store, DeadLetterFilter()) == LETTERS_MAX
+    assert await dead_letter_store.count(store, DeadLetterFilter(code="user.last")) == 3
+    assert await dead_letter_store.dropped(store) == 3
 
 
 async def test_a_bound_that_was_lowered_is_reached_in_steps(store: Store) -> None:
@@ -157,9 +157,9 @@ async def test_a_bound_that_was_lowered_is_reached_in_steps(store: Store) -> Non
     left = []
     for _ in range(3):
         await owner.dead_letter(letter(), letters_max=10)
-        left.append(await dead_letters.count(store, DeadLetterFilter()))
+        left.append(await dead_letter_store.count(store, DeadLetterFilter()))
     assert left == [1500, 500, 10]
-    assert await dead_letters.dropped(store) == 2493
+    assert await dead_letter_store.dropped(store) == 2493
     await assert_indexes_agree(owner)
 
 
@@ -167,7 +167,7 @@ async def test_a_bound_of_nothing_keeps_nothing(store: Store) -> None:
     owner = await owner_of_both(store)
     await owner.dead_letter(letter(), letter(), letters_max=0)
     assert await all_letters(owner) == []
-    assert await dead_letters.dropped(store) == 2
+    assert await dead_letter_store.dropped(store) == 2
     await assert_indexes_agree(owner)
 
 
@@ -202,7 +202,7 @@ async def test_the_code_as_given_stays_with_a_stored_message_and_with_another(st
     await owner.commit(log_id, change(opened=[log_id]), low=0)
     made = [replace(each, given="resource.x") for each in (PendingDeadLetter(JOE, log_id, "user.x", ""), letter())]
     stored, live, plain = await owner.dead_letter(*made, letter())
-    found = await dead_letters.get(store, [stored, live, plain])
+    found = await dead_letter_store.get(store, [stored, live, plain])
     assert [each.given for each in found] == ["resource.x", "resource.x", ""]
 
 
@@ -213,4 +213,4 @@ async def test_the_code_as_given_stays_with_what_a_session_leaves(store: Store) 
     await owner.close()
     made = PendingDeadLetter(JOE, log_id, "user.x", "", given="resource.x")
     ended = await owner.end([Disposition(JOE, EndReason.DEAD, (log_id,))], [made])
-    assert [each.given for each in await dead_letters.get(store, ended.letters)] == ["resource.x"]
+    assert [each.given for each in await dead_letter_store.get(store, ended.letters)] == ["resource.x"]

@@ -12,10 +12,10 @@ from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.storage.connection import LIMIT_S as LIMIT
-from crewel.storage.connection import client_name
 from crewel.storage.log_follower import LogFollower, Unread
 from crewel.storage.store import Store
+from crewel.storage.store_connection import LIMIT_S as LIMIT
+from crewel.storage.store_connection import client_name
 from tests.lines import Line
 from tests.ports import free_ports
 from tests.storage.owner import started

@@ -4,10 +4,10 @@ import pytest
 
 from crewel.delivery.records import PendingMessage, SessionRecord
 from crewel.errors import Fenced, StoreUnavailable
-from crewel.storage import sessions, shared_queues
+from crewel.storage import session_store, shared_queue_store
 from crewel.storage.script_step import TooManySessions
-from crewel.storage.sessions import LoggedIn
-from crewel.storage.shared_queues import Addressed, Delivery
+from crewel.storage.session_store import LoggedIn
+from crewel.storage.shared_queue_store import Addressed, Delivery
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, started
 
@@ -124,10 +124,10 @@ async def test_a_session_is_recalled_as_the_store_has_it_by_its_owner_only(store
     owner, other = await started(store, "a"), await started(store, "b")
     answer = await owner.login(JOE, ack=True)
     message = Addressed("/a", b"{}")
-    sent = await owner.do(shared_queues.send(owner.keys, owner.token, message, [Delivery(JOE, JOE)], FACTS_MAX))
-    record = await owner.do(sessions.recall(owner.keys, owner.token, JOE, answer.batch))
+    sent = await owner.do(shared_queue_store.send(owner.keys, owner.token, message, [Delivery(JOE, JOE)], FACTS_MAX))
+    record = await owner.do(session_store.recall(owner.keys, owner.token, JOE, answer.batch))
     waiting = {sent.id: PendingMessage(0, 2, "/a")}
     assert record == SessionRecord(JOE, {"ack": True}, None, answer.batch, inbox=waiting)
     for token, name in ((other.token, JOE), (owner.token, ANN)):
         with pytest.raises(Fenced):
-            await owner.do(sessions.recall(owner.keys, token, name, 0))
+            await owner.do(session_store.recall(owner.keys, token, name, 0))

@@ -9,7 +9,7 @@ import pytest
 import crewel.storage
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter
 from crewel.errors import StoreFull
-from crewel.storage import dead_letters, histories, shared_queues
+from crewel.storage import dead_letter_store, histories, shared_queue_store
 from crewel.storage.script_step import scripts
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore
@@ -31,8 +31,8 @@ GROWING = {
     "begin_job",
 }
 READING = {"channels", "fetch", "histories", "history", "members", "progress", "recall", "weigh"}
-ADDRESSED = shared_queues.Addressed("/a", b"{}")
-TO_JOE = shared_queues.Delivery(JOE, JOE)
+ADDRESSED = shared_queue_store.Addressed("/a", b"{}")
+TO_JOE = shared_queue_store.Delivery(JOE, JOE)
 
 
 def header(text: str) -> list[str]:
@@ -113,10 +113,10 @@ async def test_a_full_store_refuses_what_grows_as_a_whole(open_store: OpenStore,
         lambda: owner.login("client/joe/"),
         lambda: owner.login(JOE, id="new"),
         lambda: owner.subscribe("/b"),
-        lambda: owner.do(shared_queues.send(owner.keys, owner.token, ADDRESSED, [TO_JOE], 1000)),
+        lambda: owner.do(shared_queue_store.send(owner.keys, owner.token, ADDRESSED, [TO_JOE], 1000)),
         lambda: owner.do(histories.configure(owner.keys, owner.token, "/a", b"{}", "e")),
-        lambda: owner.do(dead_letters.redrive(owner.keys, owner.token, first, 1000)),
-        lambda: owner.do(dead_letters.redrive(owner.keys, owner.token, first, 1000, to_channel=True)),
+        lambda: owner.do(dead_letter_store.redrive(owner.keys, owner.token, first, 1000)),
+        lambda: owner.do(dead_letter_store.redrive(owner.keys, owner.token, first, 1000, to_channel=True)),
     ):
         with pytest.raises(StoreFull) as caught:
             await growing()
@@ -136,7 +136,7 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
     )
     await assert_indexes_agree(owner)
     old = [each.dead_id for each in await all_letters(owner)]
-    assert await owner.do(dead_letters.discard(owner.keys, owner.token, old[1:], 1000)) == 3
+    assert await owner.do(dead_letter_store.discard(owner.keys, owner.token, old[1:], 1000)) == 3
     await assert_indexes_agree(owner)
     assert await owner.trim() == 3
     assert (await owner.unsubscribe("/a")) == {"/a": (0, others[-1])}
@@ -154,11 +154,11 @@ async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:
     keys, token, queue = owner.keys, owner.token, "group:/a x"
     assert (await owner.do(histories.history(keys, token, "/a", newest=1))).total == 2
     assert await owner.do(histories.expire(keys, token, 2000, 9)) == [("/a", 2, 0), (queue, 2, 2)]
-    found = await owner.do(shared_queues.lease(keys, token, queue, [shared_queues.Member(JOE, 9)], 1000))
+    found = await owner.do(shared_queue_store.lease(keys, token, queue, [shared_queue_store.Member(JOE, 9)], 1000))
     assert [each.id for each in found.leased] == ids
-    requeued = await owner.do(shared_queues.requeue(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False))
-    assert requeued == shared_queues.Requeued(0, tuple(ids))
-    assert await owner.do(shared_queues.discard(keys, token, queue, None, 1000)) == 0
+    requeued = await owner.do(shared_queue_store.requeue(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False))
+    assert requeued == shared_queue_store.Requeued(0, tuple(ids))
+    assert await owner.do(shared_queue_store.discard(keys, token, queue, None, 1000)) == 0
     assert await owner.do(histories.erase(keys, token, "/a", 1000)) == 0
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crewel.delivery.records import LogId, Submission
-from crewel.storage import message_bodies, message_facts, shared_queues
+from crewel.storage import message_bodies, message_facts, shared_queue_store
 from crewel.storage.message_facts import earlier_id, messages_with_key
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, started
@@ -14,9 +14,11 @@ def keyed(channel: str, key: str) -> Submission:
 
 
 async def addressed(owner: Owner, key: str) -> LogId:
-    message = shared_queues.Addressed("/c", b"{}", publisher_key=key)
-    delivery = shared_queues.Delivery("client/joe", queue="client/joe")
-    sent = await owner.do(shared_queues.send(owner.keys, owner.token, message, [delivery], FACTS_MAX, f"joe /c {key}"))
+    message = shared_queue_store.Addressed("/c", b"{}", publisher_key=key)
+    delivery = shared_queue_store.Delivery("client/joe", queue="client/joe")
+    sent = await owner.do(
+        shared_queue_store.send(owner.keys, owner.token, message, [delivery], FACTS_MAX, f"joe /c {key}")
+    )
     return LogId(sent.id)
 
 

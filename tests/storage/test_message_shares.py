@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from crewel.delivery.records import SessionName, Submission
-from crewel.storage import message_shares, shared_queues
-from crewel.storage.shares import Share, largest
+from crewel.storage import message_shares, shared_queue_store
+from crewel.storage.account_shares import Share, largest
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, JOE, Owner, change, started
 
@@ -14,7 +14,7 @@ COST = 100
 """Of an entry beside its texts."""
 FACTS_MAX = 1000
 BODY = b"x" * 1000
-TO_AMY = shared_queues.Delivery("client/amy", "", "client/amy")
+TO_AMY = shared_queue_store.Delivery("client/amy", "", "client/amy")
 
 
 def submission(sender: str = "", account: str = "", **fields: object) -> Submission:
@@ -47,8 +47,8 @@ async def test_histories_and_queues_count_beside_the_log(store: Store) -> None:
     owner = await started(store)
     groups = ("group:/a workers",)
     await owner.append([submission(ANN, history_max=9, groups=groups), submission(ANN, history_max=9)])
-    message = shared_queues.Addressed("/a", BODY, ANN, account="subject eve")
-    await owner.do(shared_queues.send(owner.keys, owner.token, message, [TO_AMY], FACTS_MAX))
+    message = shared_queue_store.Addressed("/a", BODY, ANN, account="subject eve")
+    await owner.do(shared_queue_store.send(owner.keys, owner.token, message, [TO_AMY], FACTS_MAX))
     found = await counted(store)
     assert {account: messages for account, (messages, _) in found.items()} == {"subject ann": 5, "subject eve": 1}
     assert all(size >= messages * len(BODY) for messages, size in found.values())
@@ -62,13 +62,13 @@ async def test_what_an_inbox_has_instead_of_the_log_is_its_receivers(store: Stor
     ids = (await owner.append([submission(ANN), submission("", "subject eve"), submission(ANN, "subject eve")])).ids
     await owner.commit(ids[-1], change(receiver, opened=ids))
     await owner.spill(*ids, name=receiver)
-    message = shared_queues.Addressed("/a", BODY, ANN)
-    to_receiver = shared_queues.Delivery(receiver, receiver)
-    await owner.do(shared_queues.send(owner.keys, owner.token, message, [to_receiver], FACTS_MAX))
+    message = shared_queue_store.Addressed("/a", BODY, ANN)
+    to_receiver = shared_queue_store.Delivery(receiver, receiver)
+    await owner.do(shared_queue_store.send(owner.keys, owner.token, message, [to_receiver], FACTS_MAX))
     queue = "group:/a workers"
     await owner.append([submission(ANN, groups=(queue,)), submission("", "subject eve", groups=(queue,))])
-    member = shared_queues.Member(SessionName(receiver), 10)
-    lease = await owner.do(shared_queues.lease(owner.keys, owner.token, queue, [member], FACTS_MAX))
+    member = shared_queue_store.Member(SessionName(receiver), 10)
+    lease = await owner.do(shared_queue_store.lease(owner.keys, owner.token, queue, [member], FACTS_MAX))
     assert len(lease.leased) == 2
     await store.reader.delete(store.keys.log)
     found = await counted(store)

@@ -12,8 +12,8 @@ import pytest
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, Submission
 from crewel.errors import StoreError
-from crewel.storage import dead_letters, log
-from crewel.storage.dead_letters import RedriveOutcome
+from crewel.storage import dead_letter_store, log
+from crewel.storage.dead_letter_store import RedriveOutcome
 from crewel.storage.script_step import Step
 from crewel.storage.store import Store
 from tests.storage.conftest import OpenStore, StartStore
@@ -90,7 +90,7 @@ class Play:
         found = [each for each in await all_letters(self.owner) if each.receiver == name]
         for each in self.draw.sample(found, len(found) // 2):
             keys, token = self.store.keys, self.owner.token
-            steps = [dead_letters.redrive(keys, token, each, FACTS_MAX) for _ in range(2)]
+            steps = [dead_letter_store.redrive(keys, token, each, FACTS_MAX) for _ in range(2)]
             first, repeated, other = [await self.owner.do(step) for step in (steps[0], steps[0], steps[1])]
             assert first == repeated
             assert first.outcome is RedriveOutcome.MOVED
@@ -100,7 +100,9 @@ class Play:
         found = [each for each in await all_letters(self.owner) if each.receiver == name]
         chosen = self.draw.sample(found, len(found) // 4)
         ids = [each.dead_id for each in chosen]
-        assert await self.owner.do(dead_letters.discard(self.store.keys, self.owner.token, ids, FACTS_MAX)) == len(ids)
+        assert await self.owner.do(dead_letter_store.discard(self.store.keys, self.owner.token, ids, FACTS_MAX)) == len(
+            ids
+        )
         self.pending.difference_update(each.body for each in chosen)
 
     async def end(self, name: str) -> None:
@@ -144,26 +146,26 @@ async def test_a_store_that_is_killed_leaves_each_letter_in_one_place(
     owner = await started(store)
     await owner.login(JOE)
     await owner.dead_letter(*(letter(message_id=str(number), body=b"%d" % number) for number in range(300)))
-    steps = [dead_letters.redrive(store.keys, owner.token, each, FACTS_MAX) for each in await all_letters(owner)]
+    steps = [dead_letter_store.redrive(store.keys, owner.token, each, FACTS_MAX) for each in await all_letters(owner)]
     answered = 0
 
-    async def ask(step: Step[dead_letters.Redriven]) -> dead_letters.Redriven | StoreError:
+    async def ask(step: Step[dead_letter_store.Redriven]) -> dead_letter_store.Redriven | StoreError:
         nonlocal answered
         (answer,) = await store.run([step])
-        answered += isinstance(answer, dead_letters.Redriven)
+        answered += isinstance(answer, dead_letter_store.Redriven)
         if answered == killed_after:
             process.kill()
         return answer
 
     async with asyncio.timeout(30):
-        first: list[dead_letters.Redriven | StoreError] = []
+        first: list[dead_letter_store.Redriven | StoreError] = []
         for start in range(0, len(steps), 10):
             first += await asyncio.gather(*map(ask, steps[start : start + 10]))
         process.start()
         while not store.is_up:
             await asyncio.sleep(0.01)
         again = await store.run(steps)
-    moved = [answer for answer in first if isinstance(answer, dead_letters.Redriven)]
+    moved = [answer for answer in first if isinstance(answer, dead_letter_store.Redriven)]
     assert killed_after <= len(moved) < len(steps)
     assert again[: len(moved)] == moved
     assert {answer.outcome for answer in again} == {RedriveOutcome.MOVED}

@@ -11,9 +11,9 @@ from redis.exceptions import ResponseError
 from redis.retry import Retry
 
 from crewel.settings.store_location import parse_store_address
-from crewel.storage.connection import pool_of
 from crewel.storage.keys import Keys
 from crewel.storage.primary import ServiceUnknown, client_at, newest_primary
+from crewel.storage.store_connection import pool_of
 from tests.storage.test_keys import all_names
 
 LOCATION = parse_store_address("redis+sentinel://one,two,three/main")

@@ -7,9 +7,9 @@ import pytest
 
 from crewel.delivery.records import Disposition, EndReason, Logged, LogId, PendingDeadLetter, SessionName
 from crewel.errors import Fenced
-from crewel.storage import dead_letters, log, shared_queues
+from crewel.storage import dead_letter_store, log, shared_queue_store
 from crewel.storage.dead_letter_records import StoredDeadLetter
-from crewel.storage.dead_letters import Redriven, RedriveOutcome
+from crewel.storage.dead_letter_store import Redriven, RedriveOutcome
 from crewel.storage.store import Store
 from tests.storage.conftest import settings_for
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
@@ -22,12 +22,12 @@ NOTHING = LogId(0)
 
 
 async def redrive(owner: Owner, each: StoredDeadLetter, **options: Any) -> Redriven:
-    return await owner.do(dead_letters.redrive(owner.keys, owner.token, each, FACTS_MAX, **options))
+    return await owner.do(dead_letter_store.redrive(owner.keys, owner.token, each, FACTS_MAX, **options))
 
 
 async def one_letter(owner: Owner, each: PendingDeadLetter | None = None) -> StoredDeadLetter:
     (dead_id,) = await owner.dead_letter(letter() if each is None else each)
-    (found,) = await dead_letters.get(owner.store, [dead_id])
+    (found,) = await dead_letter_store.get(owner.store, [dead_id])
     return found
 
 
@@ -113,7 +113,7 @@ async def test_redriven_message_that_dies_again_is_counted(store: Store) -> None
     assert (back.id, back.returns, back.redrive_of) == (log_id, 4, each.dead_id)
     each = await one_letter(owner, PendingDeadLetter(JOE, log_id, "user.again", "why", 1))
     assert (each.returns, each.redrive_of) == (4, back.redrive_of)
-    assert await dead_letters.returned(store) == 4
+    assert await dead_letter_store.returned(store) == 4
 
 
 async def test_facts_tell_of_each(store: Store) -> None:
@@ -153,7 +153,7 @@ async def test_a_letter_is_moved_once(store: Store) -> None:
 @pytest.mark.parametrize("to_channel", [False, True])
 async def test_a_step_that_is_repeated_answers_the_same(store: Store, to_channel: bool) -> None:
     owner = await owner_of(store, JOE)
-    step = dead_letters.redrive(store.keys, owner.token, await one_letter(owner), FACTS_MAX, to_channel=to_channel)
+    step = dead_letter_store.redrive(store.keys, owner.token, await one_letter(owner), FACTS_MAX, to_channel=to_channel)
     first = await owner.do(step)
     before = await everything(owner)
     assert await owner.do(step) == first
@@ -176,9 +176,9 @@ async def test_a_receiver_that_another_server_owns_gets_it(store: Store) -> None
     assert outcome is MOVED
     assert (await owner.record())["owner"] == "a"
     (told,) = await log.read(store, LogId(0), 10)  # where the other one learns of it
-    (waiting,) = shared_queues.addressed(told).values()
+    (waiting,) = shared_queue_store.addressed(told).values()
     assert (told.id, told.body, told.redrive_of, waiting.size) == (log_id, each.body, each.dead_id, len(each.body))
-    assert list(shared_queues.addressed(told)) == [JOE]
+    assert list(shared_queue_store.addressed(told)) == [JOE]
     records = await heir.adopt_all()
     assert list(records[JOE].inbox) == [log_id]
 
@@ -206,7 +206,7 @@ async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: 
     unknown = (await redrive(owner, each)).id
     await owner.close()
     ended = [Disposition(JOE, EndReason.DEAD, (known,)), Disposition(JOE, EndReason.LAPSED, (lapsed,))]
-    found = await dead_letters.get(
+    found = await dead_letter_store.get(
         store, (await owner.end(ended, [PendingDeadLetter(JOE, known, "user.x", "why")])).letters
     )
     assert [(left.id, left.code) for left in found] == [

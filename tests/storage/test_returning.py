@@ -3,9 +3,9 @@
 import pytest
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
-from crewel.storage import shared_queues
-from crewel.storage.sessions import SessionEnd
-from crewel.storage.shared_queues import Addressed, Delivery, Member
+from crewel.storage import shared_queue_store
+from crewel.storage.session_store import SessionEnd
+from crewel.storage.shared_queue_store import Addressed, Delivery, Member
 from crewel.storage.store import Store
 from tests.storage.owner import ANN, FACTS_MAX, JOE, Owner, change, owner_of, started
 from tests.storage.reading import read_queue
@@ -18,7 +18,7 @@ ONE = "one:client/joe"
 async def send(owner: Owner, *names: str, source: str = SUBJECT) -> LogId:
     """Send to these sessions of the subject; returns the id."""
     deliveries = [Delivery(SUBJECT, name, source=source) for name in names]
-    step = shared_queues.send(owner.keys, owner.token, Addressed("/a", b"{}"), deliveries, FACTS_MAX)
+    step = shared_queue_store.send(owner.keys, owner.token, Addressed("/a", b"{}"), deliveries, FACTS_MAX)
     return (await owner.do(step)).id  # type: ignore[no-any-return]
 
 
@@ -28,7 +28,7 @@ async def receivers(owner: Owner, log_id: LogId) -> set[str]:
 
 
 async def waiting(owner: Owner, queue: str = SUBJECT) -> list[LogId]:
-    return [each.id for each in await shared_queues.peek(owner.store, queue, 100)]
+    return [each.id for each in await shared_queue_store.peek(owner.store, queue, 100)]
 
 
 def settled(name: SessionName, *ids: LogId, reason: EndReason = EndReason.SETTLED) -> list[Disposition]:
@@ -95,11 +95,11 @@ async def test_for_whom_it_has_died_it_does_not_come_again(store: Store) -> None
     ends = settled(JOE, log_id, reason=EndReason.DEAD)
     await owner.commit(log_id, change(removed=[log_id]), ended=ends, letters=[dead])
     await owner.end(name=JOE_2, returning={log_id: 1})
-    step = shared_queues.lease(owner.keys, owner.token, SUBJECT, [Member(JOE, 9)], FACTS_MAX)
-    assert await owner.do(step) == shared_queues.Lease([], 1, 0)
+    step = shared_queue_store.lease(owner.keys, owner.token, SUBJECT, [Member(JOE, 9)], FACTS_MAX)
+    assert await owner.do(step) == shared_queue_store.Lease([], 1, 0)
     await owner.login(JOE_2)
     members = [Member(JOE, 9), Member(JOE_2, 1)]
-    found = await owner.do(shared_queues.lease(owner.keys, owner.token, SUBJECT, members, FACTS_MAX))
+    found = await owner.do(shared_queue_store.lease(owner.keys, owner.token, SUBJECT, members, FACTS_MAX))
     assert [(each.receiver, each.failed) for each in found.leased] == [(JOE_2, (JOE,))]
     await owner.end(name=JOE_2, returning={log_id: 2})
     (again,) = await read_queue(store, SUBJECT, 1)
@@ -161,9 +161,9 @@ async def test_the_last_one_that_has_it_gives_it_back(store: Store) -> None:
 async def test_end_requeues_messages_leased_from_the_subject(store: Store) -> None:
     owner = await owner_of(store, JOE, JOE_2)
     to_queue = Delivery(SUBJECT, queue=SUBJECT)
-    step = shared_queues.send(owner.keys, owner.token, Addressed("/a", b"{}", priority=9), [to_queue], FACTS_MAX)
+    step = shared_queue_store.send(owner.keys, owner.token, Addressed("/a", b"{}", priority=9), [to_queue], FACTS_MAX)
     log_id = (await owner.do(step)).id
-    await owner.do(shared_queues.lease(owner.keys, owner.token, SUBJECT, [Member(JOE, 1)], FACTS_MAX))
+    await owner.do(shared_queue_store.lease(owner.keys, owner.token, SUBJECT, [Member(JOE, 1)], FACTS_MAX))
     assert await receivers(owner, log_id) == {JOE}
     assert (await owner.end(returning={log_id: 1})).returned == [log_id]
     assert await waiting(owner) == [log_id]

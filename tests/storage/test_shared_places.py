@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName, Submission
-from crewel.storage import shared_queues
-from crewel.storage.shared_queues import Addressed, Delivery, Member
+from crewel.storage import shared_queue_store
+from crewel.storage.shared_queue_store import Addressed, Delivery, Member
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, Owner, change, started
 from tests.storage.reading import last_id, read_facts, read_queue
@@ -80,7 +80,7 @@ class Play:
             )
         )
         message = Addressed("/a/b", b"{}", priority=priority)
-        sent = await self.do(shared_queues.send(self.keys, self.owner.token, message, deliveries, FACTS_MAX))
+        sent = await self.do(shared_queue_store.send(self.keys, self.owner.token, message, deliveries, FACTS_MAX))
         for each in deliveries:
             if each.queue:
                 self.model.enqueue(each.queue, sent.id, Message(priority, each.queue))
@@ -99,7 +99,7 @@ class Play:
         able = self.model.members[queue] if queue in GROUPS else self.model.inboxes
         room = {each: self.draw.randrange(4) for each in sorted(able)}
         members = [Member(SessionName(each), count) for each, count in room.items()]
-        found = await self.do(shared_queues.lease(self.keys, self.owner.token, queue, members, FACTS_MAX))
+        found = await self.do(shared_queue_store.lease(self.keys, self.owner.token, queue, members, FACTS_MAX))
         expected = self.model.lease(queue, room) if room else []
         # who has the same room may be chosen either way
         assert [(each.receiver, each.id) for each in found.leased] == expected
@@ -122,7 +122,7 @@ class Play:
     async def requeue(self, name: str) -> None:
         ids, failed = self.some(name), self.draw.random() < 0.5
         attempts = dict.fromkeys(ids, 2)
-        step = shared_queues.requeue(self.keys, self.owner.token, name, attempts, FACTS_MAX, failed=failed)
+        step = shared_queue_store.requeue(self.keys, self.owner.token, name, attempts, FACTS_MAX, failed=failed)
         await self.do(step)
         self.model.requeue(name, ids, 2, has_failed=failed)
 
@@ -178,7 +178,7 @@ class Play:
         self.model.ends.clear()
 
     async def check_queues(self) -> None:
-        sizes = {each.name: each.size for each in await shared_queues.queues(self.store)}
+        sizes = {each.name: each.size for each in await shared_queue_store.queues(self.store)}
         assert sizes == {queue: len(waiting) for queue, waiting in self.model.queues.items() if waiting}
         for queue in (SUBJECT, ONE, *GROUPS):
             found = await read_queue(self.store, queue, 1000)

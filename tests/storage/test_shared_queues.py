@@ -10,10 +10,10 @@ import pytest
 
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage, SessionName, Submission
 from crewel.errors import Fenced
-from crewel.storage import dead_letters, log, sessions, shared_queues
-from crewel.storage.dead_letters import RedriveOutcome
+from crewel.storage import dead_letter_store, log, session_store, shared_queue_store
+from crewel.storage.dead_letter_store import RedriveOutcome
 from crewel.storage.script_step import REMEMBERED_MS
-from crewel.storage.shared_queues import (
+from crewel.storage.shared_queue_store import (
     Addressed,
     Delivery,
     Discarded,
@@ -41,7 +41,7 @@ TO_SUBJECT = Delivery(SUBJECT, queue=SUBJECT)
 
 async def send(owner: Owner, *deliveries: Delivery, key: str = "", **fields: Any) -> Sent:
     message = Addressed("/a/b", b"{}")._replace(**fields)
-    return await owner.do(shared_queues.send(owner.keys, owner.token, message, deliveries, FACTS_MAX, key))  # type: ignore[no-any-return]
+    return await owner.do(shared_queue_store.send(owner.keys, owner.token, message, deliveries, FACTS_MAX, key))  # type: ignore[no-any-return]
 
 
 async def share(owner: Owner, count: int = 1, queue: str = GROUP, **fields: Any) -> list[LogId]:
@@ -51,17 +51,19 @@ async def share(owner: Owner, count: int = 1, queue: str = GROUP, **fields: Any)
 
 async def lease(owner: Owner, *members: tuple[str, int], queue: str = GROUP, now: int = 0) -> Lease:
     given = [Member(SessionName(name), room) for name, room in members]
-    step = shared_queues.lease(owner.keys, owner.token, queue, given, FACTS_MAX, now)
+    step = shared_queue_store.lease(owner.keys, owner.token, queue, given, FACTS_MAX, now)
     return await owner.do(step)  # type: ignore[no-any-return]
 
 
 async def requeue(owner: Owner, name: str, *ids: LogId, attempts: int = 1, failed: bool = False) -> Requeued:
-    step = shared_queues.requeue(owner.keys, owner.token, name, dict.fromkeys(ids, attempts), FACTS_MAX, failed=failed)
+    step = shared_queue_store.requeue(
+        owner.keys, owner.token, name, dict.fromkeys(ids, attempts), FACTS_MAX, failed=failed
+    )
     return await owner.do(step)  # type: ignore[no-any-return]
 
 
 async def waiting(owner: Owner, queue: str = GROUP) -> list[LogId]:
-    return [each.id for each in await shared_queues.peek(owner.store, queue, 10_000)]
+    return [each.id for each in await shared_queue_store.peek(owner.store, queue, 10_000)]
 
 
 async def inbox(owner: Owner, name: str = JOE) -> dict[LogId, PendingMessage]:
@@ -153,7 +155,7 @@ async def test_a_repeat_answers_the_same_and_does_nothing(store: Store) -> None:
     await owner.publish("/x")
     assert await send(owner, *to, key="/a joe 7") == first._replace(is_repeated=True)
     assert await waiting(owner, SUBJECT) == [first.id]
-    step = shared_queues.send(owner.keys, owner.token, Addressed("/a", b""), [TO_JOE], FACTS_MAX)
+    step = shared_queue_store.send(owner.keys, owner.token, Addressed("/a", b""), [TO_JOE], FACTS_MAX)
     once, again = await store.run([step, step])
     assert (again.id, again.is_repeated) == (once.id, True)
     assert (await send(owner, TO_JOE)).id != once.id
@@ -187,7 +189,7 @@ async def test_what_a_send_remembers_can_be_read_by_an_earlier_version(
     """As 1.0 matches it: the last id, the message's own, and the outcomes in their order."""
     owner = await owner_of(store, JOE)
     message = Addressed("/a", b"", publisher_key="k")
-    step = shared_queues.send(store.keys, owner.token, message, deliveries, FACTS_MAX, "k", beside)
+    step = shared_queue_store.send(store.keys, owner.token, message, deliveries, FACTS_MAX, "k", beside)
     (first,) = await store.run([step])
     remembered: Any = await store.reader.get(store.keys.once("send k"))
     assert re.fullmatch(rb"\d+ \d+( (ok|gone|full))*", remembered)
@@ -206,7 +208,7 @@ async def test_without_a_publishers_key_only_the_outcomes_are_remembered(store: 
 
 async def test_what_goes_past_the_store_is_remembered(store: Store) -> None:
     owner = await owner_of(store, JOE)
-    step = shared_queues.send(store.keys, owner.token, Addressed("/a", b""), [], FACTS_MAX, "k", ["client/eve"])
+    step = shared_queue_store.send(store.keys, owner.token, Addressed("/a", b""), [], FACTS_MAX, "k", ["client/eve"])
     once, again = await store.run([step, step])
     assert (once.is_repeated, again) == (False, once._replace(is_repeated=True))
     assert once.reached == {"client/eve"}
@@ -250,12 +252,12 @@ async def test_queues_are_known_while_they_are_not_empty(store: Store) -> None:
     await send(owner, TO_SUBJECT)
     await send(owner, TO_SUBJECT)
     await share(owner)
-    first, second = await shared_queues.queues(store)
+    first, second = await shared_queue_store.queues(store)
     assert (first.name, first.size, second.name, second.size) == (SUBJECT, 2, GROUP, 1)
     assert before - 1000 <= first.touched <= second.touched <= time.time_ns() // 1000
     assert await queue_size(store, SUBJECT) == 2
     await lease(owner, (JOE, 9))
-    assert [each.name for each in await shared_queues.queues(store)] == [SUBJECT]
+    assert [each.name for each in await shared_queue_store.queues(store)] == [SUBJECT]
     assert await store.reader.exists(store.keys.queue(GROUP), store.keys.queue_bodies(GROUP)) == 0
 
 
@@ -318,7 +320,7 @@ async def test_strangers_and_those_who_are_ending_get_nothing(store: Store) -> N
 async def test_a_repeated_lease_answers_the_same(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await share(owner, 2)
-    step = shared_queues.lease(owner.keys, owner.token, GROUP, [Member(JOE, 1)], FACTS_MAX)
+    step = shared_queue_store.lease(owner.keys, owner.token, GROUP, [Member(JOE, 1)], FACTS_MAX)
     first, again = await store.run([step, step])
     assert first == again
     assert len(await waiting(owner)) == 1
@@ -425,7 +427,7 @@ async def test_lease_goes_on_behind_very_many_that_it_has_passed_over(store: Sto
     first = await lease(owner, (JOE, 1), (ANN, 0))
     assert (first.leased, first.left, first.after) == ([], 1002, f"4:{failed[-1]}")
     members = [Member(JOE, 9), Member(ANN, 0)]
-    step = shared_queues.lease(owner.keys, owner.token, GROUP, members, FACTS_MAX, after=first.after)
+    step = shared_queue_store.lease(owner.keys, owner.token, GROUP, members, FACTS_MAX, after=first.after)
     rest = await owner.do(step)
     assert (given(rest.leased), rest.after) == ([(JOE, fresh[0]), (JOE, fresh[1])], "")
 
@@ -465,7 +467,7 @@ async def test_a_message_from_no_queue_stays(store: Store) -> None:
 async def test_a_repeated_put_back_answers_the_same(store: Store) -> None:
     owner = await owner_of(store, JOE)
     sent = await send(owner, TO_JOE)
-    step = shared_queues.requeue(store.keys, owner.token, JOE, {sent.id: 1}, FACTS_MAX, failed=False)
+    step = shared_queue_store.requeue(store.keys, owner.token, JOE, {sent.id: 1}, FACTS_MAX, failed=False)
     assert await store.run([step, step]) == [Requeued(1)] * 2
     assert len(await owner.facts("returned")) == 1
 
@@ -488,7 +490,7 @@ async def test_message_requeued_to_a_group_without_members_stays(store: Store) -
     await lease(owner, (JOE, 9))
     before = await texts(owner), await owner.record()
     for_one = await send(owner, TO_JOE)
-    step = shared_queues.requeue(
+    step = shared_queue_store.requeue(
         store.keys, owner.token, JOE, dict.fromkeys([log_id, for_one.id], 1), FACTS_MAX, failed=True
     )
     assert await store.run([step, step]) == [Requeued(1, (log_id,))] * 2
@@ -499,16 +501,22 @@ async def test_message_requeued_to_a_group_without_members_stays(store: Store) -
 
 async def test_what_a_session_would_try_again_stays_where_all_others_have_failed_it(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
-    await owner.do(shared_queues.keep(store.keys, owner.token, [GROUP], FACTS_MAX))
+    await owner.do(shared_queue_store.keep(store.keys, owner.token, [GROUP], FACTS_MAX))
     (log_id,) = await share(owner)
     await lease(owner, (JOE, 9))
-    step = shared_queues.requeue(owner.keys, owner.token, JOE, {log_id: 1}, FACTS_MAX, failed=True, tries_again=True)
+    step = shared_queue_store.requeue(
+        owner.keys, owner.token, JOE, {log_id: 1}, FACTS_MAX, failed=True, tries_again=True
+    )
     assert await store.run([step, step]) == [Requeued(0, (log_id,))] * 2
     await owner.do(_join(owner, ANN))
-    again = shared_queues.requeue(owner.keys, owner.token, JOE, {log_id: 2}, FACTS_MAX, failed=True, tries_again=True)
+    again = shared_queue_store.requeue(
+        owner.keys, owner.token, JOE, {log_id: 2}, FACTS_MAX, failed=True, tries_again=True
+    )
     assert await owner.do(again) == Requeued(1)
     assert given((await lease(owner, (JOE, 9), (ANN, 1))).leased) == [(ANN, log_id)]
-    last = shared_queues.requeue(owner.keys, owner.token, ANN, {log_id: 3}, FACTS_MAX, failed=True, tries_again=True)
+    last = shared_queue_store.requeue(
+        owner.keys, owner.token, ANN, {log_id: 3}, FACTS_MAX, failed=True, tries_again=True
+    )
     assert await owner.do(last) == Requeued(0, (log_id,))
 
 
@@ -523,16 +531,16 @@ async def test_the_channels_of_a_queue_are_read_in_portions(store: Store, size: 
         for _ in range(0, many, 250):
             await share(owner, min(many, 250), channel=channel, body=b"x" * size)
     await share(owner, channel="/last")
-    found = [channel async for channel in shared_queues.channels(store, GROUP)]
+    found = [channel async for channel in shared_queue_store.channels(store, GROUP)]
     assert set(found) == {"/a/b", "/c", "/last"}
     assert len(found) < 20
-    assert [channel async for channel in shared_queues.channels(store, SUBJECT)] == []
+    assert [channel async for channel in shared_queue_store.channels(store, SUBJECT)] == []
 
 
 async def test_discard_writes_a_fact(store: Store) -> None:
     owner = await owner_of(store, JOE)
     ids = await share(owner, 3)
-    discard = shared_queues.discard
+    discard = shared_queue_store.discard
     some = discard(store.keys, owner.token, GROUP, [ids[1], LogId(5)], FACTS_MAX, reason=EndReason.ERASED)
     assert await store.run([some, some]) == [1, 0]
     assert await owner.do(discard(store.keys, owner.token, GROUP, None, FACTS_MAX)) == 2
@@ -540,7 +548,7 @@ async def test_discard_writes_a_fact(store: Store) -> None:
         [{"session": GROUP, "reason": "erased", "ids": [ids[1]]}],
         [{"session": GROUP, "reason": "dropped", "ids": [ids[0], ids[2]]}],
     ]
-    assert await shared_queues.queues(store) == []
+    assert await shared_queue_store.queues(store) == []
 
 
 async def test_dead_lettered_queue_messages_leave_dead_letters(store: Store) -> None:
@@ -558,7 +566,7 @@ async def test_dead_lettered_queue_messages_leave_dead_letters(store: Store) -> 
 @pytest.mark.parametrize("ids", [[], [LogId(1)] * 1001])
 def test_discard_refuses_too_many_ids_in_one_step(store: Store, ids: list[LogId]) -> None:
     with pytest.raises(ValueError, match="ids: expected"):
-        shared_queues.discard(store.keys, "a", GROUP, ids, FACTS_MAX)
+        shared_queue_store.discard(store.keys, "a", GROUP, ids, FACTS_MAX)
 
 
 async def test_a_superseded_server_moves_nothing(store: Store) -> None:
@@ -566,10 +574,10 @@ async def test_a_superseded_server_moves_nothing(store: Store) -> None:
     sent = await send(owner, TO_JOE, TO_SUBJECT)
     keys, stranger = store.keys, Owner(store, "never booted")
     for step in (
-        shared_queues.send(keys, "never booted", Addressed("/a", b""), [TO_SUBJECT], FACTS_MAX),
-        shared_queues.lease(keys, "never booted", SUBJECT, [Member(JOE, 9)], FACTS_MAX),
-        shared_queues.requeue(keys, "never booted", JOE, {sent.id: 1}, FACTS_MAX, failed=False),
-        shared_queues.discard(keys, "never booted", SUBJECT, None, FACTS_MAX),
+        shared_queue_store.send(keys, "never booted", Addressed("/a", b""), [TO_SUBJECT], FACTS_MAX),
+        shared_queue_store.lease(keys, "never booted", SUBJECT, [Member(JOE, 9)], FACTS_MAX),
+        shared_queue_store.requeue(keys, "never booted", JOE, {sent.id: 1}, FACTS_MAX, failed=False),
+        shared_queue_store.discard(keys, "never booted", SUBJECT, None, FACTS_MAX),
     ):
         with pytest.raises(Fenced):
             await stranger.do(step)
@@ -578,7 +586,7 @@ async def test_a_superseded_server_moves_nothing(store: Store) -> None:
 
 
 def _join(owner: Owner, name: str) -> Any:
-    return sessions.subscribe(owner.keys, owner.token, name, (), FACTS_MAX, {"/a/*": b'[{"group":"workers"}]'})
+    return session_store.subscribe(owner.keys, owner.token, name, (), FACTS_MAX, {"/a/*": b'[{"group":"workers"}]'})
 
 
 async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -> None:
@@ -586,7 +594,7 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
     await send(owner, TO_SUBJECT, priority=9, qos=b'{"priority":9}', sender=ANN)
     await owner.do(_dead_letter(owner))
     (letter,) = await all_letters(owner)
-    moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
+    moved = await owner.do(dead_letter_store.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
     assert moved.outcome is RedriveOutcome.MOVED
     (found,) = await read_queue(store, SUBJECT, 9)
     assert (found.logged.id, found.logged.redrive_of, found.logged.to, found.priority) == (
@@ -600,7 +608,7 @@ async def test_a_letter_of_a_subject_waits_for_the_subject_again(store: Store) -
     await owner.do(_dead_letter(owner))
     await send(owner, TO_SUBJECT)
     (letter,) = await all_letters(owner)
-    full = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
+    full = await owner.do(dead_letter_store.redrive(store.keys, owner.token, letter, FACTS_MAX, max_entries=1))
     assert full.outcome is RedriveOutcome.FULL
 
 
@@ -610,7 +618,7 @@ async def test_message_of_one_session_counts_for_its_subject(store: Store) -> No
     await owner.do(_dead_letter(owner, f"one:{SUBJECT}"))
     (letter,) = await all_letters(owner)
     assert letter.receiver == SUBJECT
-    moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX))
+    moved = await owner.do(dead_letter_store.redrive(store.keys, owner.token, letter, FACTS_MAX))
     assert await waiting(owner, SUBJECT) == [moved.id]
 
 
@@ -620,7 +628,7 @@ async def test_a_letter_of_a_group_waits_for_the_group_again_while_it_has_member
     await owner.do(_dead_letter(owner, GROUP))
     (letter,) = await all_letters(owner)
     assert letter.receiver == GROUP
-    redrive = dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX)
+    redrive = dead_letter_store.redrive(store.keys, owner.token, letter, FACTS_MAX)
     assert (await owner.do(redrive)).outcome is RedriveOutcome.NO_RECEIVER
     await owner.do(_join(owner, JOE))
     moved = await owner.do(redrive)
@@ -635,7 +643,7 @@ async def test_an_edited_message_waits_in_the_queue_until_it_is_leased(store: St
     (letter,) = await all_letters(owner)
     assert not letter.is_edited
     for body in (b'{"data":2}', b""):  # the second time as it is
-        moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX, body=body))
+        moved = await owner.do(dead_letter_store.redrive(store.keys, owner.token, letter, FACTS_MAX, body=body))
         found = await lease(owner, (JOE, 9), queue=SUBJECT, now=NOW)
         assert found == Lease([Leased(JOE, moved.id, 10, "/a/b", 0, 5, 0, ())], 0, 0)
         await requeue(owner, JOE, moved.id, attempts=0)
@@ -650,7 +658,7 @@ async def test_a_message_that_an_operator_sends_again_does_not_expire(store: Sto
     await owner.do(_dead_letter(owner))
     (letter,) = await all_letters(owner)
     assert not letter.is_edited
-    moved = await owner.do(dead_letters.redrive(store.keys, owner.token, letter, FACTS_MAX))
+    moved = await owner.do(dead_letter_store.redrive(store.keys, owner.token, letter, FACTS_MAX))
     found = await lease(owner, (JOE, 9), queue=SUBJECT, now=NOW)
     assert found == Lease([Leased(JOE, moved.id, 2, "/a/b", 0, 5, 0, ())], 0, 0)
     assert await texts(owner) == {str(moved.id): f"0:2:/a/b:5:0:{SUBJECT}"}
@@ -658,7 +666,7 @@ async def test_a_message_that_an_operator_sends_again_does_not_expire(store: Sto
 
 def _dead_letter(owner: Owner, queue: str = SUBJECT) -> Any:
     bounds = FACTS_MAX, LETTERS_MAX
-    return shared_queues.dead_letter(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")
+    return shared_queue_store.dead_letter(owner.keys, owner.token, queue, None, *bounds, code="user.x", reason="why")
 
 
 async def test_what_lies_in_an_inbox_of_another_node_lies_in_the_log_for_that(store: Store) -> None:
@@ -672,7 +680,7 @@ async def test_what_lies_in_an_inbox_of_another_node_lies_in_the_log_for_that(st
     (found,) = await log.read(store, LogId(0), 10)
     assert (found.id, found.channel, found.body, found.sender, found.to) == (sent.id, "/a/b", b"{}", ANN, JOE)
     waiting_there = PendingMessage(0, 2, "/a/b", source=SUBJECT)
-    assert shared_queues.addressed(found) == {JOE_2: waiting_there, ANN: waiting_there}
+    assert shared_queue_store.addressed(found) == {JOE_2: waiting_there, ANN: waiting_there}
 
 
 async def test_the_log_has_what_lies_in_the_inbox_of_a_session_that_was_just_taken_over(store: Store) -> None:
@@ -682,6 +690,6 @@ async def test_the_log_has_what_lies_in_the_inbox_of_a_session_that_was_just_tak
     sent = await send(owner, TO_JOE, Delivery(SUBJECT, JOE_2, source=SUBJECT))
     assert sent.outcomes == [OK, OK]
     (found,) = await log.read(store, LogId(0), 10)
-    assert shared_queues.addressed(found) == {taken.name: PendingMessage(0, 2, "/a/b", source=SUBJECT)}
+    assert shared_queue_store.addressed(found) == {taken.name: PendingMessage(0, 2, "/a/b", source=SUBJECT)}
     (left,) = await heir.adopt()
     assert set(left.inbox) == {sent.id}

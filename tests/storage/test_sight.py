@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.delivery.records import Submission
-from crewel.storage import dead_letter_bin, dead_letters, message_bodies, message_facts, sight
+from crewel.storage import dead_letter_bin, dead_letter_store, message_bodies, message_facts, sight
 from crewel.storage.dead_letter_groups import count_by
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.message_facts import messages_with_key
@@ -28,7 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: dict[ModuleType, dict[str, int]] = {
         message_bodies: {"_PORTION": 2, "_MOST_READ": 4, "_MOST_QUEUES": 1},
         message_facts: {"_PORTION": 2, "_MOST_READ": 4},
-        dead_letters: {"_PORTION": 2, "_MOST_READ": 4, "_FEW": 0},
+        dead_letter_store: {"_PORTION": 2, "_MOST_READ": 4, "_FEW": 0},
         dead_letter_bin: {"_PORTION": 2, "_MOST_READ": 4},
     }
     for module, named in sizes.items():
@@ -93,26 +93,26 @@ async def lettered(store: Store, *, has_hidden: bool) -> tuple[Owner, list[str]]
 async def test_dead_letters_within_some_channels_are_all_that_counts(
     store: Store, has_hidden: bool, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "_FEW", few)
+    monkeypatch.setattr(dead_letter_store, "_FEW", few)
     owner, ids = await lettered(store, has_hidden=has_hidden)
     wanted = DeadLetterFilter(within=("/a", "/c/**"))
-    first = await dead_letters.page(store, wanted, count=2)
+    first = await dead_letter_store.page(store, wanted, count=2)
     assert ([each.dead_id for each in first.letters], first.next) == (ids[:2], ids[1])
-    last = await dead_letters.page(store, wanted, first.next, 2)
+    last = await dead_letter_store.page(store, wanted, first.next, 2)
     assert ([each.dead_id for each in last.letters], last.next) == (ids[2:], "")
-    newest = await dead_letters.page(store, wanted, count=2, newest_first=True)
+    newest = await dead_letter_store.page(store, wanted, count=2, newest_first=True)
     assert ([each.dead_id for each in newest.letters], newest.next) == (ids[:0:-1], ids[1])
-    assert await dead_letters.page(store, DeadLetterFilter(contains="tea", within=("/a",))) == ([], "")
-    assert await dead_letters.count(store, wanted) == 3
+    assert await dead_letter_store.page(store, DeadLetterFilter(contains="tea", within=("/a",))) == ([], "")
+    assert await dead_letter_store.count(store, wanted) == 3
     found = await count_by(store, wanted, ["code"])
     assert (found.letters, found.is_partial) == (3, False)
     assert sorted(group.value for group in found.groups["code"].largest) == ["user.0", "user.1", "user.2"]
-    every = [each.dead_id for each in (await dead_letters.page(store, DeadLetterFilter(), count=1000)).letters]
+    every = [each.dead_id for each in (await dead_letter_store.page(store, DeadLetterFilter(), count=1000)).letters]
     while every:
         part, every = every[:10], every[10:]
-        await owner.do(dead_letters.discard(owner.keys, owner.token, part, FACTS_MAX, keeps=True))
-    left = [each.dead_id for each in (await dead_letters.page(store, wanted, count=9)).letters]
-    await owner.do(dead_letters.discard(owner.keys, owner.token, left, FACTS_MAX, keeps=True))
+        await owner.do(dead_letter_store.discard(owner.keys, owner.token, part, FACTS_MAX, keeps=True))
+    left = [each.dead_id for each in (await dead_letter_store.page(store, wanted, count=9)).letters]
+    await owner.do(dead_letter_store.discard(owner.keys, owner.token, left, FACTS_MAX, keeps=True))
     page = await dead_letter_bin.page(store, wanted, count=2)
     assert len(page.letters) == 2
     assert bool(page.next)
@@ -142,7 +142,7 @@ async def test_reading_for_a_reader_of_some_channels_ends_after_a_time(
     assert len(found) > HIDDEN // 2
     assert [each for some, _ in found for each in some] == ids[::-1]
     assert (await message_bodies.search_queues(store, "soup", sight=of_a())).is_partial
-    monkeypatch.setattr(dead_letters, "READING_S", 0.0)
+    monkeypatch.setattr(dead_letter_store, "READING_S", 0.0)
     await lettered(store, has_hidden=True)
-    page = await dead_letters.page(store, DeadLetterFilter(within=("/a",)))
+    page = await dead_letter_store.page(store, DeadLetterFilter(within=("/a",)))
     assert (page.letters, bool(page.next)) == ([], True)

@@ -16,10 +16,10 @@ from redis.exceptions import TimeoutError as NoAnswer
 
 from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.settings import Settings
-from crewel.storage.connection import no_connection
 from crewel.storage.keys import FORMAT
 from crewel.storage.script_step import Script, Step, scripts
 from crewel.storage.store import Store
+from crewel.storage.store_connection import no_connection
 from tests.ports import free_port
 from tests.storage.conftest import OpenStore, StartStore, settings_for, until
 from tests.storage.steps import count, fill, known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewel.errors import Fenced
-from crewel.storage import nodes, sessions, transient_sessions
+from crewel.storage import nodes, session_store, transient_sessions
 from crewel.storage.script_step import NameTaken, TooManySessions
 from crewel.storage.store import Store
 from crewel.storage.transient_sessions import TransientSession
@@ -18,8 +18,8 @@ async def claim(owner: Owner, name: str, most: int = -1, *, takes_ptp: bool = Tr
 
 
 async def login(owner: Owner, name: str, most: int = -1) -> str:
-    step = sessions.login(owner.keys, owner.token, name, {}, most, FACTS_MAX)
-    answer: sessions.LoggedIn = await owner.do(step)
+    step = session_store.login(owner.keys, owner.token, name, {}, most, FACTS_MAX)
+    answer: session_store.LoggedIn = await owner.do(step)
     return answer.name
 
 

@@ -6,7 +6,7 @@ from unittest.mock import ANY
 import pytest
 
 from crewel.errors import Fenced
-from crewel.storage import sessions, shared_queues
+from crewel.storage import session_store, shared_queue_store
 from crewel.storage.store import Store
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
 
@@ -109,9 +109,9 @@ async def test_a_fact_tells_what_has_ended(store: Store) -> None:
 # Topics that are erased
 
 
-async def erased(owner: Owner, *, ends: bool = True, tells: bool = True, why: str = "") -> sessions.Erased:
-    step = sessions.erased(owner.keys, owner.token, JOE, "/a", FACTS_MAX, ends=ends, notifies=tells, why=why)
-    answer: sessions.Erased = await owner.do(step)
+async def erased(owner: Owner, *, ends: bool = True, tells: bool = True, why: str = "") -> session_store.Erased:
+    step = session_store.erased(owner.keys, owner.token, JOE, "/a", FACTS_MAX, ends=ends, notifies=tells, why=why)
+    answer: session_store.Erased = await owner.do(step)
     return answer
 
 
@@ -160,7 +160,7 @@ async def test_a_member_stays_in_a_group_for_which_something_waits(store: Store)
     await owner.publish("/a", groups=("group:/a crew",))
     assert (await erased(owner, tells=False)).stays
     assert "p:/a" in await owner.record()
-    await owner.do(shared_queues.discard(owner.keys, owner.token, "group:/a crew", None, FACTS_MAX))
+    await owner.do(shared_queue_store.discard(owner.keys, owner.token, "group:/a crew", None, FACTS_MAX))
     assert not (await erased(owner)).stays
     assert "p:/a" not in await owner.record()
     assert await owner.facts("ended") == [{"ended": [ANY]}]  # by the discard, and nothing has lapsed

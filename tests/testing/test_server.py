@@ -13,7 +13,7 @@ import pytest
 
 from crewel import Message, Service, Session
 from crewel.client import Client, PublishRefused, State
-from crewel.delivery.states import DispatcherState
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.testing import LoopThread, Server, TestClient, serving, serving_in_thread
 from crewel.testing.clock import VirtualLoop
 from crewel.testing.instance import Instance

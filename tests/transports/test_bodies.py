@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings
-from crewel.settings.server import Bayeux
+from crewel.settings.server_settings import Bayeux
 from crewel.transports.bodies import elements_of, elements_of_values, media_type
 
 SETTINGS = Settings(bayeux=Bayeux(max_batch_messages=5, max_depth=6))

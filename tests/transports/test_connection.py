@@ -17,8 +17,8 @@ from crewel.fair_turns import FairTurns
 from crewel.metrics import Metrics
 from crewel.settings import Settings
 from crewel.transports.bodies import read_body
-from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.connection_caps import ConnectionCaps
+from crewel.transports.http_connection import Connection, mark_requests
 from tests.transports.wires import Wire
 
 HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"

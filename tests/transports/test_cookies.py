@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from crewel.settings import Settings
-from crewel.settings.server import Bayeux, Http
+from crewel.settings.server_settings import Bayeux, Http
 from crewel.transports.endpoint import BrowserCookie
 
 

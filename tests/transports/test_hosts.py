@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from crewel.settings import Settings
-from crewel.settings.server import Http
+from crewel.settings.server_settings import Http
 from crewel.transports.origins import Hosts, is_loopback
 
 

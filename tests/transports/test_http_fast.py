@@ -15,8 +15,8 @@ from crewel.broker.mailboxes.exchange import Peer
 from crewel.fair_turns import FairTurns
 from crewel.settings import Settings, load
 from crewel.settings.sources import change
-from crewel.transports.connection import Connection
 from crewel.transports.fast_lane import FastLane
+from crewel.transports.http_connection import Connection
 from crewel.transports.http_fast import FastConnection
 from tests.broker.clock import ControlledLoop
 from tests.transports import wires

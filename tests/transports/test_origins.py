@@ -6,7 +6,7 @@ import pytest
 from multidict import CIMultiDict
 
 from crewel.settings import Settings
-from crewel.settings.server import Http
+from crewel.settings.server_settings import Http
 from crewel.transports.origins import Client, Origins
 
 HERE = Client("192.0.2.1", "http", "chat.example:8080")

@@ -12,8 +12,8 @@ from websockets.frames import Frame, Opcode
 
 from crewel import server
 from crewel.settings import Settings
-from crewel.transports.connection import Connection, mark_requests
 from crewel.transports.endpoint import Endpoint
+from crewel.transports.http_connection import Connection, mark_requests
 from crewel.transports.shared_buffer import LEAST
 from tests.transports.wires import Wire, receive
 

@@ -32,8 +32,8 @@ from crewel.broker.broker import Broker
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import RefusedLogins
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.delivery.records import LogId
-from crewel.delivery.states import DispatcherState
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.nodes.membership import Membership

@@ -14,12 +14,12 @@ from logging import getLogger, makeLogRecord
 from time import time
 from typing import Any, Final
 
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.errors import CrewelError
 from crewel.errors.codes import SECURITY, is_below
 from crewel.security.grants import Role
-from crewel.storage import audit
+from crewel.storage import audit_stream
 
 log = getLogger("crewel.audit")
 """What operators do, one line for each action. Never a secret."""
@@ -127,7 +127,7 @@ class Audit:
         }
         self._waiting += 1
         access.writing.submit(
-            audit.write(access.keys, entry, settings.admin.audit_max_entries), self._written, retries=True
+            audit_stream.write(access.keys, entry, settings.admin.audit_max_entries), self._written, retries=True
         )
 
     def _written(self, _: object) -> None:

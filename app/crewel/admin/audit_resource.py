@@ -8,12 +8,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.audit import Outcome
-from crewel.admin.fields import MAX_PAGE, PAGE, number_text, place, text_field
+from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, place, text_field
 from crewel.admin.route import Ask, Route, send_lines
 from crewel.bayeux.codec import encode
 from crewel.qos.fields import one_of
-from crewel.storage import audit
-from crewel.storage.audit import AuditFilter, Page
+from crewel.storage import audit_stream
+from crewel.storage.audit_stream import AuditFilter, Page
 from crewel.times import EXPECTED, since
 
 _EXPORTED: Final = 500
@@ -43,19 +43,19 @@ def _filter(fields: dict[str, Any]) -> AuditFilter:
 
 async def _list(ask: Ask) -> dict[str, Any]:
     store, fields = ask.admin.store, ask.fields
-    page = await audit.page(store, _filter(fields), fields.get("after", ""), fields.get("count", PAGE))
+    page = await audit_stream.page(store, _filter(fields), fields.get("after", ""), fields.get("count", PAGE))
     return {
         "entries": page.entries,
         "next": page.next,
-        "kept": await audit.length(store),
+        "kept": await audit_stream.length(store),
         "max": ask.admin.broker.settings.admin.audit_max_entries,
-        "held": [{"who": who, "entries": entries} for who, entries in await audit.shares(store, _SHOWN)],
+        "held": [{"who": who, "entries": entries} for who, entries in await audit_stream.shares(store, _SHOWN)],
     }
 
 
 async def _export(ask: Ask) -> web.StreamResponse:
     wanted = _filter(ask.fields)
-    page = await audit.page(ask.admin.store, wanted, "", _EXPORTED, newest_first=False)
+    page = await audit_stream.page(ask.admin.store, wanted, "", _EXPORTED, newest_first=False)
     with ask.action("export audit", **{f"only_{name}": value for name, value in ask.fields.items()}):
         return await send_lines(ask, _portions(ask, wanted, page))
 
@@ -65,7 +65,7 @@ async def _portions(ask: Ask, wanted: AuditFilter, page: Page) -> AsyncGenerator
         yield b"".join([encode(entry) + b"\n" for entry in page.entries])
         if not page.next:
             return
-        page = await audit.page(ask.admin.store, wanted, page.next, _EXPORTED, newest_first=False)
+        page = await audit_stream.page(ask.admin.store, wanted, page.next, _EXPORTED, newest_first=False)
 
 
 AUDIT_ROUTES: Final = (

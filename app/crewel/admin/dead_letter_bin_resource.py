@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.admin.dead_letter_resource import CHOICE, LETTER, filter_of, shown
-from crewel.admin.fields import MAX_PAGE, PAGE, Field, cursor, flag_field, number_text, text_field
 from crewel.admin.operation import About
+from crewel.admin.request_fields import MAX_PAGE, PAGE, Field, cursor, flag_field, number_text, text_field
 from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.codec import encode, reread
@@ -14,7 +14,7 @@ from crewel.broker.dead_letters.bin import Wanted
 from crewel.errors import IllegalArgument
 from crewel.security.grants import Role
 from crewel.security.masks import unmasked
-from crewel.storage import dead_letter_bin, dead_letters
+from crewel.storage import dead_letter_bin, dead_letter_store
 from crewel.storage.dead_letter_bin import DiscardedDeadLetter
 from crewel.storage.dead_letter_records import DeadLetterFilter, is_dead_id
 
@@ -113,7 +113,7 @@ async def _wanted(ask: Ask) -> Wanted:
 
 async def _edit(ask: Ask) -> dict[str, Any]:
     dead_id, fields, admin = ask.path["id"], ask.fields, ask.admin
-    found = await dead_letters.get(admin.store, [dead_id])
+    found = await dead_letter_store.get(admin.store, [dead_id])
     if not found or not ask.covers(found[0].channel):
         raise NotThere(f"there is no dead letter {dead_id[:64]}, or it has been removed")
     letter = found[0]

@@ -10,9 +10,19 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.audit import Action
-from crewel.admin.fields import MAX_PAGE, PAGE, Field, cursor, flag_field, flag_text, number_text, pattern, text_field
 from crewel.admin.jobs import choice_of, filters_of
 from crewel.admin.operation import About
+from crewel.admin.request_fields import (
+    MAX_PAGE,
+    PAGE,
+    Field,
+    cursor,
+    flag_field,
+    flag_text,
+    number_text,
+    pattern,
+    text_field,
+)
 from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route, send_lines
 from crewel.bayeux.codec import encode
@@ -22,11 +32,11 @@ from crewel.errors import IllegalArgument
 from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
-from crewel.storage import dead_letter_bin, dead_letters
+from crewel.storage import dead_letter_bin, dead_letter_store
 from crewel.storage.dead_letter_groups import GROUPED, KINDS, LIKENESS, REASON, RETURNS, Counted, Groups, count_by
 from crewel.storage.dead_letter_matching import parse_field
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
-from crewel.storage.dead_letters import Page
+from crewel.storage.dead_letter_store import Page
 from crewel.times import EXPECTED, since
 
 _MOST_WORKED: Final = 10_000
@@ -193,7 +203,7 @@ def filter_of(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
 
 async def _list(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
-    page = await dead_letters.page(
+    page = await dead_letter_store.page(
         ask.admin.store,
         filter_of(ask, Role.VIEW),
         ask.after(_dead_id),
@@ -210,10 +220,10 @@ async def _count(ask: Ask) -> dict[str, Any]:
         groups = {kind: _groups_view(kind, found.groups[kind]) for kind in kinds}
         told: dict[str, Any] = {"count": found.letters, "partial": found.is_partial, "groups": groups}
     else:
-        told = {"count": await dead_letters.count(store, filter_of(ask, Role.VIEW))}
+        told = {"count": await dead_letter_store.count(store, filter_of(ask, Role.VIEW))}
     return {
         **told,
-        "dropped": await dead_letters.dropped(store) if ask.covers_all else None,
+        "dropped": await dead_letter_store.dropped(store) if ask.covers_all else None,
         "binned": await dead_letter_bin.count(store) if ask.covers_all else None,
     }
 
@@ -223,13 +233,13 @@ async def _look(ask: Ask, kinds: Sequence[str], *, are_facets: bool = False) -> 
     chooses one of its groups."""
     admin = ask.admin
     if ask.covers_all and not {each.name for each in _FILTERS} & ask.fields.keys():
-        is_cheap = all(kind in KINDS for kind in kinds) or await dead_letters.count(admin.store, _ALL) <= _FEW
+        is_cheap = all(kind in KINDS for kind in kinds) or await dead_letter_store.count(admin.store, _ALL) <= _FEW
         return await (count_by(admin.store, kinds=kinds) if is_cheap else admin.dead_letters_counted.get())
     wanted = filter_of(ask, Role.VIEW)
     others = {kind: replace(wanted, **_WITHOUT[kind]) for kind in kinds if are_facets}
     others = {kind: other for kind, other in others.items() if other != wanted}
     # Of several looks, each is at what there is now.
-    until = await dead_letters.newest(admin.store) if others else ""
+    until = await dead_letter_store.newest(admin.store) if others else ""
     found = await count_by(admin.store, wanted, [kind for kind in kinds if kind not in others], until)
     groups = dict(found.groups)
     for kind, other in others.items():
@@ -239,11 +249,11 @@ async def _look(ask: Ask, kinds: Sequence[str], *, are_facets: bool = False) -> 
 
 async def _accounts(ask: Ask) -> dict[str, Any]:
     store, delivery = ask.admin.store, ask.admin.broker.settings.delivery
-    held = await dead_letters.shares(store, ask.fields.get("count", PAGE))
+    held = await dead_letter_store.shares(store, ask.fields.get("count", PAGE))
     return {
         "max": delivery.dead_letters_max,
         "maxBytes": delivery.dead_letters_max_bytes,
-        "bytes": await dead_letters.used_bytes(store),
+        "bytes": await dead_letter_store.used_bytes(store),
         "accounts": [{"account": each.account, "count": each.entries, "bytes": each.bytes} for each in held],
     }
 
@@ -266,7 +276,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
     dead_id = ask.path["id"]
     if not is_dead_id(dead_id):
         raise NotThere(f"{dead_id!r} is not the id of a dead letter, such as 1795179106957-0")
-    found = await dead_letters.get(ask.admin.store, [dead_id])
+    found = await dead_letter_store.get(ask.admin.store, [dead_id])
     if not found or not ask.covers(found[0].channel):
         raise NotThere(f"there is no dead letter {dead_id}, or it has been removed")
     return shown(ask, found[0]) | {"may": ask.may(lambda role: ask.covers(found[0].channel, role))}
@@ -276,8 +286,8 @@ async def _export(ask: Ask) -> web.StreamResponse:
     """The dead letters as lines."""
     store = ask.admin.store
     # Up to the newest of now: an export ends although new dead letters arrive.
-    wanted = filter_of(ask, Role.VIEW, await dead_letters.newest(store))
-    page = await dead_letters.page(store, wanted, ask.after(_dead_id), _EXPORTED)
+    wanted = filter_of(ask, Role.VIEW, await dead_letter_store.newest(store))
+    page = await dead_letter_store.page(store, wanted, ask.after(_dead_id), _EXPORTED)
     with ask.action("export dead letters", **ask.fields) as action:
         return await send_lines(ask, _portions(ask, wanted, page, action))
 
@@ -291,7 +301,7 @@ async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, action: Acti
         if not page.next:
             return
         count = _EXPORTED if len(lines) > _LARGE else 10 * _EXPORTED
-        page = await dead_letters.page(ask.admin.store, wanted, page.next, count)
+        page = await dead_letter_store.page(ask.admin.store, wanted, page.next, count)
 
 
 def shown(ask: Ask, letter: StoredDeadLetter) -> dict[str, Any]:
@@ -338,13 +348,13 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
     if (ids is None) is ("all" not in fields):
         raise IllegalArgument("ids", 'is required, or "all": true, but not both')
     if ids is None:
-        bound = dead_letters.newest if ask.covers_all else dead_letters.now
+        bound = dead_letter_store.newest if ask.covers_all else dead_letter_store.now
         return Chosen(filter_of(ask, needed, fields.get("until") or await bound(store)), ask.after(_dead_id))
     for each in _FILTERS:
         if each.name in fields:
             raise IllegalArgument(each.name, 'needs "all": true, and excludes `ids`')
     if not ask.scope.allows(needed):
-        letters = await dead_letters.get(store, ids)
+        letters = await dead_letter_store.get(store, ids)
         if any(ask.covers(letter.channel) and not ask.covers(letter.channel, needed) for letter in letters):
             raise refused(needed, About.MANY)
     return Chosen(DeadLetterFilter(within=tuple(sorted(ask.scope.patterns(needed)))), ids=tuple(ids))

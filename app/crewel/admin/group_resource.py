@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from crewel.admin.fields import text_field
 from crewel.admin.operation import About
 from crewel.admin.receiver_facts import queue_causes
 from crewel.admin.receiver_resource import receiver_stop
+from crewel.admin.request_fields import text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.broker.session import Session

@@ -10,10 +10,10 @@ from typing import Any, Final
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, FOR_GOOD, REDRIVE_FIELDS, chosen_of
 from crewel.admin.everywhere import sessions_of, waiting_elsewhere
-from crewel.admin.fields import MAX_PAGE, PAGE, Field, cursor, number_text, place, text_field
 from crewel.admin.jobs import Work, choice_of, filters_of
 from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import About
+from crewel.admin.request_fields import MAX_PAGE, PAGE, Field, cursor, number_text, place, text_field
 from crewel.admin.role_scopes import covers_sessions, refused
 from crewel.admin.route import Ask, NotSeen, NotThere, Route
 from crewel.broker.session import Session
@@ -22,9 +22,9 @@ from crewel.errors import IllegalArgument
 from crewel.qos.fields import list_of, one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
-from crewel.storage import jobs
+from crewel.storage import job_store
 from crewel.storage.dead_letter_records import is_dead_id
-from crewel.storage.jobs import STEERINGS, Job, JobState
+from crewel.storage.job_store import STEERINGS, Job, JobState
 from crewel.storage.message_facts import Fact, facts_of_job
 
 _PORTION: Final = 100
@@ -149,7 +149,7 @@ def _is_shown(ask: Ask, job: Job) -> bool:
 async def _list(ask: Ask) -> dict[str, Any]:
     store, fields = ask.admin.store, ask.fields
     count, state, after = fields.get("count", _PORTION), fields.get("state"), fields.get("after", "")
-    ids = await jobs.newest(store)
+    ids = await job_store.newest(store)
     if after:
         ids = [each for each in ids if _order(each) < _order(after)]
     found: list[Job] = []
@@ -159,7 +159,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     while ids and len(found) <= count:
         portion, ids = ids[:_PORTION], ids[_PORTION:]
-        found += [job for job in await jobs.get(store, portion) if _is_wanted(job)]
+        found += [job for job in await job_store.get(store, portion) if _is_wanted(job)]
     page = found[:count]
     return {"jobs": [job_view(job) for job in page], "next": page[-1].id if len(found) > count else ""}
 

@@ -21,10 +21,10 @@ from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import Fenced, StoreError
 from crewel.event_loop import woken
 from crewel.security.grants import Role, role_of
-from crewel.storage import jobs
+from crewel.storage import job_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.job_outcomes import JobOutcomes
-from crewel.storage.jobs import STEERINGS, Job, JobState
+from crewel.storage.job_store import STEERINGS, Job, JobState
 
 if TYPE_CHECKING:
     from crewel.admin.administration import Administration
@@ -122,13 +122,13 @@ class Jobs:
             error="",
             **more,
         )
-        await access.writing.ask(jobs.begin(access.keys, access.token, self._admin.node, job))
+        await access.writing.ask(job_store.begin(access.keys, access.token, self._admin.node, job))
         self._changed(job.id)
         return job
 
     async def get(self, job_id: str) -> Job | None:
         """The job with this id. Raises StoreError."""
-        found = await jobs.get(self._admin.store, [job_id])
+        found = await job_store.get(self._admin.store, [job_id])
         return found[0] if found else None
 
     async def outcomes(self, job: Job, since_ms: int) -> JobOutcomes:
@@ -142,7 +142,7 @@ class Jobs:
     async def steer(self, job_id: str, verb: str, who: str) -> bool | None:
         """Pause, resume or stop a job. False if its state does not allow it, None if there is none. Raises StoreError."""
         access = self._broker.runtime.access
-        step = jobs.steer(access.keys, job_id, STEERINGS[verb], who, int(time() * 1000))
+        step = job_store.steer(access.keys, job_id, STEERINGS[verb], who, int(time() * 1000))
         steered: bool | None = await access.writing.ask(step)
         if steered:
             self._changed(job_id)
@@ -156,9 +156,13 @@ class Jobs:
     async def _look(self) -> None:
         """Begin to work off what is this server's."""
         access = self._broker.runtime.access
-        if access.trouble is not None or self._broker.runtime.life.is_draining or not await jobs.has_open(access.store):
+        if (
+            access.trouble is not None
+            or self._broker.runtime.life.is_draining
+            or not await job_store.has_open(access.store)
+        ):
             return
-        for job_id in await access.writing.ask(jobs.claim(access.keys, access.token, self._admin.node)):
+        for job_id in await access.writing.ask(job_store.claim(access.keys, access.token, self._admin.node)):
             if job_id not in self._runs:
                 self._runs[job_id] = self._broker.spawn(self._continue(job_id, access.token))
 
@@ -208,7 +212,7 @@ class Jobs:
     async def _save(self, job: Job, token: str, place: _Place, ended: JobState | None) -> bool:
         """Note how far the job is; whether it still runs. Raises Fenced."""
         access = self._broker.runtime.access
-        step = jobs.save(
+        step = job_store.save(
             access.keys,
             token,
             job.id,

@@ -16,7 +16,7 @@ from crewel.admin.paging import Place, place_in_order
 from crewel.admin.receiver_condition import Facts, causes_of
 from crewel.admin.receiver_facts import standing
 from crewel.admin.receiver_resource import MEMBERS
-from crewel.delivery.states import DispatcherState
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
 
 Row = dict[str, Any]

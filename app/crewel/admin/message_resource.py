@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.dead_letter_resource import WITH_FIELD, wanted_field
-from crewel.admin.fields import MAX_PAGE, cursor, number_text, text_field
 from crewel.admin.message_history import (
     ACKNOWLEDGED,
     DEAD,
@@ -29,19 +28,20 @@ from crewel.admin.message_history import (
 from crewel.admin.operation import About
 from crewel.admin.paging import first
 from crewel.admin.receiver_resource import receiver_stop
+from crewel.admin.request_fields import MAX_PAGE, cursor, number_text, text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.broker.dead_letters.dead_letter import DeadLetter
 from crewel.broker.session import Session, stored_of
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.delivery.records import Logged, LogId, PendingMessage
-from crewel.delivery.states import DispatcherState
 from crewel.errors import IllegalArgument
 from crewel.event_loop import Turns, in_turns, without_collections
 from crewel.qos.names import is_queue, parse_name
 from crewel.security.masks import masked, masked_ext, masked_properties
-from crewel.storage import audit, dead_letter_bin, dead_letters, message_bodies
-from crewel.storage.audit import AuditFilter
+from crewel.storage import audit_stream, dead_letter_bin, dead_letter_store, message_bodies
+from crewel.storage.audit_stream import AuditFilter
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.message_bodies import message_body
 from crewel.storage.message_facts import Fact, earlier_id, facts_of, messages_with_key, removals_of
@@ -185,7 +185,7 @@ def _view(admin: Administration, body: Logged | None) -> dict[str, Any]:
 
 async def _letter(admin: Administration, dead_id: str, sight: Sight) -> StoredDeadLetter:
     """The dead letter. Raises NotThere."""
-    found = await dead_letters.get(admin.store, [dead_id])
+    found = await dead_letter_store.get(admin.store, [dead_id])
     if not found or not sight.has(found[0].channel):
         raise NotThere(f"there is no dead letter {dead_id}, or it has been removed")
     return found[0]
@@ -285,7 +285,7 @@ async def _add_letters(admin: Administration, log_id: LogId, told: MessageHistor
         wanted = DeadLetterFilter(
             receiver=outcome.receiver, since_ms=max((outcome.at_ms or 0) - 1000, 0), contains=str(log_id)
         )
-        page = await dead_letters.page(admin.store, wanted, count=10)
+        page = await dead_letter_store.page(admin.store, wanted, count=10)
         for letter in page.letters:
             if letter.id == str(log_id):
                 outcome.more |= {"letter": letter.dead_id, "reason": letter.reason, "attempts": letter.attempts}
@@ -311,7 +311,7 @@ async def _reason(admin: Administration, gone: dict[str, Any]) -> str:
         job = await admin.jobs.get(gone["job"])
         return "" if job is None else job.reason
     wanted = AuditFilter(who=gone["who"], what="discard dead letters", since_ms=gone["at"] - _CLOCKS_MS)
-    page = await audit.page(admin.store, wanted, newest_first=False)
+    page = await audit_stream.page(admin.store, wanted, newest_first=False)
     reasons = (entry["reason"] for entry in page.entries if gone["letter"] in entry["details"].get("ids", ()))
     return str(next(reasons, ""))
 
@@ -327,7 +327,7 @@ def _restored(dead_id: str, fact: Fact) -> dict[str, Any]:
 async def _show_end(ask: Ask) -> dict[str, Any]:
     """What happened to a dead letter that has gone."""
     admin, dead_id, sight = ask.admin, ask.path["id"], ask.sight
-    kept = await dead_letters.get(admin.store, [dead_id])
+    kept = await dead_letter_store.get(admin.store, [dead_id])
     if kept:
         return await _if_covered(ask, {"end": "kept", "message": kept[0].id}, kept[0].channel)
     at_ms = int(dead_id.partition("-")[0]) if is_dead_id(dead_id) else None

@@ -8,7 +8,7 @@ from time import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crewel.admin.cached_result import CachedResult
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_groups import RecentPairs, recent_pairs
 from crewel.storage.dead_letter_records import DeadLetterFilter
 
@@ -48,4 +48,4 @@ class NewDeadLetters:
         store, since = self._admin.store, int(time() * 1000) - _HOUR_MS
         recent = await recent_pairs(store, since)
         wanted = DeadLetterFilter(since_ms=since)
-        return LastHour(recent.read if recent.is_whole else await dead_letters.count(store, wanted), recent)
+        return LastHour(recent.read if recent.is_whole else await dead_letter_store.count(store, wanted), recent)

@@ -13,16 +13,16 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.command import FLAG, Access, Call, Command, union, union_count, union_line
-from crewel.admin.fields import Field
 from crewel.admin.operation import Level
+from crewel.admin.request_fields import Field
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_view import session_view
-from crewel.delivery.states import DispatcherState
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.errors import IllegalArgument, SettingsError
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.settings.sources import change
 from crewel.settings.table import declared, rows
-from crewel.storage import dead_letters, nodes
+from crewel.storage import dead_letter_store, nodes
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.streams import alerts
 from crewel.times import format_timestamp
@@ -77,7 +77,7 @@ async def _count_subscriptions(call: Call) -> int:
 
 async def _count_dead_letters(call: Call) -> int:
     access = call.admin.broker.runtime.access
-    return 0 if not access.has_store else await dead_letters.count(access.store, DeadLetterFilter())
+    return 0 if not access.has_store else await dead_letter_store.count(access.store, DeadLetterFilter())
 
 
 def _trouble(call: Call) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.admin.fields import Field, flag_text, text_field
+from crewel.admin.request_fields import Field, flag_text, text_field
 from crewel.security.grants import Role
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import Access, Command, Order, demand, read_order, without_node
 from crewel.admin.commands import failure_json, row_of, run
 from crewel.admin.everywhere import sessions_of
-from crewel.admin.fields import MAX_PAGE, PAGE
 from crewel.admin.group_resource import GROUP, joined_group
 from crewel.admin.joined_overview import is_readable, joined
 from crewel.admin.joined_receivers import is_wanted, joined_shared, shared_kinds
@@ -28,6 +27,7 @@ from crewel.admin.operation import OPERATIONS, Level
 from crewel.admin.overview_resource import overview, shown
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.prefix_resource import PREFIXES, joined_prefixes, prefixes_page
+from crewel.admin.request_fields import MAX_PAGE, PAGE
 from crewel.admin.route import Ask, NotThere, Route, admit, answered, read
 from crewel.admin.server_timeline import together
 from crewel.admin.subject_action import SubjectAction, is_missing, require_everywhere
@@ -36,7 +36,7 @@ from crewel.bayeux.codec import encode
 from crewel.broker.addressing.consumer_groups import GroupState, joined_groups
 from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError
 from crewel.nodes.membership import Membership
-from crewel.nodes.requests import OPERATOR, OperatorAnswer, OperatorQuestion
+from crewel.nodes.node_requests import OPERATOR, OperatorAnswer, OperatorQuestion
 from crewel.qos.names import Name, parse_name
 from crewel.security.grants import Role, Scope, role_of, scope_of
 from crewel.storage import nodes, receivers

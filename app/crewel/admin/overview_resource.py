@@ -9,24 +9,24 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.fields import number_text
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
 from crewel.admin.findings import findings
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.new_dead_letters import NONE, LastHour
 from crewel.admin.receiver_facts import PACED, others_text, taken_lately, taken_text
 from crewel.admin.receiver_resource import receiver_stop
+from crewel.admin.request_fields import number_text
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import SessionCounts, Trouble, as_view
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.session import Session
 from crewel.errors import StoreError
 from crewel.event_loop import in_turns
 from crewel.qos.names import group_of
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
+from crewel.storage.account_shares import Share, largest
 from crewel.storage.dead_letter_groups import count_by
 from crewel.storage.disk import Disk, look_at_disk
-from crewel.storage.shares import Share, largest
 from crewel.storage.store import Store
 
 _CODES: Final = 8
@@ -190,10 +190,10 @@ async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
         "usedMemory": int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
         "maxMemory": int(info.get("maxmemory", 0)),
         "letters": made.letters,
-        "lettersDropped": await dead_letters.dropped(store),
-        "lettersBytes": await dead_letters.used_bytes(store),
+        "lettersDropped": await dead_letter_store.dropped(store),
+        "lettersBytes": await dead_letter_store.used_bytes(store),
         "lettersMaxBytes": admin.broker.settings.delivery.dead_letters_max_bytes,
-        "lettersHeld": [_share(each, "letters") for each in await dead_letters.shares(store, _CODES)],
+        "lettersHeld": [_share(each, "letters") for each in await dead_letter_store.shares(store, _CODES)],
         "messagesHeld": await _messages_held(store),
         "accountMaxBytes": access.shares.most,
         "codes": [{"value": each.value, "count": each.letters} for each in made.groups["code"].largest[:_CODES]],

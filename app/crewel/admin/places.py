@@ -7,7 +7,7 @@ from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from crewel.admin.fields import SEALED
+from crewel.admin.request_fields import SEALED
 from crewel.errors import IllegalArgument
 from crewel.qos.fields import Check
 from crewel.security.tokens import AdminToken

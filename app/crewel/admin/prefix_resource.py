@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
-from crewel.admin.fields import PAGE, page_fields, text_field
 from crewel.admin.operation import About
+from crewel.admin.request_fields import PAGE, page_fields, text_field
 from crewel.admin.route import Ask, Route
 from crewel.event_loop import in_turns, sorted_in_turns
 

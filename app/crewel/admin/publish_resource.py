@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from crewel.admin.fields import Field, flag_field, text_field
 from crewel.admin.operation import About
+from crewel.admin.request_fields import Field, flag_field, text_field
 from crewel.admin.route import Ask, Route
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from crewel.admin.fields import text_field
 from crewel.admin.operation import About
+from crewel.admin.request_fields import text_field
 from crewel.admin.route import Ask, Route
 from crewel.qos.fields import one_of
 from crewel.qos.names import group_of

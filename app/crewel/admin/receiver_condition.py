@@ -16,7 +16,7 @@ from crewel.admin.rejections import Rejected
 from crewel.admin.turned_away import Overflow
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.dispatcher import Rejection
-from crewel.delivery.states import Holdback
+from crewel.delivery.dispatcher_states import Holdback
 
 SLOW_MS: Final = 60_000
 """How long a message waits for a client that is connected, until the receiver is slow."""

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
-from crewel.admin.fields import PAGE, flag_text, page_fields, text_field
 from crewel.admin.operation import About
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import (
@@ -20,10 +19,11 @@ from crewel.admin.receiver_condition import (
     trouble_of,
 )
 from crewel.admin.receiver_facts import add_what_the_store_says, oldest_of, session_facts, shared_facts, standing
+from crewel.admin.request_fields import PAGE, flag_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
 from crewel.broker.session import Session
-from crewel.delivery.states import DispatcherState
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import group_of, group_queue, subject_queue

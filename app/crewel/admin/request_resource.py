@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from crewel.admin.fields import MAX_PAGE, PAGE, number_text, text_field
 from crewel.admin.operation import About
+from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, text_field
 from crewel.admin.route import Ask, Route
 from crewel.event_loop import in_turns
 

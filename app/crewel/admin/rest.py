@@ -23,7 +23,6 @@ from crewel.admin.command import demand, read_order, without_node
 from crewel.admin.commands import COMMANDS, failure_json, missing_order, run
 from crewel.admin.dead_letter_bin_resource import DEAD_LETTER_BIN_ROUTES
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
-from crewel.admin.fields import Field
 from crewel.admin.group_resource import GROUP_ROUTES
 from crewel.admin.job_resource import JOB_ROUTES
 from crewel.admin.message_resource import MESSAGE_ROUTES
@@ -35,6 +34,7 @@ from crewel.admin.prefix_resource import PREFIX_ROUTES
 from crewel.admin.publish_resource import PUBLISH_ROUTES
 from crewel.admin.rate_resource import RATE_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
+from crewel.admin.request_fields import Field
 from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.resource_path import VARIABLE, named
 from crewel.admin.role_scopes import NotCovered, require

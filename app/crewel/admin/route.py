@@ -20,9 +20,9 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
 from crewel.admin.command import Call
-from crewel.admin.fields import Field
 from crewel.admin.operation import OPERATIONS, About, Level, Operation
 from crewel.admin.places import open_place, seal_place
+from crewel.admin.request_fields import Field
 from crewel.admin.resource_path import IN_QUERY, VARIABLE
 from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, refused, role_on_subject
 from crewel.bayeux.numbers import parse
@@ -31,7 +31,7 @@ from crewel.errors import IllegalArgument, Refused, StoreError
 from crewel.qos.fields import Check, read_fields
 from crewel.security.grants import Role, Scope
 from crewel.storage.sight import WHOLE, Sight
-from crewel.transports.connection import Connection
+from crewel.transports.http_connection import Connection
 from crewel.transports.origins import Client
 
 log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.errors import StoreError
 from crewel.storage import server_events
-from crewel.storage.connection import CLOSED
 from crewel.storage.disk import FREE_DISK, look_at_disk
+from crewel.storage.store_connection import CLOSED
 from crewel.storage.unwritten_events import UnwrittenEvents
 from crewel.version import VERSION
 

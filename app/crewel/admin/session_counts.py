@@ -17,7 +17,7 @@ from crewel.admin.level import Level
 from crewel.admin.paging import First
 from crewel.admin.receiver_condition import Cause, Condition, Variant, causes_of, conditions_of, variant_of
 from crewel.admin.receiver_facts import awaited_queues, is_at_rest, session_facts, shared_facts
-from crewel.delivery.states import DispatcherState
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
 
 if TYPE_CHECKING:

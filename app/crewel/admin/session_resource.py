@@ -12,12 +12,12 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.client_connection import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
-from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, text_field
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_what_the_store_says, standing_of
 from crewel.admin.receiver_resource import last_failure
+from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
@@ -26,7 +26,7 @@ from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_reader import as_delivered
-from crewel.delivery.states import DispatcherState
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.errors import StoreError
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of

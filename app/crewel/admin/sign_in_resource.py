@@ -13,8 +13,8 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.feed import NOTICES, OVERVIEW
-from crewel.admin.fields import text_field
 from crewel.admin.operation import About
+from crewel.admin.request_fields import text_field
 from crewel.admin.route import Ask, Route, json_response
 from crewel.bayeux.codec import encode
 from crewel.broker.admission.guard import NOT_AUTHORIZED

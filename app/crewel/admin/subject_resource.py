@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
-from crewel.admin.fields import MAX_PAGE, PAGE, number_text, page_fields
 from crewel.admin.operation import About, Level
 from crewel.admin.receiver_facts import queue_causes
+from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, page_fields
 from crewel.admin.role_scopes import seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime

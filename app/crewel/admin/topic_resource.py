@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands, union
-from crewel.admin.fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
 from crewel.admin.operation import About, Level
+from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
 from crewel.admin.role_scopes import covers_channel, covers_session
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import Channel, parse

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.replies import Reply
 from crewel.broker.handler_steps import Steps
-from crewel.broker.topics.shares import Shares
+from crewel.broker.topics.topic_shares import Shares
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import SessionName
 from crewel.qos.names import Name

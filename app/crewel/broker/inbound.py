@@ -35,7 +35,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State, Verdict, new_secret
 from crewel.broker.sessions.handshakes import HANDSHAKE
 from crewel.broker.sessions.sessions import Sessions
-from crewel.broker.subscriptions.subscribe import SubscribeHandler
+from crewel.broker.subscriptions.subscribe_handler import SubscribeHandler
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, StoreError, denied
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from crewel.broker.cluster import Cluster, SingleNode
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.pending_publish import PendingPublish
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.durability.write_queue import Log
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.service_registry import ServiceRegistry

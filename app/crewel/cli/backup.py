@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crewel.settings import Settings
     from crewel.settings.storage import Storage
     from crewel.storage.backups import Contents
-    from crewel.storage.connection import Reader
+    from crewel.storage.store_connection import Reader
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")]
 

@@ -135,7 +135,7 @@ def patient_client(
     url: str, transports: list[str] | None, token: str | None, proxy: str | None, patience_s: float, **more: Any
 ) -> "Client":
     """A client that tries for so many seconds to reach the server, often; 0: once."""
-    from crewel.client.publish import PAUSES
+    from crewel.client.publish_options import PAUSES
 
     return client(url, transports, token, proxy, open_timeout=patience_s, backoff=PAUSES, **more)
 

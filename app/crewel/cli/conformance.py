@@ -12,8 +12,8 @@ from crewel.cli import bayeux_client, output
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from crewel.conformance.check_table import Check
     from crewel.conformance.runner import Report
-    from crewel.conformance.table import Check
 
 _PIPED_COLUMNS = 100  # statements are sentences: they are read, and no program takes them apart
 _STYLES = {"passed": "green", "failed": "bold red", "not offered": "yellow", "untested": "yellow"}
@@ -45,7 +45,7 @@ def conformance(
     It publishes and subscribes below --root, and leaves nothing behind. Use it only on your own servers.
     """
     from crewel.conformance import runner
-    from crewel.conformance.table import CHECKS, TRANSPORTS, Level, Outcome
+    from crewel.conformance.check_table import CHECKS, TRANSPORTS, Level, Outcome
     from crewel.conformance.wires import Site
     from crewel.errors import SettingsError
 
@@ -102,7 +102,7 @@ def _header(text: str) -> tuple[str, str]:
 def _print(report: "Report") -> None:
     from rich.text import Text
 
-    from crewel.conformance.table import Level, Outcome
+    from crewel.conformance.check_table import Level, Outcome
 
     rows = [
         (

@@ -11,7 +11,7 @@ from typing import Final
 
 from crewel.check_result import CheckResult, State
 from crewel.errors import SettingsError
-from crewel.security.keys import load_keys
+from crewel.security.token_keys import load_keys
 from crewel.settings import Settings
 from crewel.settings.access import Security
 from crewel.settings.table import without_credentials

@@ -10,24 +10,32 @@ from typing import Annotated
 
 import typer
 
-from crewel.cli import bayeux_client, dead_letter_bin, jobs, mock, operations, settings, standard_streams
+from crewel.cli import (
+    bayeux_client,
+    dead_letter_bin_commands,
+    job_commands,
+    mock,
+    operations,
+    settings,
+    standard_streams,
+)
 from crewel.cli.admin_client import command
 from crewel.cli.audit_log import audit_log
 from crewel.cli.backup import backup, restore
 from crewel.cli.conformance import conformance
-from crewel.cli.console import console
+from crewel.cli.console_command import console
 from crewel.cli.doctor import doctor
 from crewel.cli.examples import add_examples
-from crewel.cli.message import message
-from crewel.cli.nodes import nodes
-from crewel.cli.pages import pages
+from crewel.cli.message_command import message
+from crewel.cli.nodes_command import nodes
+from crewel.cli.pages_command import pages
 from crewel.cli.pub import pub
 from crewel.cli.reply import reply
 from crewel.cli.request import request
 from crewel.cli.serve import serve
 from crewel.cli.sub import sub
 from crewel.cli.top import top
-from crewel.cli.trace import trace
+from crewel.cli.trace_command import trace
 from crewel.errors import CrewelError
 
 app = typer.Typer(
@@ -52,8 +60,8 @@ for _group in (
     operations.sessions,
     operations.subjects,
     operations.topics,
-    dead_letter_bin.group,
-    jobs.app,
+    dead_letter_bin_commands.group,
+    job_commands.app,
     mock.app,
 ):
     app.add_typer(_group)

@@ -30,8 +30,8 @@ def salesforce(
     import asyncio
 
     from crewel.errors import SettingsError
-    from crewel.mock.control import ROUTES
     from crewel.mock.salesforce import Salesforce
+    from crewel.mock.salesforce_control import ROUTES
     from crewel.testing.control import control_app
     from crewel.testing.process import until_ended
 
@@ -40,7 +40,7 @@ def salesforce(
         print("login", org.login_url)
         print("token", org.token)
         if org.certificate is not None:
-            from crewel.mock.certificate import TRUST
+            from crewel.mock.self_signed_certificate import TRUST
 
             print("certificate", org.certificate)
             print("trust", *(f"{name}={org.certificate}" for name in TRUST))

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from crewel.admin.fields import Field
 from crewel.admin.operation import OPERATIONS, Level, Operation
+from crewel.admin.request_fields import Field
 from crewel.cli import output, qos_options
 from crewel.cli.admin_client import Admin, Named, command, given
 from crewel.cli.bayeux_client import AsJson

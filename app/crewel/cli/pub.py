@@ -83,7 +83,7 @@ def pub(
 
 
 def _check(channel: str, data: str | None) -> None:
-    from crewel.client.publish import publication
+    from crewel.client.publish_options import publication
 
     try:
         publication(channel, None, None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crewel.cli.bayeux_client import DEFAULT_URL, Config, Overrides
-from crewel.cli.console import page_link
+from crewel.cli.console_command import page_link
 from crewel.errors import SettingsError
 
 if TYPE_CHECKING:

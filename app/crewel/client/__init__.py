@@ -5,6 +5,10 @@ It knows the protocol (`crewel.bayeux`), its options (`crewel.qos`) and the erro
 
 from crewel.client.app import App as App
 from crewel.client.client import Client as Client
+from crewel.client.client_extension import Extension as Extension
+from crewel.client.client_message import DestinationState as DestinationState
+from crewel.client.client_message import Message as Message
+from crewel.client.client_message import Reply as Reply
 from crewel.client.consumer import Consumer as Consumer
 from crewel.client.consumer import Delivery as Delivery
 from crewel.client.errors import AccessDenied as AccessDenied
@@ -43,16 +47,12 @@ from crewel.client.errors import UnknownDestinationSession as UnknownDestination
 from crewel.client.errors import UntrustedCertificateError as UntrustedCertificateError
 from crewel.client.errors import UpgradeRefusedError as UpgradeRefusedError
 from crewel.client.errors import WrongAddressError as WrongAddressError
-from crewel.client.extension import Extension as Extension
 from crewel.client.inbox import Inbox as Inbox
-from crewel.client.message import DestinationState as DestinationState
-from crewel.client.message import Message as Message
-from crewel.client.message import Reply as Reply
 from crewel.client.outbox import Outbox as Outbox
 from crewel.client.outbox import RefusedPublish as RefusedPublish
-from crewel.client.publish import Batch as Batch
-from crewel.client.publish import Destination as Destination
-from crewel.client.publish import PublishOptions as PublishOptions
+from crewel.client.publish_options import Batch as Batch
+from crewel.client.publish_options import Destination as Destination
+from crewel.client.publish_options import PublishOptions as PublishOptions
 from crewel.client.requests import Response as Response
 from crewel.client.requests import create_response as create_response
 from crewel.client.resume import ResumeCallbacks as ResumeCallbacks
@@ -67,4 +67,4 @@ from crewel.client.subscription import Position as Position
 from crewel.client.subscription import ReceiveOptions as ReceiveOptions
 from crewel.client.subscription import SubscribeOptions as SubscribeOptions
 from crewel.client.subscription import Subscription as Subscription
-from crewel.client.worker import WorkerOptions as WorkerOptions
+from crewel.client.worker_options import WorkerOptions as WorkerOptions

@@ -12,10 +12,10 @@ from typing import Any, Final, TypeVar, Unpack, overload
 
 from crewel.client.arguments import check_count, check_function
 from crewel.client.client import Client
+from crewel.client.client_message import DataT
 from crewel.client.config import Options
 from crewel.client.consumer import Consumer, Handler
-from crewel.client.message import DataT
-from crewel.client.worker import WorkerOptions
+from crewel.client.worker_options import WorkerOptions
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

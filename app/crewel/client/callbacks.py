@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
 from typing import Any, TypeVar
 
+from crewel.client.client_message import DataT, Message
 from crewel.client.errors import ClientError, failure_of
-from crewel.client.message import DataT, Message
 from crewel.client.subscription import Subscription
 
 log = logging.getLogger("crewel.client")

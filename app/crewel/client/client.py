@@ -15,11 +15,8 @@ from typing import Any, Final, Self, Unpack, overload
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_function, check_kind, check_names, check_wait
 from crewel.client.callbacks import Callbacks, OnMessage
-from crewel.client.config import INHERITED, Config, Options
-from crewel.client.consumer import Consumer
-from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, publish_refused
-from crewel.client.extension import Extension, check_extension, checked
-from crewel.client.message import (
+from crewel.client.client_extension import Extension, check_extension, checked
+from crewel.client.client_message import (
     KEY_PROPERTY,
     UNSUBSCRIBE,
     DataT,
@@ -29,12 +26,15 @@ from crewel.client.message import (
     ext_part,
     is_successful,
 )
+from crewel.client.config import INHERITED, Config, Options
+from crewel.client.consumer import Consumer
+from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, publish_refused
 from crewel.client.outbox import Outbox
 from crewel.client.payload import Payload
-from crewel.client.publish import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
+from crewel.client.publish_options import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
 from crewel.client.requests import OnRequest, Requests, Responder
 from crewel.client.router import Router, Unclaimed
-from crewel.client.session import Session
+from crewel.client.session_loop import Session
 from crewel.client.states import OnState, State
 from crewel.client.subscription import (
     Overflow,
@@ -45,7 +45,7 @@ from crewel.client.subscription import (
     of_subscribe,
     subscribe_ext,
 )
-from crewel.client.worker import WorkerOptions, check_worker, session_options
+from crewel.client.worker_options import WorkerOptions, check_worker, session_options
 
 log = logging.getLogger("crewel.client")
 

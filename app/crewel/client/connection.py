@@ -2,7 +2,7 @@
 
 Owns the transports, the ids, the extensions' pipe and the requests that wait
 for a reply, a result or an answer; knows nothing of when to handshake or to
-connect again: `session.py` does.
+connect again: `session_loop.py` does.
 """
 
 from __future__ import annotations
@@ -17,17 +17,8 @@ import aiohttp
 
 from crewel.bayeux.channel import REPLIES
 from crewel.bayeux.message import AWAITS, Fields
-from crewel.client.config import Config
-from crewel.client.errors import (
-    MessageDroppedError,
-    NegotiationError,
-    NoReplyError,
-    RequestTimeoutError,
-    SubscribeRefused,
-    TransportError,
-)
-from crewel.client.extension import AckExtension, BatchGate, Extension, LoginExtension, Pipe
-from crewel.client.message import (
+from crewel.client.client_extension import AckExtension, BatchGate, Extension, LoginExtension, Pipe
+from crewel.client.client_message import (
     CONNECT,
     HANDSHAKE,
     Handling,
@@ -36,6 +27,15 @@ from crewel.client.message import (
     is_failure,
     is_queued,
     is_successful,
+)
+from crewel.client.config import Config
+from crewel.client.errors import (
+    MessageDroppedError,
+    NegotiationError,
+    NoReplyError,
+    RequestTimeoutError,
+    SubscribeRefused,
+    TransportError,
 )
 from crewel.client.router import Router
 from crewel.client.settle import UpdateExtension

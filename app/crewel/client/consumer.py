@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from crewel.client.arguments import check_count, check_seconds
 from crewel.client.callbacks import result_of
+from crewel.client.client_message import DataT, Handling, Message
 from crewel.client.errors import INTERNAL_ERROR, failure_of
-from crewel.client.message import DataT, Handling, Message
 from crewel.client.subscription import Subscription, of_subscribe
-from crewel.client.worker import PREFETCH, RETRIES, WorkerOptions
+from crewel.client.worker_options import PREFETCH, RETRIES, WorkerOptions
 from crewel.errors.codes import Category, is_below
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.bayeux.message import Fields
-from crewel.client.message import DestinationState, Failure, destinations_of, ext_part
+from crewel.client.client_message import DestinationState, Failure, destinations_of, ext_part
 from crewel.errors import CrewelError
 from crewel.errors.codes import is_below
 

@@ -27,6 +27,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 from crewel.bayeux.message import Fields
 from crewel.bayeux.numbers import parse
 from crewel.client.arguments import check_count, check_function, check_path
+from crewel.client.client_message import SendPayload, is_successful
 from crewel.client.errors import (
     ClientError,
     MessageDroppedError,
@@ -39,9 +40,8 @@ from crewel.client.errors import (
     TransportError,
     publish_refused,
 )
-from crewel.client.message import SendPayload, is_successful
 from crewel.client.payload import written
-from crewel.client.publish import PAUSES, may_be_repeated
+from crewel.client.publish_options import PAUSES, may_be_repeated
 from crewel.client.retry import Backoff
 
 log = logging.getLogger("crewel.client.outbox")

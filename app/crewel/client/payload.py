@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from crewel.bayeux.codec import encode, encoded
 from crewel.client.arguments import wrong_type
+from crewel.client.client_message import Message
 from crewel.client.errors import NotEncodableError
-from crewel.client.message import Message
 
 log = logging.getLogger("crewel.client")
 

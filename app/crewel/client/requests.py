@@ -19,6 +19,7 @@ from crewel.bayeux.channel import REPLIES
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_function, check_whole
 from crewel.client.callbacks import result_of
+from crewel.client.client_message import Message, is_successful
 from crewel.client.errors import (
     UNKNOWN_SESSION,
     AnswerTimeoutError,
@@ -33,10 +34,9 @@ from crewel.client.errors import (
     failure_of,
     publish_refused,
 )
-from crewel.client.message import Message, is_successful
-from crewel.client.publish import PublishOptions, publication
+from crewel.client.publish_options import PublishOptions, publication
 from crewel.client.router import Interest
-from crewel.client.session import Session
+from crewel.client.session_loop import Session
 from crewel.client.states import ENDING, Event, Transition
 from crewel.client.subscription import Subscription
 

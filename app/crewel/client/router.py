@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
+from crewel.client.client_message import Handling, Message, channel_name, is_delivery, update_of
 from crewel.client.errors import SubscribeRefused
-from crewel.client.message import Handling, Message, channel_name, is_delivery, update_of
 from crewel.client.subscription import Overflow, Progress, Subscription
 
 log = logging.getLogger("crewel.client")

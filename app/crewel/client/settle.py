@@ -16,9 +16,8 @@ import orjson
 
 from crewel.bayeux.answers import MAX_CODE, MAX_TEXT
 from crewel.bayeux.message import Fields
-from crewel.client.errors import INTERNAL_ERROR, ClientError
-from crewel.client.extension import Extension
-from crewel.client.message import (
+from crewel.client.client_extension import Extension
+from crewel.client.client_message import (
     CONNECT,
     HANDSHAKE,
     Failure,
@@ -30,6 +29,7 @@ from crewel.client.message import (
     update_of,
     with_ext,
 )
+from crewel.client.errors import INTERNAL_ERROR, ClientError
 from crewel.errors.codes import is_reportable
 
 log = logging.getLogger("crewel.client.update")

@@ -1,6 +1,6 @@
 """The life of a client's session, as a table, and where one session stands in it.
 
-Theory of operation: the session loop (`session.py`) feeds events, the table
+Theory of operation: the session loop (`session_loop.py`) feeds events, the table
 says which state follows, and an event that the table does not know in a state
 is a bug and raises. `docs/reference/client.md` shows the table; nothing else decides.
 

@@ -19,10 +19,10 @@ from typing import Any, Final, Generic, Self, TypedDict, Unpack, cast
 
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import check_fields, check_kind, check_names, check_seconds, check_whole
+from crewel.client.client_message import DataT, Handling, Message
 from crewel.client.errors import INTERNAL_ERROR, SubscriptionEndedError, SubscriptionOverflowError, failure_of
-from crewel.client.message import DataT, Handling, Message
 from crewel.client.payload import ILLEGAL, Payload
-from crewel.client.times import NO_LIMIT
+from crewel.client.time_units import NO_LIMIT
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE
 
 log = logging.getLogger("crewel.client")

@@ -16,6 +16,7 @@ import orjson
 
 from crewel.bayeux.message import Fields
 from crewel.bayeux.numbers import parse
+from crewel.client.client_message import CONNECT
 from crewel.client.errors import (
     WRONG_PATHS,
     MessageTooLargeError,
@@ -28,7 +29,6 @@ from crewel.client.errors import (
     UpgradeRefusedError,
     WrongAddressError,
 )
-from crewel.client.message import CONNECT
 from crewel.client.payload import written
 from crewel.errors import REFUSED_HEADER
 from crewel.proxies import HINTS, Proxy, place, refusal

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from crewel.conformance.table import CALLBACK_POLLING, LONG_POLLING, WEBSOCKET, Level, Untested, check, expect
+from crewel.conformance.check_table import CALLBACK_POLLING, LONG_POLLING, WEBSOCKET, Level, Untested, check, expect
 from crewel.conformance.trial import Trial
 from crewel.conformance.wires import open_socket, request, unwrapped
 

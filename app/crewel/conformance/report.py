@@ -8,8 +8,8 @@ from itertools import groupby
 from string import Template
 from typing import Any, Final
 
+from crewel.conformance.check_table import SECTIONS, SPECIFICATION, Check, Level, Outcome
 from crewel.conformance.runner import Report, Result
-from crewel.conformance.table import SECTIONS, SPECIFICATION, Check, Level, Outcome
 
 
 def link(check: Check) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Final
 
-from crewel.conformance import channels, connects, handshakes, http  # noqa: F401 - they fill the table
-from crewel.conformance.table import (
+from crewel.conformance import channel_checks, connect_checks, handshake_checks, http  # noqa: F401 - they fill the table
+from crewel.conformance.check_table import (
     CHECKS,
     LONG_POLLING,
     SECTIONS,

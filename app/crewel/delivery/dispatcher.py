@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, NamedTuple
 
+from crewel.delivery.dispatcher_states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.failed_attempts import FailedAttempts
 from crewel.delivery.outcomes import NOT_OPEN, OnUserError, Outcome, Status, Verdict, outcome_of
-from crewel.delivery.states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
 from crewel.qos.connect import Settle
 
 NO_STATUS = "communication.responseTimeout"

@@ -12,9 +12,9 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
-from crewel.mock.events import ORG_ID
-from crewel.mock.extension import COOKIE, EXCHANGE, Exchange
 from crewel.mock.org import USERNAME, Org, login_answer
+from crewel.mock.salesforce_events import ORG_ID
+from crewel.mock.salesforce_extension import COOKIE, EXCHANGE, Exchange
 from crewel.mock.script import OF_TRANSPORT, PAGES
 from crewel.testing.clock import reset
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any, Final
 
-from crewel.mock.events import (
+from crewel.mock.salesforce_events import (
     ORG_ID,
     USER_ID,
     Event,

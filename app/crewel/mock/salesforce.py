@@ -19,11 +19,11 @@ from aiohttp import web
 
 from crewel.broker.services import Service
 from crewel.mock import shapes
-from crewel.mock.events import Event
-from crewel.mock.extension import SalesforceExtension, inner
 from crewel.mock.front import REVOKED, bayeux_front, mount_logins
 from crewel.mock.org import LIFETIME_S, Org
-from crewel.mock.rest import mount_rest
+from crewel.mock.salesforce_events import Event
+from crewel.mock.salesforce_extension import SalesforceExtension, inner
+from crewel.mock.salesforce_rest import mount_rest
 from crewel.mock.scenarios import SCENARIOS, Scenario
 from crewel.mock.script import Script, require_fault
 from crewel.server import ENDPOINT, attach, tls_of
@@ -31,7 +31,7 @@ from crewel.settings import Settings
 from crewel.testing.clock import VirtualLoop, seconds_of
 from crewel.testing.facades import in_thread
 from crewel.testing.instance import Instance, settings_of
-from crewel.transports.connection import mark_requests
+from crewel.transports.http_connection import mark_requests
 from crewel.transports.listener import bind
 
 _SETTINGS: Final[Mapping[str, Any]] = {
@@ -157,7 +157,7 @@ class Salesforce:
 
     def _enter(self, stack: ExitStack) -> None:
         if self._has_tls:
-            from crewel.mock.certificate import make_certificate  # takes a while to load
+            from crewel.mock.self_signed_certificate import make_certificate  # takes a while to load
 
             directory = Path(stack.enter_context(TemporaryDirectory(prefix="crewel-mock-")))
             made = make_certificate(directory, self.settings.http.host)

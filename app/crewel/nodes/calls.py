@@ -14,7 +14,7 @@ from crewel.broker.runtime import Runtime
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link, OpenLinks
-from crewel.nodes.requests import REQUESTS, Answer, Question, Request
+from crewel.nodes.node_requests import REQUESTS, Answer, Question, Request
 
 log = logging.getLogger(__name__)
 

@@ -9,14 +9,13 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from crewel.broker.addressing.names import BEYOND_STORED
+from crewel.broker.addressing.session_names import BEYOND_STORED
 from crewel.broker.broker import Broker
 from crewel.broker.node_tags import first_number, tag_in, tag_of
 from crewel.errors import SettingsError, StoreError
 from crewel.event_loop import in_turns
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
-from crewel.nodes.cluster import Nodes
 from crewel.nodes.forwarding import Ways
 from crewel.nodes.frames import Kind
 from crewel.nodes.heir_search import HeirSearch
@@ -26,10 +25,11 @@ from crewel.nodes.remote_destinations import RemoteDestinations
 from crewel.nodes.remote_peers import RemotePeers
 from crewel.nodes.remote_subjects import RemoteSubjects
 from crewel.nodes.remote_topics import RemoteTopics
-from crewel.nodes.router import Router
+from crewel.nodes.request_router import Router
+from crewel.nodes.several_nodes import Nodes
 from crewel.nodes.siblings import Siblings
 from crewel.nodes.stored_groups import StoredGroups
-from crewel.storage import nodes, shared_queues
+from crewel.storage import nodes, shared_queue_store
 from crewel.storage.nodes import Node
 
 _FORGET_S: Final = 60.0
@@ -162,7 +162,7 @@ class Membership:
         """Forget the groups that have no member at any node, with what has come for them since. Raises StoreError."""
         groups, access = self._broker.addressing.groups, self._broker.runtime.access
         for queue, said in list(groups.elsewhere.items()):
-            has_members = await shared_queues.has_members(access.store, queue)
+            has_members = await shared_queue_store.has_members(access.store, queue)
             # One that has joined since the store was asked was announced meanwhile.
             if not has_members and groups.elsewhere.get(queue) == said:
                 groups.remove_elsewhere(queue)

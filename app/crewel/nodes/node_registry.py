@@ -13,8 +13,8 @@ from math import inf
 from typing import Final
 
 from crewel import processes
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.durability import Durability
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.ids import elapsed
 from crewel.broker.node_tags import tag_of
 from crewel.errors import StoreError

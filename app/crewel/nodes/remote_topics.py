@@ -13,12 +13,12 @@ from typing import Any, Generic, TypeVar
 
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
-from crewel.broker.topics.shares import Shares, TopicShare
+from crewel.broker.topics.topic_shares import Shares, TopicShare
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry
-from crewel.nodes.requests import LOG, TOPIC, Nothing, OfTopic, TopicAnswer
+from crewel.nodes.node_requests import LOG, TOPIC, Nothing, OfTopic, TopicAnswer
 from crewel.topics import USUAL
 
 T = TypeVar("T")

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crewel.errors import SettingsError as SettingsError
-    from crewel.settings.server import Settings as Settings
+    from crewel.settings.server_settings import Settings as Settings
     from crewel.settings.sources import load as load
 
-_HOMES = {"SettingsError": "crewel.errors", "Settings": "crewel.settings.server", "load": "crewel.settings.sources"}
+_HOMES = {
+    "SettingsError": "crewel.errors",
+    "Settings": "crewel.settings.server_settings",
+    "load": "crewel.settings.sources",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import InitSettingsSource
 
 from crewel.errors import SettingsError
-from crewel.settings.server import Settings
+from crewel.settings.server_settings import Settings
 from crewel.settings.table import declared, declared_as, declared_rules, shown
 from crewel.settings.topic_rules import TOPICS, flatten, nested, read_json, rule_name, split_rule_name
 from crewel.settings.types import Group

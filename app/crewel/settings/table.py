@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from annotated_types import Ge, Le
 from pydantic.fields import FieldInfo
 
-from crewel.settings.server import Settings
+from crewel.settings.server_settings import Settings
 from crewel.settings.topic_rules import TOPICS, TopicRule, fields_set, rule_name, split_rule_name
 from crewel.settings.types import Expected, Group
 

@@ -29,10 +29,10 @@ from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage import spent_ids
 from crewel.storage.admin_connection import AdminConnection, reached
-from crewel.storage.connection import Reader, pack
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING, Keys
 from crewel.storage.primary import PrimaryConnection
+from crewel.storage.store_connection import Reader, pack
 
 Progress = Callable[[int], None]
 """Called with the number of keys, commands or bytes that are done."""

@@ -22,10 +22,10 @@ from redis.exceptions import (
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.connection import no_connection
 from crewel.storage.disk import FREE_DISK
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING
 from crewel.storage.primary import ServiceUnknown
+from crewel.storage.store_connection import no_connection
 
 _OLDEST: Final = {"valkey": (7, 2), "redis": (7, 0)}
 

@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from crewel.event_loop import in_turns
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.data_shape import shape_of
 from crewel.storage.dead_letter_matching import likeness_of, shape_of_reason
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
@@ -120,7 +120,7 @@ async def count_by(
         whole = await _of_indexes(store, indexed)
         return Counted(whole.letters, is_partial=False, groups=read.groups | whole.groups)
     is_known = not wanted.is_read and len(wanted.kinds) < _SEVERAL
-    letters = await dead_letters.count(store, wanted) if is_known else read.letters
+    letters = await dead_letter_store.count(store, wanted) if is_known else read.letters
     return Counted(letters, not is_known, read.groups | await _recent(store, wanted, indexed))
 
 
@@ -174,7 +174,7 @@ async def _read(store: Store, wanted: DeadLetterFilter, kinds: Collection[str], 
     bounded = replace(wanted, until=wanted.until or until)
     ends = perf_counter() + READING_S
     while read < _MOST_READ and (perf_counter() < ends or not wanted.within):
-        page = await dead_letters.page(store, bounded, after, _AT_ONCE, newest_first=True)
+        page = await dead_letter_store.page(store, bounded, after, _AT_ONCE, newest_first=True)
         async for letter in in_turns(page.letters):
             for kind, found in counts.items():
                 value = _value(letter, kind)
@@ -237,7 +237,11 @@ async def groups_since(store: Store, kind: str, since_ms: int) -> Groups | None:
     found = [
         Group(count, value.decode())
         for value in values
-        if (count := await dead_letters.count_since(store, store.keys.dead_letters_by(kind, value.decode()), since_ms))
+        if (
+            count := await dead_letter_store.count_since(
+                store, store.keys.dead_letters_by(kind, value.decode()), since_ms
+            )
+        )
     ]
     return Groups(sorted(found, reverse=True), len(found), is_partial=False)
 

@@ -29,7 +29,7 @@ from crewel.delivery.records import (
     Submission,
 )
 from crewel.qos.publish import NORMAL
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import REMEMBERED_MS, Step, scripts
@@ -182,7 +182,7 @@ def commit(
     settled, others = _settled(commit, changes)
     arguments += (len(settled), *settled)
     ended = ends(others, commit.dead_letters)
-    letters = dead_letters.described(commit.dead_letters)
+    letters = dead_letter_store.described(commit.dead_letters)
     bodies: dict[bytes, int] = {}
     for name in dict.fromkeys([*changes, *ended, *letters]):
         change = changes.get(name)
@@ -203,7 +203,7 @@ def commit(
 def _name_bodies(described: _Arguments, first: int, bodies: dict[bytes, int]) -> None:
     """Say each body once: where another argument has it, its number stands instead. `first` is the number of the first of these
     arguments, and `bodies` has the numbers of those that were said."""
-    for at in range(dead_letters.BODY, len(described), dead_letters.WORDS):
+    for at in range(dead_letter_store.BODY, len(described), dead_letter_store.WORDS):
         body = described[at]
         if isinstance(body, bytes) and len(body) >= _SHORT:
             number = bodies.setdefault(body, first + at)

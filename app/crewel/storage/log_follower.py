@@ -17,9 +17,9 @@ import hiredis
 
 from crewel.delivery.records import Logged, LogId
 from crewel.errors import StoreError
-from crewel.storage.connection import LIMIT_S, Connection, pack, store_error
 from crewel.storage.log import logged
 from crewel.storage.store import Store
+from crewel.storage.store_connection import LIMIT_S, Connection, pack, store_error
 
 _AT_ONCE: Final = 1000
 _WAIT_MS: Final = 1000  # that the store waits for an entry

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, NamedTuple
 
 from crewel.qos.names import SUBJECT
+from crewel.storage.account_shares import Share, account_of_name
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step, scripts
-from crewel.storage.shares import Share, account_of_name
 from crewel.storage.store import Store
 
 MOST_ACCOUNTS: Final = 1000

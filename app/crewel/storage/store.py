@@ -23,7 +23,12 @@ from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.event_loop import woken
 from crewel.settings import Settings
 from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, room_of, why_full, why_not
-from crewel.storage.connection import (
+from crewel.storage.embedded import END_LIMIT_S, Embedded
+from crewel.storage.keys import Keys
+from crewel.storage.losses import Met, meet
+from crewel.storage.primary import has_moved
+from crewel.storage.script_step import Step, scripts
+from crewel.storage.store_connection import (
     REPLICAS_MS,
     Command,
     Connection,
@@ -36,11 +41,6 @@ from crewel.storage.connection import (
     pool_of,
     unavailable,
 )
-from crewel.storage.embedded import END_LIMIT_S, Embedded
-from crewel.storage.keys import Keys
-from crewel.storage.losses import Met, meet
-from crewel.storage.primary import has_moved
-from crewel.storage.script_step import Step, scripts
 from crewel.storage.store_files import moment
 from crewel.supervision import Supervisor
 

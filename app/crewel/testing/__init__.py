@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crewel.testing.client import TestClient as TestClient
     from crewel.testing.clock import VirtualLoop as VirtualLoop
     from crewel.testing.facades import AsyncServer as AsyncServer
     from crewel.testing.facades import Server as Server
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from crewel.testing.instance import ConnectedClient as ConnectedClient
     from crewel.testing.instance import State as State
     from crewel.testing.loop_thread import LoopThread as LoopThread
+    from crewel.testing.test_client import TestClient as TestClient
 
 _HOMES = {
     "AsyncServer": "facades",
@@ -24,7 +24,7 @@ _HOMES = {
     "LoopThread": "loop_thread",
     "Server": "facades",
     "State": "instance",
-    "TestClient": "client",
+    "TestClient": "test_client",
     "VirtualLoop": "clock",
     "serving": "facades",
     "serving_in_thread": "facades",

@@ -23,7 +23,7 @@ from crewel.broker.session import Session
 from crewel.errors import CrewelError
 from crewel.server import BROKER, build, listening_with
 from crewel.settings import Settings, load
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.testing.clock import VirtualLoop, seconds_of
 
@@ -200,7 +200,7 @@ class Instance:
         letters: list[DeadLetter] = []
         after, is_first = "", True
         while after or is_first:
-            page = await dead_letters.page(access.store, DeadLetterFilter(), after)
+            page = await dead_letter_store.page(access.store, DeadLetterFilter(), after)
             letters += [DeadLetter.read(each, self.settings.node.name) for each in page.letters]
             after, is_first = page.next, False
         return letters

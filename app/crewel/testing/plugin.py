@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from crewel.testing.client import TestClient
     from crewel.testing.facades import Server
     from crewel.testing.instance import Instance
+    from crewel.testing.test_client import TestClient
 
 _MARK: Final = "crewel(settings=None, services=(), store=False): the server of the fixture `crewel`"
 
@@ -46,8 +46,8 @@ def crewel(request: pytest.FixtureRequest) -> Iterator[Server[Instance]]:
 @pytest.fixture
 def crewel_client(crewel: Server[Instance]) -> Iterator[Callable[..., TestClient]]:
     """Connect a client to the server of the test: `crewel_client(name="client/joe/1") -> TestClient`. All end with the test."""
-    from crewel.testing.client import TestClient
     from crewel.testing.loop_thread import LoopThread
+    from crewel.testing.test_client import TestClient
 
     with ExitStack() as stack:
         thread = LoopThread(name="crewel client")

@@ -15,7 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from crewel.bayeux.codec import check_batch, decode
 from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings
-from crewel.transports.connection import Connection
+from crewel.transports.http_connection import Connection
 
 _FORM = "application/x-www-form-urlencoded"
 MAX_LENGTH_DIGITS = 18

@@ -14,8 +14,8 @@ from crewel.transports.fast_sockets import FastSockets
 from crewel.transports.heads import Heads
 
 if TYPE_CHECKING:
-    from crewel.transports.connection import Connection
     from crewel.transports.endpoint import Endpoint
+    from crewel.transports.http_connection import Connection
     from crewel.transports.http_fast import FastConnection
 
 _MAX_WATCH_INTERVAL: Final = 1.0  # seconds between looks at the connections' deadlines

@@ -23,7 +23,7 @@ from crewel.bayeux.codec import join
 from crewel.broker.mailboxes.exchange import Peer, Take
 from crewel.errors import REFUSED_HEADER, Limited, PayloadError
 from crewel.transports.bodies import elements_of, elements_of_values, media_type, read_body
-from crewel.transports.connection import Connection
+from crewel.transports.http_connection import Connection
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint

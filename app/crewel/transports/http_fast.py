@@ -23,8 +23,8 @@ from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, status_line
 
 if TYPE_CHECKING:
-    from crewel.transports.connection import Connection
     from crewel.transports.fast_lane import FastLane
+    from crewel.transports.http_connection import Connection
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from crewel.event_loop import has_stalled
 from crewel.metrics import Metrics
-from crewel.settings.server import WebSocket
+from crewel.settings.server_settings import WebSocket
 
 POLICY_VIOLATION: Final = 1008
 GOING_AWAY: Final = 1001

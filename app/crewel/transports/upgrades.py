@@ -11,7 +11,7 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from crewel.settings.server import WebSocket
+from crewel.settings.server_settings import WebSocket
 from crewel.transports.frame_reader import WINDOW_BITS, Parameters, frames_log
 
 _SWITCHING: Final = 101

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.runtime import Runtime
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.siblings import Siblings
 from crewel.storage.nodes import Node
-from crewel.transports.connection import Connection
+from crewel.transports.http_connection import Connection
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener
 from crewel.workers import control_channel

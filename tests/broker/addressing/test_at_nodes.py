@@ -11,7 +11,7 @@ from crewel.bayeux.channel import parse
 from crewel.delivery.records import PendingMessage
 from crewel.qos.names import one_queue, subject_queue
 from crewel.qos.update import Origin
-from crewel.storage import shared_queues
+from crewel.storage import shared_queue_store
 from crewel.storage.script_step import Step
 from tests.broker.addressing.post import Clerk, come, ids, letters, login, one, queue
 from tests.broker.addressing.test_consumer_groups import member, publish
@@ -74,7 +74,7 @@ def test_what_another_node_has_put_there_comes_with_a_login(world: StoredWorld) 
 def test_what_sessions_of_another_node_have_had_is_noticed(world: StoredWorld, announced: list[str]) -> None:
     Clerk(world).post("hi", queue("ann"))
     access, destinations = world.access, world.broker.addressing.destinations
-    world.wait(world.store.run([shared_queues.discard(access.keys, access.token, ANN, None, access.facts_max)]))
+    world.wait(world.store.run([shared_queue_store.discard(access.keys, access.token, ANN, None, access.facts_max)]))
     assert (destinations.waiting("ann"), announced) == (1, [ANN])
     world.sweep_after(2.0)
     world.settle()

@@ -9,8 +9,8 @@ import pytest
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.records import SessionName, Submission
 from crewel.errors import StoreUnavailable
-from crewel.storage import log, shared_queues
-from crewel.storage.shared_queues import Member
+from crewel.storage import log, shared_queue_store
+from crewel.storage.shared_queue_store import Member
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, settled
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, Recording, Request, World, reply_to
@@ -154,10 +154,10 @@ class TestOneOfThem:
         k, token, most, queue = world.access.keys, world.access.token, world.access.facts_max, f"group:{WORK} workers"
         name, other = SessionName("client/joe/1"), SessionName("client/ann/1")
         message = Submission(WORK, b'{"channel":"/jobs/a"}', groups=(queue,))
-        lease = shared_queues.lease(k, token, queue, [Member(name, 1000), Member(other, 0)], most)
+        lease = shared_queue_store.lease(k, token, queue, [Member(name, 1000), Member(other, 0)], most)
         _, leased = world.wait(world.store.run([log.append(k, token, [message] * 1000, most), lease]))
         made = {each.id: 1 for each in leased.leased}
-        world.wait(world.store.run([shared_queues.requeue(k, token, name, made, most, failed=True)]))
+        world.wait(world.store.run([shared_queue_store.requeue(k, token, name, made, most, failed=True)]))
         wanted = publish(world, 1)
         assert (len(made), ids(come(joe))) == (1000, wanted)
 

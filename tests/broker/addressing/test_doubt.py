@@ -10,9 +10,9 @@ import pytest
 from crewel.broker.addressing.lease_room import AHEAD
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
-from crewel.storage import shared_queues
+from crewel.storage import shared_queue_store
 from crewel.storage.script_step import REMEMBERED_MS, Step
-from crewel.storage.shared_queues import Lease, StoredQueue
+from crewel.storage.shared_queue_store import Lease, StoredQueue
 from crewel.storage.store import Store
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.stored_world import Receiver, StoredWorld, data, failed, origin, store
@@ -83,14 +83,14 @@ class TestAHandOver:
         self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         message_id = Clerk(world).post("hi", queue("ann"))
-        peek, errors = shared_queues.peek, [StoreUnavailable("away")]
+        peek, errors = shared_queue_store.peek, [StoreUnavailable("away")]
 
         async def broken(*asked: Any) -> Any:
             if errors:
                 raise errors.pop()
             return await peek(*asked)
 
-        monkeypatch.setattr(shared_queues, "peek", broken)
+        monkeypatch.setattr(shared_queue_store, "peek", broken)
         ann = self._come(world)
         wait(world)
         assert data_of(ann.connect(advice={"timeout": 0}).received) == ["hi"]
@@ -282,7 +282,7 @@ def test_a_store_that_is_full_is_asked_again_when_it_may_have_space(world: Store
 def test_a_queue_is_not_asked_for_again_because_the_store_is_slow(
     world: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, lease = [0], shared_queues.lease
+    asked, lease = [0], shared_queue_store.lease
 
     def lease_late(*what: Any) -> Step[Lease]:
         asked[0] += 1
@@ -290,7 +290,7 @@ def test_a_queue_is_not_asked_for_again_because_the_store_is_slow(
         world.loop._now += 0.3
         return lease(*what)
 
-    monkeypatch.setattr(shared_queues, "lease", lease_late)
+    monkeypatch.setattr(shared_queue_store, "lease", lease_late)
     message_id = Clerk(world).post("hi", queue("joe"))
     joe = login(world, "joe/1")
     assert ids(come(joe)) == [message_id]
@@ -343,7 +343,10 @@ class TestReadingLate:
     @pytest.mark.parametrize(
         ("read", "begin"),
         [
-            ("crewel.storage.shared_queues.queues", lambda world: world.broker.addressing.shared_queues.load_again()),
+            (
+                "crewel.storage.shared_queue_store.queues",
+                lambda world: world.broker.addressing.shared_queues.load_again(),
+            ),
             ("crewel.broker.durability.durability.stored_queues", lambda world: world.durability._reload()),
         ],
         ids=["something unknown was found", "the store has lost something"],
@@ -352,7 +355,7 @@ class TestReadingLate:
         self, world: StoredWorld, monkeypatch: pytest.MonkeyPatch, read: str, begin: Callable[[StoredWorld], Any]
     ) -> None:
         clerk, was_read, told = Clerk(world), world.loop.create_future(), world.loop.create_future()
-        queues = shared_queues.queues
+        queues = shared_queue_store.queues
 
         async def queues_late(store: Store) -> list[StoredQueue]:
             found = await queues(store)

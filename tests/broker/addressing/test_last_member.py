@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from crewel.qos.names import group_queue
-from crewel.storage.connection import Done
 from crewel.storage.script_step import Step
+from crewel.storage.store_connection import Done
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, settled
 from tests.broker.addressing.test_consumer_groups import WORK, join, member, publish
 from tests.broker.stored_world import Receiver, StoredWorld, failed, origin

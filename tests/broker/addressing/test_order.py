@@ -15,7 +15,7 @@ from crewel.delivery.records import LogId, SessionName
 from crewel.errors import StoreUnavailable
 from crewel.qos.names import subject_queue
 from crewel.storage import log
-from crewel.storage.shared_queues import Addressed, Delivery, send
+from crewel.storage.shared_queue_store import Addressed, Delivery, send
 from tests.broker.addressing.post import Clerk, come, login
 from tests.broker.addressing.test_doubt import Line, wait
 from tests.broker.stored_world import Receiver, StoredWorld, failed

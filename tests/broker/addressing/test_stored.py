@@ -6,7 +6,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.broker.dead_letters.redrive import Chosen, Limits
-from crewel.storage import dead_letters, shared_queues
+from crewel.storage import dead_letter_store, shared_queue_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, queue, settled
 from tests.broker.slow import Slow
@@ -326,7 +326,7 @@ class TestQueuesOfSubjects:
     @pytest.fixture
     def slow(self, monkeypatch: pytest.MonkeyPatch) -> Slow:
         """How a queue is read."""
-        return Slow(monkeypatch, shared_queues, "peek")
+        return Slow(monkeypatch, shared_queue_store, "peek")
 
     @staticmethod
     def _reading(world: StoredWorld, slow: Slow) -> Client:
@@ -396,7 +396,7 @@ class TestQueuesOfSubjects:
         for number in range(1001):
             clerk.post(number, queue("joe"))
         world.sweep_after(61.0)
-        assert world.wait(dead_letters.count(world.store, DeadLetterFilter())) == 1001
+        assert world.wait(dead_letter_store.count(world.store, DeadLetterFilter())) == 1001
 
     def test_a_letter_of_a_subject_can_be_sent_again(self, make_stored: MakeStored) -> None:
         world = make_stored("ptp.subject_idle_ms=60000")

@@ -55,7 +55,7 @@ class Shown:
 @pytest.fixture
 def store(world: World, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = Store()
-    monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letters.get", store.get)
+    monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letter_store.get", store.get)
     return store
 
 
@@ -112,7 +112,7 @@ class TestFollowers:
             shown.update({letter.dead_id: letter.data for letter in letters})
             raise LookupError
 
-        monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letters.get", get)
+        monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letter_store.get", get)
         follower = Follower("hook", world.broker.runtime, show)
         follower.offer(["1-0", "2-0"])
         world.settle()
@@ -141,9 +141,9 @@ class TestFigures:
         async def none(_: object) -> int:
             return 0
 
-        monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letters.count", count)
+        monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letter_store.count", count)
         for name in ("dropped", "returned"):
-            monkeypatch.setattr(f"crewel.broker.dead_letters.notifier.dead_letters.{name}", none)
+            monkeypatch.setattr(f"crewel.broker.dead_letters.notifier.dead_letter_store.{name}", none)
         world.broker.runtime.access.store = SimpleNamespace(is_up=True)  # type: ignore[assignment]
         for _ in range(2):
             looking = world.loop.create_task(world.broker.dead_letters.notifier.count())
@@ -163,7 +163,7 @@ class TestHooks:
     def test_one_that_fails_is_logged_and_the_others_are_told(
         self, make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, caplog: Any
     ) -> None:
-        monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letters.get", Store().get)
+        monkeypatch.setattr("crewel.broker.dead_letters.notifier.dead_letter_store.get", Store().get)
         told: list[DeadLetter] = []
         service = Service("app")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crewel.errors import StoreError
-from crewel.storage.connection import Reader, pool_of
+from crewel.storage.store_connection import Reader, pool_of
 from tests.broker.stored_world import Receiver, StoredWorld, store
 from tests.broker.world import Request, World, data_of, let_go
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from crewel.broker.durability.access import StoreAccess
 from crewel.broker.durability.lease import StoreLease
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.metrics import Metrics
 from crewel.settings import Settings
 from crewel.settings.storage import Cluster, Storage

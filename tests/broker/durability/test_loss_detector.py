@@ -9,7 +9,7 @@ import pytest
 
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
-from crewel.storage import sessions
+from crewel.storage import session_store
 from crewel.storage.script_step import Step
 from tests.broker.stored_world import Receiver, StoredWorld, failed
 
@@ -166,7 +166,7 @@ def test_sessions_that_another_node_has_are_not_lost(
     node.commit()
     lost, *taken = [durable.name for durable in durables if durable is not None]
     heir.wait(heir.store.reader.delete(heir.store.keys.session(lost)))
-    monkeypatch.setattr(sessions, "_TOGETHER", 3)
+    monkeypatch.setattr(session_store, "_TOGETHER", 3)
     heir.wait(heir.durability.inheritance.take_over_dead([node.access.token]))
     monkeypatch.setattr(type(node.store), "generation", "another")
     with caplog.at_level(logging.INFO):

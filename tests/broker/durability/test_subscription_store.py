@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.durability.store_access import DEAD_SESSION
 from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.handler_steps import resolve
 from crewel.broker.subscriptions.subscription_store import SubscriptionStore
@@ -20,7 +20,7 @@ from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
-from crewel.storage.sessions import SessionEnd
+from crewel.storage.session_store import SessionEnd
 
 PATTERNS = ("/a", "/*")
 

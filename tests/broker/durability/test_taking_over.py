@@ -10,10 +10,10 @@ import pytest
 from crewel.broker.durability import durability
 from crewel.broker.durability.durability import Durability
 from crewel.delivery.records import SessionName, SessionRecord, Submission
-from crewel.storage import log, shared_queues
+from crewel.storage import log, shared_queue_store
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
-from crewel.storage.shared_queues import Addressed, Delivery
+from crewel.storage.shared_queue_store import Addressed, Delivery
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld
 from tests.storage.owner import FACTS_MAX, Owner
 
@@ -60,7 +60,7 @@ def test_what_the_old_server_sends_by_name_reaches_sessions_that_have_been_taken
 
     def send(keys: Keys, token: str) -> Step[Any]:
         to_each = [Delivery("client/joe", SessionName(f"client/{name}"), source="client/joe") for name in NAMES]
-        return shared_queues.send(keys, token, Addressed("/news", BODY), to_each, FACTS_MAX)
+        return shared_queue_store.send(keys, token, Addressed("/news", BODY), to_each, FACTS_MAX)
 
     heir = take_over(stored, send)
     assert [come(heir, each) for each in receivers] == [["meanwhile"], ["meanwhile"]]

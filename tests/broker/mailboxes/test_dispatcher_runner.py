@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.states import DispatcherState
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.errors import IllegalArgument
 from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension

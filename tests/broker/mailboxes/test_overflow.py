@@ -14,7 +14,7 @@ import pytest
 
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.extensions.ack import AckExtension
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
 from tests.broker.world import Client, World
@@ -106,7 +106,7 @@ def test_no_commit_has_more_letters_than_it_may(make_stored: MakeStored) -> None
     ids = publish_all(world, range(MESSAGES))
     told = Counter((session, log_id) for session, reason, log_id in world.ended() if reason == "dead")
     assert told == {(f"client/joe{n}/1", int(each)): 1 for n in range(RECEIVERS) for each in ids}
-    assert world.wait(dead_letters.count(world.store, DeadLetterFilter())) == MESSAGES * RECEIVERS
+    assert world.wait(dead_letter_store.count(world.store, DeadLetterFilter())) == MESSAGES * RECEIVERS
     assert max(letters_of_commits(world)) <= MOST_LETTERS
     assert {log_id for session in world.access.node.sessions.values() for log_id in session.pending} == {int(kept)}
 

@@ -13,8 +13,8 @@ from crewel.broker.topics import endings
 from crewel.broker.topics.references import QueuedTopics
 from crewel.broker.topics.topic import Topic
 from crewel.errors import StoreError, StoreUncertain
+from crewel.nodes.node_requests import Request, TopicAnswer
 from crewel.nodes.remote_topics import RemoteTopics
-from crewel.nodes.requests import Request, TopicAnswer
 from crewel.topics import State
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
 from tests.broker.world import Client, World

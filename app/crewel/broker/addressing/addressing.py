@@ -5,8 +5,8 @@ from __future__ import annotations
 from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.destinations import Destinations
-from crewel.broker.addressing.listeners import AddressingListener
-from crewel.broker.addressing.names import BEYOND_STORED, Names
+from crewel.broker.addressing.queue_listeners import AddressingListener
+from crewel.broker.addressing.session_names import BEYOND_STORED, Names
 from crewel.broker.addressing.shared_queues import CommonQueues, SharedQueues
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime

@@ -18,8 +18,8 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.addressing.channels import Channels
-from crewel.broker.addressing.names import Names
 from crewel.broker.addressing.routes import Route, resolve_destination, without_store
+from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.durability.write_queue import REPEATABLE_S
 from crewel.broker.handler_steps import Promise, Steps, result_of
@@ -33,10 +33,10 @@ from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, Sto
 from crewel.qos.names import one_queue, subject_of, subject_queue
 from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
-from crewel.storage import shared_queues
+from crewel.storage import shared_queue_store
 from crewel.storage.receivers import Receiver
 from crewel.storage.script_step import Step
-from crewel.storage.shared_queues import Addressed, Delivery, SendOutcome, Sent
+from crewel.storage.shared_queue_store import Addressed, Delivery, SendOutcome, Sent
 
 _FULL: Final = "resource.overflow.queue.entries"
 _GONE: Final = "user.ptp.unknownDestinationSession"
@@ -236,7 +236,7 @@ class Destinations:
         if is_scarce:
             message = message._replace(account=access.shares.admit(outgoing.publisher, size))
         # Each has a key, so that it can be asked again what happened to it.
-        step = shared_queues.send(
+        step = shared_queue_store.send(
             access.keys,
             access.token,
             message,
@@ -326,7 +326,7 @@ class Destinations:
     def take_addressed(self, logged: Logged, sessions: Mapping[SessionName, DurableSession]) -> None:
         """The log has a message that another node, or this one, has put into the inboxes of sessions of other nodes; it may be
         known to these."""
-        for name, waiting in shared_queues.addressed(logged).items():
+        for name, waiting in shared_queue_store.addressed(logged).items():
             if name in sessions and sessions[name].may_lack(logged.id):
                 entry = Entry.read_back(logged, waiting.expires)
                 self._arrive(Delivery(logged.to, name, "", waiting.source), sessions[name], entry)

@@ -20,8 +20,8 @@ from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, Pending
 from crewel.errors import StoreError
 from crewel.errors.codes import is_below
 from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, subject_of
-from crewel.storage import shared_queues
-from crewel.storage.shared_queues import Requeued
+from crewel.storage import shared_queue_store
+from crewel.storage.shared_queue_store import Requeued
 
 if TYPE_CHECKING:
     from crewel.broker.addressing.shared_queues import SharedQueues
@@ -132,7 +132,7 @@ class Requeue:
                 self._shared_queues.returned(source)
 
         again = failed and letter is None
-        step = shared_queues.requeue(
+        step = shared_queue_store.requeue(
             access.keys, access.token, name, made, access.facts_max, failed=failed, tries_again=again
         )
         access.writing.submit(step, answered, retries=True)

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.session_names import Names
 from crewel.broker.session import Session, stored_of
 from crewel.qos.names import ANONYMOUS, one_queue, subject_queue
 from crewel.qos.publish import Destination, Distribute

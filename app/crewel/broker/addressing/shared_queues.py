@@ -18,11 +18,11 @@ from typing import Final
 
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.lease_room import AHEAD, lease_room
-from crewel.broker.addressing.listeners import AddressingListener
-from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.queue_listeners import AddressingListener
 from crewel.broker.addressing.requeue import Failures, Requeue
+from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queue import SharedQueue
-from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.durability.store_access import DEAD_SESSION
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, stored_of, unstored_of
@@ -32,8 +32,8 @@ from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, Pending
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
 from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue
-from crewel.storage import receivers, shared_queues
-from crewel.storage.shared_queues import Discarded, Lease, Leased, Member, StoredQueue
+from crewel.storage import receivers, shared_queue_store
+from crewel.storage.shared_queue_store import Discarded, Lease, Leased, Member, StoredQueue
 from crewel.times import format_span
 
 log = logging.getLogger(__name__)
@@ -90,12 +90,14 @@ class SharedQueues:
     async def keep_groups(self) -> None:
         """Tell the store which groups keep their messages without members, before it is read. Raises StoreError."""
         access = self._access
-        await access.writing.ask(shared_queues.keep(access.keys, access.token, [*self._groups.kept], access.facts_max))
+        await access.writing.ask(
+            shared_queue_store.keep(access.keys, access.token, [*self._groups.kept], access.facts_max)
+        )
 
     async def load_again(self) -> None:
         """Something may be there of which this server knows nothing: look where that is so."""
         try:
-            found = await shared_queues.queues(self._access.store)
+            found = await shared_queue_store.queues(self._access.store)
         except StoreError as error:
             log.warning("the shared queues cannot be read at the moment: %s", error)
         else:
@@ -179,7 +181,7 @@ class SharedQueues:
     async def channels(self, name: str) -> AsyncIterator[str]:
         """The channels of all messages in the queue; one may come more than once. Raises StoreError."""
         if self._may_have(name):
-            async for channel in shared_queues.channels(self._access.store, name):
+            async for channel in shared_queue_store.channels(self._access.store, name):
                 yield channel
 
     def _may_have(self, name: str) -> bool:
@@ -187,7 +189,7 @@ class SharedQueues:
         return self.waiting(name) > 0
 
     async def _read(self, name: str, count: int, start: int) -> list[Entry]:
-        found = await shared_queues.peek(self._access.store, name, count, start)
+        found = await shared_queue_store.peek(self._access.store, name, count, start)
         return [Entry.read_back(logged) for logged in found]
 
     async def drop(self, name: str) -> int:
@@ -201,7 +203,7 @@ class SharedQueues:
         """End these messages of the queue, or all, at most so many as one step takes; returns how many. `retries`: the store is
         asked until it has answered, and then it may have been done before. Raises StoreError."""
         access = self._access
-        step = shared_queues.discard(access.keys, access.token, name, ids, access.facts_max, reason=reason)
+        step = shared_queue_store.discard(access.keys, access.token, name, ids, access.facts_max, reason=reason)
 
         def answered(count: int | StoreError) -> int | StoreError:
             if not isinstance(count, StoreError):
@@ -333,11 +335,11 @@ class SharedQueues:
         }
         rooms = [member for member in members if member.name in asked]
         now = self._runtime.clock.microseconds()
-        step = shared_queues.lease(access.keys, access.token, queue.name, rooms, access.facts_max, now, after)
+        step = shared_queue_store.lease(access.keys, access.token, queue.name, rooms, access.facts_max, now, after)
 
         def answered(answer: Lease | StoreError) -> None:
             if isinstance(answer, StoreUncertain):
-                again = shared_queues.leased_before(step)
+                again = shared_queue_store.leased_before(step)
                 found = partial(self._leased, queue, asked, is_repeat=True)
                 access.writing.submit(again, found, retries=True, in_doubt=True)
             else:
@@ -477,7 +479,9 @@ class SharedQueues:
         """The last member of the group is gone, and so are the messages that wait for it: by the same step of the store, unless
         it came later."""
         access = self._access
-        step = shared_queues.discard(access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED)
+        step = shared_queue_store.discard(
+            access.keys, access.token, name, None, access.facts_max, reason=EndReason.LAPSED
+        )
 
         def answered(count: int | StoreError) -> None:
             if not isinstance(count, StoreError):
@@ -494,7 +498,7 @@ class SharedQueues:
         """Make dead letters of these messages of the queue, or of all."""
         access, delivery = self._access, self._settings.delivery
         most = access.facts_max, delivery.dead_letters_max, delivery.dead_letters_max_bytes
-        step = shared_queues.dead_letter(access.keys, access.token, name, ids, *most, code=code, reason=reason)
+        step = shared_queue_store.dead_letter(access.keys, access.token, name, ids, *most, code=code, reason=reason)
 
         def answered(discarded: Discarded | StoreError) -> None:
             if isinstance(discarded, StoreError):
@@ -502,7 +506,7 @@ class SharedQueues:
             self._discarded(name, EndReason.DEAD, discarded.count)
             letter = PendingDeadLetter(SessionName(name), LogId(0), code, reason)
             self._listener.letters_stored([letter] * discarded.count, discarded.letters)
-            if ids is None and discarded.count == shared_queues.MOST_DISCARDED:
+            if ids is None and discarded.count == shared_queue_store.MOST_DISCARDED:
                 self.dead_letter(name, None, code, reason)
 
         access.writing.submit(step, answered, retries=True)
@@ -555,7 +559,7 @@ class CommonQueues(SharedQueues):
     async def stored(self) -> list[str]:
         """The queues in which something waits, as the store has it: also those that no session here may have. Raises
         StoreError."""
-        return [stored.name for stored in await shared_queues.queues(self._access.store)]
+        return [stored.name for stored in await shared_queue_store.queues(self._access.store)]
 
     def _may_have(self, name: str) -> bool:
         """The store knows."""
@@ -571,7 +575,7 @@ class CommonQueues(SharedQueues):
 
     async def _count_and_bound(self, name: str, log_id: LogId, most: int) -> None:
         with suppress(StoreError):
-            self._queue(name).count = await shared_queues.size(self._access.store, name)
+            self._queue(name).count = await shared_queue_store.size(self._access.store, name)
         super()._bound(name, log_id, most)
 
     def _seek(self, session: Session) -> None:

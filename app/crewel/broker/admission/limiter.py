@@ -18,7 +18,7 @@ from crewel.addresses import Networks, holder_of
 from crewel.bayeux.message import Message
 from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
-from crewel.broker.addressing.names import identity
+from crewel.broker.addressing.session_names import identity
 from crewel.broker.admission.guard import Guard
 from crewel.broker.admission.payers import receiver_payers
 from crewel.broker.mailboxes.exchange import Peer

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from crewel.broker.session import Session
 from crewel.delivery.pending_dead_letters import Payers
 from crewel.limits import Account
-from crewel.storage.shares import account_of_name, address_account, subject_account
+from crewel.storage.account_shares import account_of_name, address_account, subject_account
 
 
 def charged(session: Session) -> Iterator[Account]:

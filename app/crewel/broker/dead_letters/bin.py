@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.runtime import Runtime
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.storage import dead_letter_bin

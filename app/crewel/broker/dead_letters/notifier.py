@@ -27,7 +27,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.records import PendingDeadLetter
 from crewel.errors import StoreError, class_of
-from crewel.storage import dead_letters
+from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
 
@@ -81,7 +81,7 @@ class Follower:
         access = self._runtime.access
         return [
             DeadLetter.read(stored, self._runtime.settings.node.name)
-            for stored in await dead_letters.get(access.store, ids)
+            for stored in await dead_letter_store.get(access.store, ids)
         ]
 
 
@@ -162,8 +162,8 @@ class DeadLetterNotifier:
 
     async def _count(self, store: Store) -> None:
         with suppress(StoreError):
-            kept = await dead_letters.count(store, DeadLetterFilter())
-            self._counts = (kept, await dead_letters.dropped(store), await dead_letters.returned(store))
+            kept = await dead_letter_store.count(store, DeadLetterFilter())
+            self._counts = (kept, await dead_letter_store.dropped(store), await dead_letter_store.returned(store))
 
     async def close(self) -> None:
         """Let go of the webhook's connections."""

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.channel import parse
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
-from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.runtime import Runtime
 from crewel.delivery.entry import priority_in
@@ -23,9 +23,9 @@ from crewel.delivery.records import PendingMessage, SessionName
 from crewel.errors import IllegalArgument, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
 from crewel.qos.names import is_queue
-from crewel.storage import dead_letter_bin, dead_letters
+from crewel.storage import dead_letter_bin, dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
-from crewel.storage.dead_letters import Redriven, RedriveOutcome
+from crewel.storage.dead_letter_store import Redriven, RedriveOutcome
 
 _AT_ONCE: Final = 64
 """Dead letters whose steps are under way together."""
@@ -121,8 +121,8 @@ class DeadLetterRedrive:
         """How many dead letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
         store = self.access.store
         if chosen.ids is not None:
-            return len(list(filter(chosen.wanted.is_within, await dead_letters.get(store, chosen.ids))))
-        return await dead_letters.count(store, chosen.wanted)
+            return len(list(filter(chosen.wanted.is_within, await dead_letter_store.get(store, chosen.ids))))
+        return await dead_letter_store.count(store, chosen.wanted)
 
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
         """Send dead letters again: to their receivers, or to all who are subscribed to their channels and the groups there;
@@ -168,7 +168,7 @@ class DeadLetterRedrive:
             async for letters in portions:
                 ids = [letter.dead_id for letter in letters]
                 access = self.access
-                step = dead_letters.discard(
+                step = dead_letter_store.discard(
                     access.keys, access.token, ids, access.facts_max, who, limits.job_id, keeps=keeps
                 )
                 discarded = await access.writing.ask(step)
@@ -189,7 +189,7 @@ class DeadLetterRedrive:
             return
         place, left = chosen.after, count
         while left > 0:
-            page = await dead_letters.page(self.access.store, chosen.wanted, place, min(left, _READ))
+            page = await dead_letter_store.page(self.access.store, chosen.wanted, place, min(left, _READ))
             left -= len(page.letters)
             for start in range(0, len(page.letters), portion):
                 letters = page.letters[start : start + portion]
@@ -206,7 +206,7 @@ class DeadLetterRedrive:
         for start in range(0, min(count, len(ids)), portion):
             end = min(start + portion, count)
             asked = ids[start:end]
-            letters = await dead_letters.get(self.access.store, asked)
+            letters = await dead_letter_store.get(self.access.store, asked)
             if with_bin:
                 letters += [each.letter for each in await dead_letter_bin.get(self.access.store, asked)]
             letters = list(filter(chosen.wanted.is_within, letters))
@@ -267,7 +267,7 @@ class DeadLetterRedrive:
         access = self.access
         channel = None if receiver else parse(letter.channel)
         groups = self._groups.on(channel) if channel is not None else ()
-        step = dead_letters.redrive(
+        step = dead_letter_store.redrive(
             access.keys,
             access.token,
             letter,

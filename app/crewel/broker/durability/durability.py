@@ -22,8 +22,8 @@ from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.payers import receiver_payers
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
-from crewel.broker.durability.listeners import DurabilityListener
 from crewel.broker.durability.log_appender import LogAppender
+from crewel.broker.durability.log_listeners import DurabilityListener
 from crewel.broker.durability.log_tail import LogTail
 from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.loss_detector import LossDetector
@@ -52,9 +52,9 @@ from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailab
 from crewel.event_loop import in_turns, woken
 from crewel.storage import log as stored_log
 from crewel.storage import node_leases
-from crewel.storage import sessions as stored_sessions
-from crewel.storage.sessions import LoggedIn
-from crewel.storage.shared_queues import queues as stored_queues
+from crewel.storage import session_store as stored_sessions
+from crewel.storage.session_store import LoggedIn
+from crewel.storage.shared_queue_store import queues as stored_queues
 from crewel.storage.store import Store
 
 log = logging.getLogger(__name__)

@@ -18,12 +18,12 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.addressing.destinations import Destinations
 from crewel.broker.durability.log_appender import LogAppender
 from crewel.broker.runtime import Runtime
-from crewel.broker.topics.changes import TopicChanges
+from crewel.broker.topics.topic_changes import TopicChanges
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName, SessionRecord
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log
-from crewel.storage import nodes, shared_queues
+from crewel.storage import nodes, shared_queue_store
 from crewel.storage.node_leases import Slice
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Gap:
             if logged.changed_by:
                 self._changes.append(logged)
             elif logged.addressed:
-                for name in shared_queues.addressed(logged):
+                for name in shared_queue_store.addressed(logged):
                     self._by_name[name].append(logged)
             else:
                 for pattern in _channel(logged).patterns:

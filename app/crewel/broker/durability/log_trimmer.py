@@ -19,15 +19,15 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import LogId
 from crewel.errors import Fenced, StoreError
 from crewel.event_loop import in_turns
-from crewel.storage import dead_letters, streams
+from crewel.storage import dead_letter_store, streams
 from crewel.storage import facts as stored_facts
 from crewel.storage import log as stored_log
-from crewel.storage import sessions as stored_sessions
+from crewel.storage import session_store as stored_sessions
 from crewel.storage.occupancy import Occupied, occupied
 from crewel.storage.streams import Progress
 
 if TYPE_CHECKING:
-    from crewel.broker.durability.access import StoreAccess
+    from crewel.broker.durability.store_access import StoreAccess
     from crewel.metrics import Metrics
     from crewel.settings import Settings
 
@@ -87,7 +87,7 @@ class FactsTrimmer:
         more = 0 if self._dead_letters is None else dropped - self._dead_letters
         self._dead_letters = dropped
         if more > 0:
-            largest = await dead_letters.shares(store, 1)
+            largest = await dead_letter_store.shares(store, 1)
             log.warning(
                 "%d dead letters were dropped, the oldest of those accounts that hold most, such as %s: there are more than"
                 " delivery.dead_letters_max=%d, or they take more than delivery.dead_letters_max_bytes=%d",

@@ -11,10 +11,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.delivery.records import SessionName
 from crewel.metrics import Metrics
-from crewel.storage import losses, sessions
+from crewel.storage import losses, session_store
 from crewel.storage.losses import Loss
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ class LossDetector:
         have taken over the others. Raises StoreError."""
         if not (gone and self.has_changed):
             return
-        lost = len(await sessions.nowhere(self._access.store, gone))
+        lost = len(await session_store.nowhere(self._access.store, gone))
         if lost:
             log.error("the store has lost %d sessions: their clients have to handshake again", lost)
             self._metrics.lost_sessions += lost

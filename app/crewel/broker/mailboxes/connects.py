@@ -28,7 +28,7 @@ from crewel.broker.mailboxes.exchange import (
 )
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.known_connect import KnownConnect
-from crewel.broker.mailboxes.listeners import OutboundListener
+from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.timers import SessionTimes, Timers
 from crewel.broker.mailboxes.updates import Updates
 from crewel.broker.pipe import Pipe

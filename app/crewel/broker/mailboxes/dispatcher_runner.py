@@ -13,9 +13,9 @@ from math import inf
 from time import time
 from typing import Any, Final
 
-from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.durability.store_access import DEAD_SESSION
 from crewel.broker.mailboxes.events import Events
-from crewel.broker.mailboxes.listeners import DispatcherListener
+from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.pings import Pings
 from crewel.broker.mailboxes.stops import Stops
@@ -24,11 +24,11 @@ from crewel.broker.mailboxes.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
 from crewel.delivery.dispatcher import NO_DISPATCHER, Dispatcher, Judgement, Rejection, Rules
+from crewel.delivery.dispatcher_states import DispatcherState, Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
 from crewel.delivery.records import EndReason, SessionRecord
-from crewel.delivery.states import DispatcherState, Holdback
 from crewel.errors import IllegalArgument
 from crewel.qos.connect import ConnectQos, Retries
 

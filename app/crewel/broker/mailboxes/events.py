@@ -23,8 +23,8 @@ from crewel.broker.mailboxes.shape_samples import ShapeSamples
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Judgement
+from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.entry import Entry
-from crewel.delivery.states import Holdback
 from crewel.errors import StoreError
 from crewel.storage import streams
 from crewel.storage.streams import BUCKETS_MS, EVENTS, SCHEMA, Level

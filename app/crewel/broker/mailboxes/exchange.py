@@ -23,7 +23,7 @@ from crewel.metrics import Metrics
 
 if TYPE_CHECKING:
     from crewel.broker.session import Session
-    from crewel.settings.server import Bayeux
+    from crewel.settings.server_settings import Bayeux
 
 log = logging.getLogger(__name__)
 

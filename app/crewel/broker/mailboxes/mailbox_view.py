@@ -11,9 +11,9 @@ from crewel.delivery.dispatcher import NO_DISPATCHER
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.mailbox import Mailbox
     from crewel.delivery.dispatcher import Rejection
+    from crewel.delivery.dispatcher_states import Holdback
     from crewel.delivery.entry import Entry
     from crewel.delivery.records import LogId
-    from crewel.delivery.states import Holdback
     from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 

@@ -15,7 +15,7 @@ from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.connects import Connects
 from crewel.broker.mailboxes.exchange import Exchange, encode_reply
 from crewel.broker.mailboxes.fan_outs import FanOuts
-from crewel.broker.mailboxes.listeners import OutboundListener
+from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.timers import SessionTimes
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from crewel.broker.mailboxes.back_pressure import BackPressure
 from crewel.broker.mailboxes.events import Events
-from crewel.broker.mailboxes.listeners import DispatcherListener
+from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session

@@ -11,14 +11,14 @@ from typing import Any
 
 import orjson
 
-from crewel.broker.durability.access import StoreAccess
+from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.handler_steps import resolve
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import SessionName
 from crewel.errors import StoreError, StoreUnavailable
-from crewel.storage import sessions as stored_sessions
+from crewel.storage import session_store as stored_sessions
 from crewel.storage.script_step import Step
 
 

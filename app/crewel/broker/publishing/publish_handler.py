@@ -16,7 +16,7 @@ from crewel.bayeux.message import Fields, Message, delivered
 from crewel.bayeux.replies import Reply
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.addressing.destinations import Sending
-from crewel.broker.addressing.names import identity
+from crewel.broker.addressing.session_names import identity
 from crewel.broker.admission.admission import Admission
 from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.admission.limiter import Limiter

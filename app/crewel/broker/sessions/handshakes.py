@@ -17,7 +17,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import LoginRefusals
 from crewel.broker.sessions.logins import Logins
-from crewel.broker.subscriptions.subscribe import Permissions
+from crewel.broker.subscriptions.subscribe_handler import Permissions
 from crewel.errors import Limited, StoreError
 
 HANDSHAKE: Final = "/meta/handshake"

@@ -16,7 +16,7 @@ from typing import Any, Final
 from crewel.bayeux import advice
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.addressing.names import digest, is_named, new_reply_id, new_resume
+from crewel.broker.addressing.session_names import digest, is_named, new_reply_id, new_resume
 from crewel.broker.admission.admission import Admission
 from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.durability.durability import Durability

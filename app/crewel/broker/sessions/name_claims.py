@@ -10,7 +10,7 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from crewel.bayeux.message import Fields
-from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.session_names import Names
 from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.handler_steps import Steps, result_of

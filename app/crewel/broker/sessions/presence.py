@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.session_names import Names
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.sessions.operator_channels import OperatorChannels

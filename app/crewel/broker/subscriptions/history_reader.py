@@ -20,7 +20,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import Room
 from crewel.broker.subscriptions.options import SubscriptionOptions
-from crewel.broker.subscriptions.subscribe import Permissions
+from crewel.broker.subscriptions.subscribe_handler import Permissions
 from crewel.delivery.entry import Entry
 from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, RemoteCallError, StoreError, denied
 from crewel.qos.fields import Check, flag, read_fields, whole

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from crewel.broker.addressing.listeners import LettersListener
+from crewel.broker.addressing.queue_listeners import LettersListener
 from crewel.broker.addressing.requeue import Requeue
-from crewel.broker.durability.access import DEAD_SESSION
+from crewel.broker.durability.store_access import DEAD_SESSION
 from crewel.broker.durability.write_queue import BYTES_A_LETTER
 from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
@@ -26,9 +26,9 @@ from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, cost_of
 from crewel.delivery.pending_subscriptions import SubscriptionRequest
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
-from crewel.storage import sessions as stored_sessions
+from crewel.storage import session_store as stored_sessions
 from crewel.storage.keys import Keys
-from crewel.storage.sessions import Erased, SessionEnd
+from crewel.storage.session_store import Erased, SessionEnd
 
 if TYPE_CHECKING:
     import asyncio

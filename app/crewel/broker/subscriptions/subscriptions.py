@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.addressing.listeners import LettersListener
+from crewel.broker.addressing.queue_listeners import LettersListener
 from crewel.broker.admission.admission import Admission
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
@@ -12,7 +12,7 @@ from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
 from crewel.broker.subscriptions.history_reader import GET_SERVICE, GetService, HistoryReader
 from crewel.broker.subscriptions.history_start import HistoryReads
 from crewel.broker.subscriptions.options import SubscriptionOptions
-from crewel.broker.subscriptions.subscribe import Permissions, SubscribeHandler
+from crewel.broker.subscriptions.subscribe_handler import Permissions, SubscribeHandler
 from crewel.broker.subscriptions.subscribers import Subscribers
 from crewel.broker.subscriptions.subscription_store import SubscriptionStore
 from crewel.broker.topics.topic_table import TopicTable

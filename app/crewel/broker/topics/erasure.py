@@ -20,8 +20,8 @@ from crewel.broker.handler_steps import finished
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.topics.listeners import TopicsListener
 from crewel.broker.topics.references import QueuedTopics, channel_of
+from crewel.broker.topics.topic_listeners import TopicsListener
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import EndReason, LogId
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError

@@ -19,8 +19,8 @@ from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.topics.shares import Shares, TopicShare
 from crewel.broker.topics.topic import Topic, TopicView
+from crewel.broker.topics.topic_shares import Shares, TopicShare
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, PendingMessage

@@ -20,12 +20,12 @@ from crewel.broker.admission.admission import Admission
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.topics.changes import TopicChanges
 from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
-from crewel.broker.topics.listeners import TopicsListener
 from crewel.broker.topics.references import QueuedTopics, TopicViews, channel_of
 from crewel.broker.topics.topic import Topic, read_rules
+from crewel.broker.topics.topic_changes import TopicChanges
+from crewel.broker.topics.topic_listeners import TopicsListener
 from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos

@@ -4,11 +4,11 @@ The names, arguments and errors are those of `crewel.client`. All clients of a p
 own (`background`); each call waits for its result there, so a client can be used from all threads.
 """
 
-from crewel.client.sync.app import App as App
-from crewel.client.sync.batch import Batch as Batch
-from crewel.client.sync.client import Client as Client
-from crewel.client.sync.consumer import Consumer as Consumer
-from crewel.client.sync.message import Delivery as Delivery
-from crewel.client.sync.message import Message as Message
-from crewel.client.sync.outbox import Outbox as Outbox
-from crewel.client.sync.subscription import Subscription as Subscription
+from crewel.client.sync.sync_app import App as App
+from crewel.client.sync.sync_batch import Batch as Batch
+from crewel.client.sync.sync_client import Client as Client
+from crewel.client.sync.sync_consumer import Consumer as Consumer
+from crewel.client.sync.sync_message import Delivery as Delivery
+from crewel.client.sync.sync_message import Message as Message
+from crewel.client.sync.sync_outbox import Outbox as Outbox
+from crewel.client.sync.sync_subscription import Subscription as Subscription

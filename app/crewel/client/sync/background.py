@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from functools import cache
 from typing import Any, TypeVar
 
-from crewel.client.message import Message
+from crewel.client.client_message import Message
 from crewel.client.subscription import CALLER
 
 _T = TypeVar("_T")

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from crewel.client import consumer, message
-from crewel.client.message import DataT, Handling
+from crewel.client import client_message, consumer
+from crewel.client.client_message import DataT, Handling
 from crewel.client.sync.background import Background
 
 
 @dataclass(slots=True)
-class Message(message.Message[DataT]):
+class Message(client_message.Message[DataT]):
     """A delivered message. What the application decides about it is carried out in the event loop before the call returns."""
 
-    origin: message.Message[DataT] = field(kw_only=True, repr=False, compare=False)
+    origin: client_message.Message[DataT] = field(kw_only=True, repr=False, compare=False)
     """The message as the event loop has it."""
     background: Background = field(kw_only=True, repr=False, compare=False)
 
     @classmethod
-    def of(cls, origin: message.Message[DataT], background: Background) -> Self:
+    def of(cls, origin: client_message.Message[DataT], background: Background) -> Self:
         """Return this message for other threads."""
         return cls(origin.channel, origin.data, origin.fields, origin=origin, background=background)
 

@@ -24,11 +24,11 @@ from crewel.delivery.records import LogId
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
 from crewel.metrics import Metrics
 from crewel.settings import Settings
-from crewel.storage.connection import Done
 from crewel.storage.keys import Keys
 from crewel.storage.losses import AnsweredIds
 from crewel.storage.script_step import Step
 from crewel.storage.store import Store
+from crewel.storage.store_connection import Done
 
 log = logging.getLogger(__name__)
 

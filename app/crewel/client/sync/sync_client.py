@@ -13,25 +13,25 @@ from typing import Any, Self, Unpack, overload
 from weakref import WeakSet
 
 from crewel.bayeux.message import Fields
-from crewel.client import client, message
+from crewel.client import client, client_message
 from crewel.client.arguments import check_count, check_function, check_kind
 from crewel.client.client import QUEUE_BOUND
+from crewel.client.client_extension import Extension
+from crewel.client.client_message import DataT, Reply
 from crewel.client.config import Options
 from crewel.client.errors import ClientError
-from crewel.client.extension import Extension
-from crewel.client.message import DataT, Reply
-from crewel.client.publish import PublishOptions
+from crewel.client.publish_options import PublishOptions
 from crewel.client.requests import Requests
 from crewel.client.states import OnState, State
 from crewel.client.subscription import Overflow, ReceiveOptions, SubscribeOptions
 from crewel.client.sync.background import background
-from crewel.client.sync.batch import Batch
-from crewel.client.sync.consumer import Consumer
-from crewel.client.sync.message import Message
-from crewel.client.sync.outbox import Outbox
-from crewel.client.sync.subscription import Subscription
+from crewel.client.sync.sync_batch import Batch
+from crewel.client.sync.sync_consumer import Consumer
+from crewel.client.sync.sync_message import Message
+from crewel.client.sync.sync_outbox import Outbox
+from crewel.client.sync.sync_subscription import Subscription
 from crewel.client.sync.threads import ProgramExit, in_thread
-from crewel.client.worker import WorkerOptions
+from crewel.client.worker_options import WorkerOptions
 
 log = logging.getLogger("crewel.client")
 
@@ -190,7 +190,7 @@ class Client:
         timeout: float = 10.0,
         ext: Fields | None = None,
         **options: Unpack[PublishOptions],
-    ) -> message.Message:
+    ) -> client_message.Message:
         """Publish a request, and return the first answer. Arguments and errors are those of `crewel.client.Client.request`.
 
         answer = client.request("/data/power", 7, timeout=5)
@@ -282,7 +282,7 @@ class Client:
 
     def _in_threads(
         self, callback: OnMessage, most: int, *, is_answer: bool = False
-    ) -> Callable[[message.Message], Any]:
+    ) -> Callable[[client_message.Message], Any]:
         """A coroutine function that calls the callback in one of so many threads. SystemExit there ends no program: a message
         stays open; a request, whose answer is what the callback returns, fails."""
         check_function("callback", callback)
@@ -291,7 +291,7 @@ class Client:
         pool = ThreadPoolExecutor(most, thread_name_prefix="crewel-client-callback")
         self._pools.add(pool)
 
-        async def call(received: message.Message) -> object:
+        async def call(received: client_message.Message) -> object:
             try:
                 return await in_thread(pool, callback, Message.of(received, self._background))
             except ProgramExit as end:

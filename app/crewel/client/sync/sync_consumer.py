@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Generic, Self
 
 from crewel.client import consumer
 from crewel.client.arguments import check_count, check_function
-from crewel.client.message import DataT
+from crewel.client.client_message import DataT
 from crewel.client.sync.background import Background
-from crewel.client.sync.message import Delivery, hand_back
+from crewel.client.sync.sync_message import Delivery, hand_back
 from crewel.client.sync.threads import ProgramExit, in_thread
 
 if TYPE_CHECKING:
-    from crewel.client.sync.client import Client
+    from crewel.client.sync.sync_client import Client
 
 Handler = Callable[[Delivery[DataT]], object]
 """What is called with each message of a worker, in a thread. What it returns is ignored."""

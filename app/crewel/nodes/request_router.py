@@ -15,7 +15,7 @@ from typing import Any, Final
 from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
-from crewel.broker.addressing.names import Names
+from crewel.broker.addressing.session_names import Names
 from crewel.broker.ids import elapsed
 from crewel.broker.inbound import Answering, Inbound
 from crewel.broker.mailboxes.exchange import Peer, encode_reply

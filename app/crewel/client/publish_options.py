@@ -13,6 +13,7 @@ from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
 from crewel.bayeux.z85 import encode_z85
 from crewel.client.arguments import check_names
+from crewel.client.client_message import CONTENT_TYPE, Reply, SendPayload, channel_name, is_successful
 from crewel.client.errors import (
     UNKNOWN_SESSION,
     ClientError,
@@ -24,9 +25,8 @@ from crewel.client.errors import (
     TransportError,
     publish_refused,
 )
-from crewel.client.message import CONTENT_TYPE, Reply, SendPayload, channel_name, is_successful
 from crewel.client.retry import Backoff, BackoffRule
-from crewel.client.times import in_milliseconds
+from crewel.client.time_units import in_milliseconds
 from crewel.qos.fields import Options
 from crewel.qos.publish import DESTINATION, PUBLISH
 

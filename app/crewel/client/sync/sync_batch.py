@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from crewel.bayeux.message import Fields
-from crewel.client import publish
-from crewel.client.message import Reply
-from crewel.client.publish import PublishOptions
+from crewel.client import publish_options
+from crewel.client.client_message import Reply
+from crewel.client.publish_options import PublishOptions
 from crewel.client.sync.background import Background
 
 
@@ -19,7 +19,7 @@ class Batch:
     for the first of them; `replies` has the reply to each.
     """
 
-    def __init__(self, background: Background, batch: publish.Batch) -> None:
+    def __init__(self, background: Background, batch: publish_options.Batch) -> None:
         self._background, self._batch = background, batch
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Generic, Self
 
-from crewel.client import message, subscription
-from crewel.client.message import DataT
+from crewel.client import client_message, subscription
+from crewel.client.client_message import DataT
 from crewel.client.subscription import Overflow, Position
 from crewel.client.sync.background import Background
-from crewel.client.sync.message import Message
+from crewel.client.sync.sync_message import Message
 
 
 class Subscription(Generic[DataT]):
@@ -105,7 +105,7 @@ class Subscription(Generic[DataT]):
         except StopAsyncIteration:
             raise StopIteration from None
 
-    def _shown(self, origin: message.Message[DataT]) -> Message[DataT]:
+    def _shown(self, origin: client_message.Message[DataT]) -> Message[DataT]:
         return Message.of(origin, self._background)
 
     def __enter__(self) -> Self:

@@ -12,7 +12,7 @@ from crewel.cli import bayeux_client, output
 from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Named, Reason, command, given, operate
 from crewel.cli.bayeux_client import AsJson
 from crewel.cli.dead_letter_files import write_file
-from crewel.cli.jobs import followed
+from crewel.cli.job_commands import followed
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
 

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from crewel.delivery.records import BATCH_BLOCK, Disposition, LogId, PendingDeadLetter, SessionName, SessionRecord
-from crewel.storage.dead_letters import described
+from crewel.storage.account_shares import account_of_name
+from crewel.storage.dead_letter_store import described
 from crewel.storage.facts import ends
 from crewel.storage.keys import Keys
 from crewel.storage.node_leases import filled
 from crewel.storage.script_step import Step, nothing
-from crewel.storage.shares import account_of_name
 from crewel.storage.store import Store
 
 _UNCOUNTED: Final = "client/anonymous/"

@@ -20,8 +20,8 @@ from crewel.broker.session import Session, SessionPart, Verdict
 from crewel.delivery.entry import Entry
 from crewel.extension import Extension
 from crewel.mock import shapes
-from crewel.mock.events import Event, matches, selects, topic_of
 from crewel.mock.org import CONCURRENT, LIFETIME_S, Org, Record
+from crewel.mock.salesforce_events import Event, matches, selects, topic_of
 from crewel.mock.script import OF_TRANSPORT, PAGES
 
 COOKIE: Final = "sfdc-stream"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewel.conformance.table import Level, Untested, check, expect
+from crewel.conformance.check_table import Level, Untested, check, expect
 from crewel.conformance.trial import Client, Trial
 
 _VALUES: tuple[Any, ...] = (

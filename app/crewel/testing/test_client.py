@@ -7,7 +7,7 @@ from typing import Any, Self, Unpack
 
 from crewel.client import Client, Message, Reply, Subscription
 from crewel.client.config import Options
-from crewel.client.publish import PublishOptions
+from crewel.client.publish_options import PublishOptions
 from crewel.client.states import State
 from crewel.client.subscription import SubscribeOptions
 from crewel.testing.loop_thread import LoopThread

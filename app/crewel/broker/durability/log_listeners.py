@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from crewel.broker.addressing.listeners import LettersListener
+from crewel.broker.addressing.queue_listeners import LettersListener
 from crewel.broker.session import Event, Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import SessionRecord

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from crewel.bayeux.message import AWAITS, Fields
+from crewel.client.client_extension import Extension
+from crewel.client.client_message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, ext_part, is_successful, with_ext
 from crewel.client.config import Config
 from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
@@ -42,8 +44,6 @@ from crewel.client.errors import (
     ended,
     handshake_refused,
 )
-from crewel.client.extension import Extension
-from crewel.client.message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, ext_part, is_successful, with_ext
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
 from crewel.client.router import Interest, Router
 from crewel.client.states import USABLE, Event, Life, State

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 
 from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.arguments import check_methods, items
-from crewel.client.message import CONNECT, HANDSHAKE, ext_part, is_queued, is_successful, with_ext
+from crewel.client.client_message import CONNECT, HANDSHAKE, ext_part, is_queued, is_successful, with_ext
 
 log = logging.getLogger("crewel.client")
 

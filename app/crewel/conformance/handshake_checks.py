@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from crewel.conformance.table import (
+from crewel.conformance.check_table import (
     CALLBACK_POLLING,
     HTTP,
     LONG_POLLING,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from crewel.conformance.handshakes import refusals
-from crewel.conformance.table import HTTP, LONG_POLLING, WEBSOCKET, Failed, Gone, Level, Untested, check, expect
+from crewel.conformance.check_table import HTTP, LONG_POLLING, WEBSOCKET, Failed, Gone, Level, Untested, check, expect
+from crewel.conformance.handshake_checks import refusals
 from crewel.conformance.trial import Trial
 
 _SHORT_MS = 300

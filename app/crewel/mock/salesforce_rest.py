@@ -10,9 +10,9 @@ from uuid import uuid4
 from aiohttp import web
 
 from crewel.mock import shapes
-from crewel.mock.extension import SalesforceExtension
 from crewel.mock.front import VERSIONED, json_response
 from crewel.mock.org import Org
+from crewel.mock.salesforce_extension import SalesforceExtension
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
+from crewel.storage.account_shares import Share, largest
 from crewel.storage.dead_letter_matching import beginning, fits
 from crewel.storage.dead_letter_records import (
     DeadLetterFilter,
@@ -26,7 +27,6 @@ from crewel.storage.dead_letter_records import (
 )
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import REMEMBERED_MS, Step
-from crewel.storage.shares import Share, largest
 from crewel.storage.sight import READING_S
 from crewel.storage.store import Store
 

@@ -8,7 +8,7 @@ import typer
 from crewel.cli import output
 from crewel.cli.admin_client import LISTED, MAX_PAGE, Admin, Count, Named, Reason, command, given
 from crewel.cli.bayeux_client import AsJson
-from crewel.cli.dead_letters import FILTERS, OPTIONAL, SHOWN, app, counted, filters_of, row
+from crewel.cli.dead_letter_commands import FILTERS, OPTIONAL, SHOWN, app, counted, filters_of, row
 from crewel.cli.output import progress
 
 group = app

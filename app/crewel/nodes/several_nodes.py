@@ -12,7 +12,7 @@ from crewel.broker.cluster import Cluster, SubscribeStep
 from crewel.broker.handler_steps import Steps
 from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.node_tags import tag_of
-from crewel.broker.topics.shares import Shares
+from crewel.broker.topics.topic_shares import Shares
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import SessionName
 from crewel.qos.names import Name, group_of

@@ -12,11 +12,11 @@ from typing import Any, TypeVar, Unpack, overload
 
 from crewel.client.app import SIGNALS, check_parts, session_name
 from crewel.client.arguments import check_count
+from crewel.client.client_message import DataT
 from crewel.client.config import Options
-from crewel.client.message import DataT
-from crewel.client.sync.client import Client
-from crewel.client.sync.consumer import Consumer, Handler, check_handler
-from crewel.client.worker import WorkerOptions
+from crewel.client.sync.sync_client import Client
+from crewel.client.sync.sync_consumer import Consumer, Handler, check_handler
+from crewel.client.worker_options import WorkerOptions
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
