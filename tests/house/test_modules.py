@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def line_count(file: Path) -> int:
 def test_no_module_is_longer_than_the_wall() -> None:
     too_long = {shown(file): count for file in modules() if (count := line_count(file)) > WALL_LINES}
     assert not too_long
+
+
+def test_a_file_name_stands_once_in_the_package() -> None:
+    """What a traceback or a search names is one module. Both plugins are entry points of pytest, whose names stay."""
+    files = [
+        file for file in modules() if file.is_relative_to(ROOT / "app") and file.stem not in {"__init__", "plugin"}
+    ]
+    times = Counter(file.name for file in files)
+    assert not sorted(shown(file) for file in files if times[file.name] > 1)
 
 
 def test_the_name_of_each_test_has_a_subject() -> None:
