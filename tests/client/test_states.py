@@ -19,6 +19,7 @@ EXPECTED = {
     **{(state, Event.ANSWERED): State.CONNECTED for state in LIVE},
     **{(state, Event.CONNECTION_LOST): State.RECONNECTING for state in LIVE},
     **{(state, Event.SESSION_LOST): State.HANDSHAKING for state in LIVE},
+    (State.CONNECTED, Event.RENEWING): State.HANDSHAKING,
     **{(state, Event.ENDED): State.CLOSED for state in LIVE},
     **{(state, Event.CLOSING): State.DISCONNECTING for state in LIVE},
     (State.DISCONNECTING, Event.DONE): State.CLOSED,

@@ -40,6 +40,7 @@ from crewel.client.errors import SubscribeRefused as SubscribeRefused
 from crewel.client.errors import SubscriptionEndedError as SubscriptionEndedError
 from crewel.client.errors import SubscriptionOverflowError as SubscriptionOverflowError
 from crewel.client.errors import SupersededError as SupersededError
+from crewel.client.errors import TokenUnavailableError as TokenUnavailableError
 from crewel.client.errors import TopicReadonly as TopicReadonly
 from crewel.client.errors import TransportError as TransportError
 from crewel.client.errors import UnknownDestination as UnknownDestination
@@ -67,4 +68,5 @@ from crewel.client.subscription import Position as Position
 from crewel.client.subscription import ReceiveOptions as ReceiveOptions
 from crewel.client.subscription import SubscribeOptions as SubscribeOptions
 from crewel.client.subscription import Subscription as Subscription
+from crewel.client.tokens import TokenFunction as TokenFunction
 from crewel.client.worker_options import WorkerOptions as WorkerOptions

@@ -101,6 +101,8 @@ class LoginExtension(Extension):
 
     def __init__(self, asked: Fields) -> None:
         self._asked = asked
+        self.token: str | None = None
+        """The token of the next handshake."""
         self.stored_secret: str | None = None
         """The secret that an earlier process has stored, until a login has shown whether it is still good."""
         self.reply: Fields = {}
@@ -127,9 +129,11 @@ class LoginExtension(Extension):
         """Adds the field to handshakes."""
         if message.get("channel") == HANDSHAKE:
             # A client without a login of its own wants no session back either.
-            asks = bool(self._asked or self.stored_secret)
-            asked = self._asked | ({"resume": self.resume} if asks and self.resume else {})
-            if asks:  # for each attempt, so that only copies of this very request have the same
+            asked = self._asked | ({} if self.token is None else {"token": self.token})
+            if asked or self.stored_secret:
+                if self.resume:
+                    asked["resume"] = self.resume
+                # For each attempt, so that only copies of this very request have the same.
                 asked["nonce"] = secrets.token_hex(16)
             with_ext(message, "session", asked)
         return message
@@ -221,6 +225,8 @@ class BatchGate:
         self._waiting: list[Fields] | None = None
         self._number: int | None = None  # of the batch that waits
         self._opening = 0
+        self.is_empty = True
+        """Whether the last batch was empty, so that the server waits for the acknowledgement of no message."""
 
     @property
     def is_full(self) -> bool:
@@ -277,6 +283,7 @@ class BatchGate:
 
     def _close(self, reply: Fields) -> list[Fields]:
         number = _batch_of(reply)
+        self.is_empty = not self._buffered
         if self._waiting is not None and is_successful(reply):
             if number is None and not self._buffered:
                 return [reply]  # to a connect that said that the client is busy

@@ -30,6 +30,7 @@ from crewel.client.arguments import (
 from crewel.client.resume import ResumeFile, ResumeStore
 from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.time_units import NO_LIMIT, in_milliseconds, milliseconds
+from crewel.client.tokens import TokenFunction, check_token
 from crewel.proxies import Proxy, proxy_for
 from crewel.qos.connect import CONNECT, DISPATCHER
 from crewel.qos.names import is_name_for_login, parse_name
@@ -51,7 +52,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
     "cookies": check_texts,
     "handshake": check_fields,
     "name": check_text,
-    "token": check_text,
+    "token": check_token,
     "resume": check_text,
     "resume_file": check_path,
     "resume_store": lambda name, value: check_methods(name, value, _STORE, "load", "save"),
@@ -93,7 +94,7 @@ class Options(TypedDict, total=False):
     cookies: Mapping[str, str] | None
     handshake: Fields | None
     name: str | None
-    token: str | None
+    token: str | TokenFunction | None
     resume: str | None
     resume_file: str | PathLike[str] | None
     resume_store: ResumeStore | None
@@ -153,8 +154,9 @@ class Config:
     """More fields of the handshake, mostly `ext`."""
     name: str | None = None
     """The session, `joe/1`, or its subject, `joe`."""
-    token: str | None = None
-    """A JSON Web Token, or the admin token."""
+    token: str | TokenFunction | None = None
+    """A JSON Web Token, or the admin token; or a function or coroutine function that returns one. It is asked again before a
+    JSON Web Token expires, and after the server has refused one."""
     resume: str | None = None
     """The secret that takes an earlier session over."""
     resume_file: str | PathLike[str] | None = None
@@ -252,7 +254,6 @@ class Config:
             in_milliseconds(
                 {
                     "name": self.name,
-                    "token": self.token,
                     "resume": self.resume,
                     "persistent": self.persistent or None,
                     "update": self.update or None,

@@ -97,6 +97,11 @@ class Connection:
         return self._ack.enabled
 
     @property
+    def may_move(self) -> bool:
+        """Whether another login for this session brings no message twice: a message that is not acknowledged comes again."""
+        return not self._ack.enabled or self.gate.is_empty
+
+    @property
     def busy(self) -> bool | str:
         """What connects say of the application as `ext.busy`: true if it has enough to do, so that the server is to send
         nothing; or that it waits for an answer, which may come with other messages that there is no room for."""
@@ -245,7 +250,10 @@ class Connection:
             return
         if fields.get("channel") == HANDSHAKE and is_successful(fields):
             self.gate.reset()
-            self._router.begin_session(is_reconnected=self.login.reply.get("reconnected") is True)
+            is_reconnected = self.login.reply.get("reconnected") is True
+            self._router.begin_session(is_reconnected=is_reconnected)
+            if not is_reconnected:
+                self.exchanges.results.fail(TransportError("the session was lost"))
         self._on_reply(fields)
         self.exchanges.settle(fields)
 
@@ -367,6 +375,11 @@ class Exchanges:
         if not isinstance(message_id, str):
             return False
         return (self.results if is_delivery(fields) else self.replies).settle(message_id, fields)
+
+    async def replied(self, timeout: float) -> None:
+        """Wait until all requests that are on their way have their replies, at most `timeout` seconds."""
+        if self.replies:
+            await asyncio.wait(self.replies.values(), timeout=timeout)
 
     def fail(self, error: Exception) -> None:
         """The session is gone: neither replies nor results will come."""

@@ -11,6 +11,8 @@ from crewel.errors.codes import is_below
 
 _LONGEST_WAIT_MS: Final = 3_600_000
 _IDENTICAL = "user.configuration.identicalClient"
+_SECURITY: Final = "user.security"
+_EXPIRED: Final = "user.security.authentication.expired"
 UNKNOWN_SESSION = frozenset({401, 402})
 """Codes that say "I do not know you" (Faye: 401)."""
 WRONG_PATHS: Final = frozenset({404, 405})
@@ -96,6 +98,10 @@ class SupersededError(DisconnectedError):
     """Another client has taken over the session, with its name or its `resume`."""
 
 
+class TokenUnavailableError(ClientError):
+    """The function that gives the client's token failed, took too long, or returned something else. The client asks again."""
+
+
 class NegotiationError(ClientError):
     """Client and server have no transport in common."""
 
@@ -179,6 +185,11 @@ class HandshakeRefused(RefusedError):
 class AccessDenied(HandshakeRefused):
     """The token is missing or invalid, or it does not permit the name."""
 
+    @property
+    def is_expired(self) -> bool:
+        """Whether the token was valid once."""
+        return self.error_code == _EXPIRED
+
 
 class NameTaken(HandshakeRefused):
     """Another client uses this session. To take over a session, send its `resume` or a token of its subject."""
@@ -247,9 +258,14 @@ _KINDS: Final = (
 def handshake_refused(reply: Fields) -> HandshakeRefused:
     """The error for a handshake that was refused."""
     error = HandshakeRefused(reply)
-    if is_below(error.error_code, "user.security"):
+    if is_below(error.error_code, _SECURITY):
         return AccessDenied(reply)
     return NameTaken(reply) if error.error_code == _IDENTICAL else error
+
+
+def is_about_token(error: RefusedError | None) -> bool:
+    """Whether the server does not take the token any more."""
+    return error is not None and is_below(error.error_code, _SECURITY)
 
 
 def publish_refused(reply: Fields) -> PublishRefused:

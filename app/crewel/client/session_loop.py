@@ -28,6 +28,7 @@ from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
     MISTAKES,
     UNKNOWN_SESSION,
+    AccessDenied,
     ClientError,
     DisconnectedError,
     HandshakeRefused,
@@ -37,17 +38,20 @@ from crewel.client.errors import (
     ProxyDeniedError,
     RefusedError,
     SubscribeRefused,
+    TokenUnavailableError,
     TransportError,
     UntrustedCertificateError,
     UpgradeRefusedError,
     WrongAddressError,
     ended,
     handshake_refused,
+    is_about_token,
 )
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
 from crewel.client.router import Interest, Router
 from crewel.client.states import USABLE, Event, Life, State
 from crewel.client.subscription import Progress
+from crewel.client.tokens import Tokens
 
 log = logging.getLogger("crewel.client")
 
@@ -71,6 +75,7 @@ class Session:
         self._backoff = Backoff(config.backoff or BackoffRule(), random.random)
         self._common = list(config.transports)
         self._is_disconnected = False
+        self._tokens = Tokens(config.token, config.network_delay)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, *, is_awaited: bool = True) -> None:
@@ -132,6 +137,7 @@ class Session:
         for task in self._tasks:
             task.cancel()
         try:
+            await self._tokens.stop()
             if self._tasks:
                 await asyncio.wait(self._tasks)
         finally:
@@ -197,21 +203,30 @@ class Session:
                 if delay is None:
                     raise
                 log.warning("%s: its last client is gone, and its name is free in %.1f s: waiting for it", error, delay)
-            except (TransportError, HandshakeRefused) as error:
+            except (TransportError, TokenUnavailableError, HandshakeRefused) as error:
                 self.life.failure = error
+                if isinstance(error, AccessDenied) and self._tokens.refused():
+                    log.info("%s: asking for another token", error)
+                    continue
                 delay = self._advice.interval + self._backoff.failed()
-                is_final = isinstance(error, HandshakeRefused) and self._advice.reconnect is Reconnect.NONE
-                # A first attempt must not hide a mistake in the set-up behind its patience; later ones outlive a renewal.
-                is_final = is_final or (_is_mistake(error) and deadline < math.inf)
                 left = deadline - asyncio.get_running_loop().time()
-                if is_final or left <= 0:
+                if left <= 0 or self._is_final(error, is_first=deadline < math.inf):
                     raise
                 delay = min(delay, left)  # the last attempt is at the deadline, and not a pause before it
                 log.info("no session yet, next attempt in %.1f s: %s", delay, error)
             await asyncio.sleep(delay)
 
+    def _is_final(self, error: ClientError, *, is_first: bool) -> bool:
+        """Whether it is useless to try again."""
+        if isinstance(error, HandshakeRefused) and self._advice.reconnect is Reconnect.NONE:
+            # What gives the tokens may be late itself: who had one that was good waits for the next.
+            return is_first or not (isinstance(error, AccessDenied) and error.is_expired and self._tokens.may_change)
+        # A first attempt must not hide a mistake in the set-up behind its patience; later ones outlive a renewal.
+        return is_first and _is_mistake(error)
+
     async def _try_transports(self) -> Fields:
         """The handshake's reply over the first transport that brings one. Raises the last one's TransportError."""
+        self.connection.login.token = await self._tokens.take()
         self._advice = Advice()
         failure = TransportError("no transport")
         for name in self._config.transports:
@@ -275,6 +290,14 @@ class Session:
             hold, answered = is_successful(reply), asyncio.get_running_loop().time()
             if self.life.is_ending or not await self._obey(reply):
                 return
+            if self._tokens.is_renewed and self.connection.may_move and self.life.state is State.CONNECTED:
+                await self._renew()
+                return
+
+    async def _renew(self) -> None:
+        """Prepare the handshake with the next token: requests wait for it, and those that were sent have their replies first."""
+        self.life.move(Event.RENEWING)
+        await self.connection.exchanges.replied(self._config.network_delay)
 
     async def _connect(self, hold: bool) -> Fields:
         await self.connection.reopen()
@@ -286,14 +309,19 @@ class Session:
             raise DisconnectedError("the server ended the session")
         # The socket may have closed since the last reply, and been opened again: requests wait until this connect is answered.
         hold = hold and self.life.state is State.CONNECTED
-        busy = self.connection.busy
+        # Before the next token is shown, the server has to know what has arrived, and is to send nothing more.
+        busy = self.connection.busy if not self._tokens.is_renewed or self.connection.may_move else True
         if busy == AWAITS and not hold:
             busy = False  # the last reply may be lost, and what was new with it: it is to come again
         hold = hold and busy is not True
-        message: Fields = {"channel": CONNECT} if hold else {"channel": CONNECT, "advice": {"timeout": 0}}
+        message: Fields = {"channel": CONNECT}
+        held = self._advice.timeout if hold else 0.0
+        patience = self._tokens.renew()
+        if not hold or patience < held:
+            held = min(held, patience)
+            message["advice"] = {"timeout": math.ceil(held * 1000)}
         if busy:
             with_ext(message, "busy", busy)
-        held = self._advice.timeout if hold else 0.0
         [reply] = await self.connection.exchange([message], held + self._config.network_delay)
         return reply
 
@@ -327,6 +355,8 @@ class Session:
         if step is Reconnect.NONE or self._is_disconnected:
             raise ended(_refusal(reply))
         if step is Reconnect.HANDSHAKE:
+            if is_about_token(_refusal(reply)):
+                self._tokens.refused()
             never_connected = self.life.state is State.CONNECTING
             self._lose_session(_refusal(reply))
             # A server that forgets each new session at once must not be asked in a tight loop.

@@ -55,6 +55,8 @@ class Event(Enum):
     """A connect failed on its way: no answer, a cut, an HTTP error."""
     SESSION_LOST = "session lost"
     """The server does not know the session, or advised a new handshake."""
+    RENEWING = "renewing"
+    """There is another token: the client logs in again with it, and keeps its session."""
     ENDED = "ended"
     """The server refused for good, or ended the session (`reconnect:"none"`)."""
     CLOSING = "closing"
@@ -82,7 +84,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.CLOSING: State.CLOSED,
     },
     State.CONNECTING: _WITH_A_SESSION,
-    State.CONNECTED: _WITH_A_SESSION,
+    State.CONNECTED: {**_WITH_A_SESSION, Event.RENEWING: State.HANDSHAKING},
     State.RECONNECTING: _WITH_A_SESSION,
     State.DISCONNECTING: {
         Event.DONE: State.CLOSED,
