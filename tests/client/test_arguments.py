@@ -33,7 +33,10 @@ RULE = r"is a BackoffRule, such as BackoffRule\(initial=0\.2, factor=2, maximum=
         ({"handshake": "a"}, "handshake is a dict, not 'a'"),
         ({"session": ["a"]}, r"session is a dict, not \['a'\]"),
         ({"name": 3}, "name is a string, not 3"),
-        ({"token": 3}, "token is a string, or a function that returns one, not int"),  # without the value: it may be a secret
+        (
+            {"token": 3},
+            "token is a string, or a function that returns one, not int",
+        ),  # without the value: it may be a secret
         ({"resume": b"secret"}, "resume is a string, not bytes"),
         ({"network_delay": "1"}, "network_delay is a number of seconds, not '1'"),
         ({"open_timeout": None}, "open_timeout is a number of seconds, not None"),

@@ -21,6 +21,7 @@ from tests.client.support import LIMIT_S, SERVICE
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client as Speaker
 from tests.functional.wire import figures, until
+from tests.security.issuer import SECRET, signed
 from tests.server_process import Server
 from tests.template import Command
 
@@ -387,6 +388,41 @@ class TestWho:
         assert_refused(crewel(*pub, directory=tmp_path), "accessDenied")
         token = (tmp_path / "mine" / "admin.token").read_text().strip()
         assert crewel(*pub, directory=tmp_path, environ={"CREWEL_TOKEN": token}).status == 0
+
+    def test_a_token_is_read_from_a_file(self, start_server: StartServer, tmp_path: Path) -> None:
+        keys, kept = tmp_path / "secret", tmp_path / "token"
+        keys.write_text(SECRET)
+        server = start_server("security.policy=jwt", f"security.jwt_keys={keys}", f"storage.data_dir={tmp_path}/mine")
+        pub = ("pub", "/chat/demo", "1", "--url", server.url, "--token-file", str(kept))
+        assert_refused(crewel(*pub, directory=tmp_path), f"the token file {kept} cannot be read: No such file")
+        kept.write_text(signed(exp=5))
+        assert_refused(crewel(*pub, directory=tmp_path), "expired")
+        kept.write_bytes(b"\xff")
+        assert_refused(crewel(*pub, directory=tmp_path), "it has characters that no token has")
+        kept.write_text(signed(operator="view") + "\n")
+        assert crewel(*pub, "--token", "wrong", directory=tmp_path) == (0, "", "")
+        ask = ("sessions", "list", "--url", server.url)
+        assert crewel(*ask, directory=tmp_path, environ={"CREWEL_TOKEN_FILE": str(kept)}).status == 0
+        kept.unlink()
+        refused = crewel(*ask, directory=tmp_path, environ={"CREWEL_TOKEN_FILE": str(kept)})
+        assert_refused(refused, f"the token file {kept} cannot be read: No such file")
+
+    def test_a_token_that_expires_is_read_again(
+        self, start_server: StartServer, tmp_path: Path, subscribed: Any
+    ) -> None:
+        """Who writes the file is late: until then the command asks again and again, and keeps its session."""
+        keys, kept = tmp_path / "secret", tmp_path / "token"
+        keys.write_text(SECRET)
+        server = start_server("security.policy=jwt", f"security.jwt_keys={keys}", "security.jwt_leeway_ms=0")
+        kept.write_text(signed(exp=int(time.time()) + 2))
+        listening = subscribed("/chat/demo", "--name=joe/1", f"--token-file={kept}", "--count=1", url=server.url)
+        assert "user.security.authentication.expired" in listening.told()
+        kept.write_text(signed())
+        assert listening.told() == "crewel: connected again"
+        pub = ("pub", "/chat/demo", "1", "--url", server.url, "--token-file", str(kept))
+        assert crewel(*pub, directory=tmp_path) == (0, "", "")
+        assert listening.heard()["data"] == 1
+        assert listening.end() == (0, "")
 
 
 class TestSettling:

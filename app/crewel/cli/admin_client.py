@@ -50,10 +50,13 @@ class Named(NamedTuple):
 class Admin:
     """The administration of one server."""
 
-    def __init__(self, base: str, session: "ClientSession", proxy: Proxy | None) -> None:
+    def __init__(
+        self, base: str, session: "ClientSession", proxy: Proxy | None, token: bayeux_client.Credential
+    ) -> None:
         self._base = base
         self._session = session
         self._proxy = proxy
+        self._token = token
 
     async def call(
         self, method: str, path: str, query: Query | None = None, body: Any = None, about: Named | None = None
@@ -105,7 +108,7 @@ class Admin:
         try:
             # As it is encoded: `URL` would decode it, and encode it in its own way.
             url = URL(self._base + path, encoded=True)
-            async with self._session.request(method, url, **options) as response:
+            async with self._session.request(method, url, headers=self._headers(), **options) as response:
                 if response.status >= 400:
                     raise CrewelError(await self._refusal(response, where))
                 yield response
@@ -117,6 +120,10 @@ class Admin:
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             why = str(error) or type(error).__name__
             raise CrewelError(f"{where} does not answer like a Crewel server: {why}") from None
+
+    def _headers(self) -> dict[str, str]:
+        token = self._token() if callable(self._token) else self._token
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
 
     async def _refusal(self, response: "ClientResponse", where: str) -> str:
         """What the server, or what stands on the way to it, says of a refusal."""
@@ -157,8 +164,8 @@ def command(
 
     def make(work: WorkT) -> WorkT:
         def run(**asked: Any) -> None:
-            token, url, proxy = (asked.pop(name) for name in _SERVER)
-            operate(token, url, proxy, lambda admin: work(admin, **asked))
+            token, file, url, proxy = (asked.pop(name) for name in _SERVER)
+            operate(bayeux_client.credential(token, file), url, proxy, lambda admin: work(admin, **asked))
 
         _, *own = bayeux_client.parameters(work, {**(options or {}), **_SERVER})
         bayeux_client.take(run, own)
@@ -170,13 +177,19 @@ def command(
 
 _SERVER = {
     "token": bayeux_client.Token,
+    "token_file": bayeux_client.TokenFile,
     "url": (bayeux_client.Url, bayeux_client.DEFAULT_URL),
     "proxy": bayeux_client.Proxy,
 }
 """Where the server is that a command asks, and who asks it."""
 
 
-def operate(token: str | None, url: str, proxy: str | None, work: Callable[[Admin], Coroutine[Any, Any, None]]) -> None:
+def operate(
+    token: bayeux_client.Credential,
+    url: str,
+    proxy: str | None,
+    work: Callable[[Admin], Coroutine[Any, Any, None]],
+) -> None:
     """Run this work against the server with this Bayeux address. A signal ends it; what is done then stays done."""
     parts = urlsplit(url)
     if parts.scheme not in _HTTP or not parts.netloc:
@@ -187,12 +200,11 @@ def operate(token: str | None, url: str, proxy: str | None, work: Callable[[Admi
 
 
 async def _operate(
-    base: str, token: str | None, proxy: Proxy | None, work: Callable[[Admin], Coroutine[Any, Any, None]]
+    base: str, token: bayeux_client.Credential, proxy: Proxy | None, work: Callable[[Admin], Coroutine[Any, Any, None]]
 ) -> None:
     import aiohttp
 
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=_LIMIT_S)
     through = None if proxy is None else proxy.url
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout, json_serialize=_text, proxy=through) as session:
-        await work(Admin(base, session, proxy))
+    async with aiohttp.ClientSession(timeout=timeout, json_serialize=_text, proxy=through) as session:
+        await work(Admin(base, session, proxy, token))

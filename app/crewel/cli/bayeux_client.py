@@ -18,6 +18,9 @@ from crewel.errors import CrewelError
 if TYPE_CHECKING:
     from crewel.client import Client
 
+Credential = str | Callable[[], str] | None
+"""A token, or what returns one."""
+
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 DEFAULT_URL = "http://127.0.0.1:8080/cometd"
@@ -49,6 +52,14 @@ Token = Annotated[
             "A JSON Web Token, or the admin token. Default: the admin token of a server on this machine; it is sent to "
             "that server only, and through no proxy."
         ),
+    ),
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="CREWEL_TOKEN_FILE",
+        metavar="FILE",
+        help="File with the token, in the place of --token: read again before the token expires, and when it was refused.",
     ),
 ]
 Proxy = Annotated[
@@ -119,7 +130,22 @@ def take(command: Callable[..., Any], own: list[Parameter]) -> None:
     vars(command)["__signature__"] = signature(command).replace(parameters=own)
 
 
-def client(url: str, transports: list[str] | None, token: str | None, proxy: str | None, **more: Any) -> "Client":
+def credential(token: str | None, file: Path | None) -> Credential:
+    """The token of the command line; of a file, a function that reads it, and raises TokenUnavailableError."""
+
+    def read(file: Path) -> str:
+        try:
+            return file.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            from crewel.client import TokenUnavailableError
+
+            why = error.strerror if isinstance(error, OSError) else "it has characters that no token has"
+            raise TokenUnavailableError(f"the token file {file} cannot be read: {why}") from None
+
+    return token if file is None else lambda: read(file)
+
+
+def client(url: str, transports: list[str] | None, token: Credential, proxy: str | None, **more: Any) -> "Client":
     """The command's client: it tries once to reach the server. Wrong usage ends the command with 2."""
     from crewel.client import Client
     from crewel.client.config import TRANSPORTS
@@ -132,7 +158,7 @@ def client(url: str, transports: list[str] | None, token: str | None, proxy: str
 
 
 def patient_client(
-    url: str, transports: list[str] | None, token: str | None, proxy: str | None, patience_s: float, **more: Any
+    url: str, transports: list[str] | None, token: Credential, proxy: str | None, patience_s: float, **more: Any
 ) -> "Client":
     """A client that tries for so many seconds to reach the server, often; 0: once."""
     from crewel.client.publish_options import PAUSES

@@ -17,9 +17,15 @@ def page_link(url: str, token: str) -> str:
     return f"{scheme}://{parts.netloc}/admin/#code={code(token)}"
 
 
-def console(token: bayeux_client.Token = None, url: bayeux_client.Url = bayeux_client.DEFAULT_URL) -> None:
+def console(
+    token: bayeux_client.Token = None,
+    token_file: bayeux_client.TokenFile = None,
+    url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
+) -> None:
     """Print a link to the operator's page that signs in once, within 15 minutes. The command needs the admin token."""
-    found = token or bayeux_client.local_token(url, "")  # it asks nothing, so no proxy sees it
+    given = bayeux_client.credential(token, token_file)
+    # It asks nothing, so no proxy sees it.
+    found = (given() if callable(given) else given) or bayeux_client.local_token(url, "")
     if found is None:
         raise CrewelError(
             f"the admin token of {url} is not found: run the command in the server's working directory, give the token "

@@ -281,6 +281,7 @@ def discard(
         typer.Option("--for-good", help="Remove them at once: they cannot be restored. With ids, also from the bin."),
     ] = False,
     token: bayeux_client.Token = None,
+    token_file: bayeux_client.TokenFile = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     proxy: bayeux_client.Proxy = None,
     reason: Reason = None,
@@ -290,11 +291,11 @@ def discard(
 ) -> None:
     """Discard dead letters: the bin keeps them for a day, see `bin` and `restore`. With filters, the server does this as a job,
     which survives an interrupt."""
-    choice = _choose(ids, asked)
+    choice, who = _choose(ids, asked), bayeux_client.credential(token, token_file)
     if choice.ids is None and not yes and not dry_run:
         if not sys.stdin.isatty():
             raise typer.BadParameter("discarding dead letters without giving their ids needs --yes")
-        _confirm(choice, token, url, proxy)
+        _confirm(choice, who, url, proxy)
 
     async def work(admin: Admin) -> None:
         if dry_run:
@@ -303,10 +304,10 @@ def discard(
             options = given(reason=reason) | ({"forGood": True} if for_good else {})
             await _work_through(admin, "discard", choice, options, as_json, detach=detach)
 
-    operate(token, url, proxy, work)
+    operate(who, url, proxy, work)
 
 
-def _confirm(choice: _Choice, token: str | None, url: str, proxy: str | None) -> None:
+def _confirm(choice: _Choice, token: bayeux_client.Credential, url: str, proxy: str | None) -> None:
     """Ask, with nothing under way: else a signal would have to wait for the answer. No ends the command with 1."""
     letters = ""
 

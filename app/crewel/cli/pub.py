@@ -62,6 +62,7 @@ def pub(
     ] = None,
     name: bayeux_client.Sender = None,
     token: bayeux_client.Token = None,
+    token_file: bayeux_client.TokenFile = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     proxy: bayeux_client.Proxy = None,
     transport: bayeux_client.Transports = None,
@@ -77,7 +78,9 @@ def pub(
     if timeout_ms is not None and not is_stored:
         raise typer.BadParameter("--timeout-ms needs --persistent or --force-queuing")
     options["retry_for"] = patience = (timeout_ms or PATIENCE_MS) / 1000 if is_stored else 0.0
-    client = bayeux_client.patient_client(url, transport, token, proxy, patience, **bayeux_client.as_sender(name))
+    client = bayeux_client.patient_client(
+        url, transport, bayeux_client.credential(token, token_file), proxy, patience, **bayeux_client.as_sender(name)
+    )
     texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
     bayeux_client.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
 

@@ -45,6 +45,7 @@ def reply(
     resume_file: bayeux_client.ResumeFile = None,
     group: qos_options.Group = None,
     token: bayeux_client.Token = None,
+    token_file: bayeux_client.TokenFile = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     proxy: bayeux_client.Proxy = None,
     transport: bayeux_client.Transports = None,
@@ -54,7 +55,15 @@ def reply(
     if echo is (command is not None):
         raise typer.BadParameter("give either --echo or --command CMD")
     answer: OnRequest = _echo if command is None else _command(command, timeout_ms / 1000)
-    client = bayeux_client.client(url, transport, token, proxy, name=name, resume_file=resume_file, update=True)
+    client = bayeux_client.client(
+        url,
+        transport,
+        bayeux_client.credential(token, token_file),
+        proxy,
+        name=name,
+        resume_file=resume_file,
+        update=True,
+    )
     work = _reply(client, channel, answer, at_once, count, {} if group is None else {"group": group})
     bayeux_client.run(work, is_endless=count is None)
 

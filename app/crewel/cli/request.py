@@ -21,6 +21,7 @@ def request(
     persistent: Annotated[bool, typer.Option("--persistent", help="Store the request before it is answered.")] = False,
     sender: bayeux_client.Sender = None,
     token: bayeux_client.Token = None,
+    token_file: bayeux_client.TokenFile = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     proxy: bayeux_client.Proxy = None,
     transport: bayeux_client.Transports = None,
@@ -36,7 +37,12 @@ def request(
     text = standard_streams.read_text().strip() if data == "-" else data
     options: dict[str, Any] = {"persistent": persistent or None, "to": qos_options.addresses(to)}
     client = bayeux_client.patient_client(
-        url, transport, token, proxy, timeout_ms / 1000, **bayeux_client.as_sender(sender)
+        url,
+        transport,
+        bayeux_client.credential(token, token_file),
+        proxy,
+        timeout_ms / 1000,
+        **bayeux_client.as_sender(sender),
     )
     bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))
 

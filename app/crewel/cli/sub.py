@@ -72,6 +72,7 @@ def sub(
     max_open: MaxOpen = None,
     oneway: Oneway = False,
     token: bayeux_client.Token = None,
+    token_file: bayeux_client.TokenFile = None,
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
     proxy: bayeux_client.Proxy = None,
     transport: bayeux_client.Transports = None,
@@ -97,7 +98,14 @@ def sub(
     if max_open is not None and not settling["ack"]:
         raise typer.BadParameter("--max-open needs --ack, and is not --oneway")
     client = bayeux_client.client(
-        url, transport, token, proxy, name=name, leave=leave, resume_file=resume_file, **settling
+        url,
+        transport,
+        bayeux_client.credential(token, token_file),
+        proxy,
+        name=name,
+        leave=leave,
+        resume_file=resume_file,
+        **settling,
     )
     take = _taker(_printer(as_json), update_exception, update_message)
     reader = Reader(client, wanted, options, take, count)

@@ -68,5 +68,4 @@ from crewel.client.subscription import Position as Position
 from crewel.client.subscription import ReceiveOptions as ReceiveOptions
 from crewel.client.subscription import SubscribeOptions as SubscribeOptions
 from crewel.client.subscription import Subscription as Subscription
-from crewel.client.tokens import TokenFunction as TokenFunction
 from crewel.client.worker_options import WorkerOptions as WorkerOptions

@@ -295,7 +295,7 @@ class Session:
                 return
 
     async def _renew(self) -> None:
-        """Prepare the handshake with the next token: requests wait for it, and those that were sent have their replies first."""
+        """Prepare the handshake with the next token: requests wait for it, and those under way have their replies first."""
         self.life.move(Event.RENEWING)
         await self.connection.exchanges.replied(self._config.network_delay)
 

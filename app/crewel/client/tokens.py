@@ -26,7 +26,7 @@ TokenFunction = Callable[[], Awaitable[str | None] | str | None]
 """What returns a token, or None for none; it may be a coroutine function. Any other function is called in a thread."""
 
 _EARLY: Final = 60.0
-"""How many seconds before it expires a token is due, at most; one that lives shortly, when it has a quarter of its life left."""
+"""How many seconds before it expires a token is due, at most; one with a short life, when a quarter of it is left."""
 _PAUSE: Final = 1.0
 """The shortest time between two questions for the next token, in seconds."""
 _WAIT: Final = 1.0
@@ -144,7 +144,9 @@ class Tokens:
             why = f"took longer than {self._limit:g} s" if limit.expired() else f"failed: {error!r}"
             raise TokenUnavailableError(f"the function that gives the token {why}") from error
         if token is not None and not isinstance(token, str):
-            raise TokenUnavailableError(f"the function that gives the token returned {type(token).__name__}, not a string")
+            raise TokenUnavailableError(
+                f"the function that gives the token returned {type(token).__name__}, not a string"
+            )
         return token
 
 
