@@ -9,7 +9,7 @@ STAMPS := $(if $(filter .venv,$(VENV)),.cache/stamps,$(VENV).stamps)
 PURE   := tests/bayeux tests/delivery tests/limits tests/qos tests/topics
 # What pytest loads for other tests, and would ask before and after each of these.
 UNUSED := aiohttp valkey logging rerunfailures xdist junitxml pastebin doctest legacypath threadexception stepwise setuponly setupplan \
-	faulthandler debugging crewel crewel-salesforce
+	faulthandler debugging
 TESTERS ?= 2
 # The longest level, whose tests wait most of their time: it is what the whole run lasts.
 SERVER_TESTERS ?= 3

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 StartServer = Callable[..., "Server"]
 TESTS = Path(__file__).parent
-pytest_plugins = ["tests.tries"]
+pytest_plugins = ["tests.tries", "crewel.testing.plugin", "crewel.mock.plugin"]
 
 # No deadline, and none for making an example: the machine may be busy with other things. Each run meets new examples.
 hypothesis.settings.register_profile(

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import PathDistribution
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -43,6 +44,27 @@ def test_a_wheel_holds_the_package_the_extensions_and_the_pages(wheel: Path) -> 
     assert "crewel/static/vendor/cometd/cometd.js" in held
     assert {f"crewel/static/{name}" for name in ("package.json", "package-lock.json")} <= held
     assert not [name for name in held if "node_modules" in name]
+
+
+def test_an_installed_wheel_switches_no_plugin_of_pytest_on(wheel: Path, tmp_path: Path) -> None:
+    """pytest loads what the metadata of all installed packages name, in each run of each project."""
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    (installed,) = tmp_path.glob("*.dist-info")
+    assert {each.group for each in PathDistribution(installed).entry_points} == {"console_scripts"}
+    (tmp_path / "test_own.py").write_text(
+        "import sys\n\ndef test_nothing_of_crewel_is_there():\n"
+        "    assert [each for each in sys.modules if each.partition('.')[0] == 'crewel'] == []\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", "test_own.py"]
+    ended = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_a_source_distribution_is_refused_without_the_browser_client(checkout: Path) -> None:

@@ -15,12 +15,14 @@ pytestmark = pytest.mark.server
 PAGE = (ROOT / "docs" / "how-to" / "testing.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 SALESFORCE = (ROOT / "docs" / "how-to" / "salesforce.md").read_text("utf-8")
+CONFTEST = re.compile(r'```python title="conftest.py"\n(.*?)```', re.DOTALL)
 
 
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:
     tests = [example for example in EXAMPLES if "def test_" in example and "unittest" not in example]
     for number, example in enumerate(tests):
         (tmp_path / f"test_{number}.py").write_text(example)
+    (tmp_path / "conftest.py").write_text(*CONFTEST.findall(PAGE))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert ended.returncode == 0, ended.stdout
@@ -39,6 +41,7 @@ def test_the_unittest_of_the_page_passes(tmp_path: Path) -> None:
 def test_the_tests_of_clients_of_salesforce_pass(tmp_path: Path) -> None:
     for number, example in enumerate(re.findall(r"```python\n(.*?)```", SALESFORCE, re.DOTALL)):
         (tmp_path / f"test_{number}.py").write_text(example)
+    (tmp_path / "conftest.py").write_text(*CONFTEST.findall(SALESFORCE))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stdout

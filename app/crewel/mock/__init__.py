@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Import the stand-in when it is first used: pytest loads the plugin in every run."""
+    """Import the stand-in when it is first used: the plugin is loaded in runs without it too."""
     if name == "Salesforce":
         from crewel.mock.salesforce import Salesforce
 

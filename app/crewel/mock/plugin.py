@@ -1,4 +1,4 @@
-"""The fixture `salesforce`, loaded by pytest wherever the wheel is installed."""
+"""The fixture `salesforce`, for a `conftest.py` that says `pytest_plugins = ["crewel.mock.plugin"]`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Crewel servers for tests: `async with serving() as server:`, `with serving_in_thread() as server:`, and the pytest fixtures
-`crewel`, `crewel_client` and `salesforce`, which are part of the wheel.
+"""Crewel servers for tests: `async with serving() as server:`, `with serving_in_thread() as server:`, and, in
+`crewel.testing.plugin`, the pytest fixtures `crewel` and `crewel_client`.
 
 A server runs in a thread of this process, on a free port, and its clock can be moved ahead.
 """
@@ -32,7 +32,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: pytest loads the plugin in every run, also in those without a server."""
+    """Import a public name when it is first used: the plugin is loaded in runs without a server too."""
     if name in _HOMES:
         return getattr(import_module(f"crewel.testing.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'crewel.testing' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The pytest plugin of Crewel, loaded wherever the wheel is installed: the fixtures `crewel` and `crewel_client`.
+"""The fixtures `crewel` and `crewel_client`, for a `conftest.py` that says `pytest_plugins = ["crewel.testing.plugin"]`.
 
 It imports nothing of Crewel until a test asks for one of them.
 """
