@@ -1,5 +1,6 @@
 """The bookkeeping of messages in the application's hands."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -112,6 +113,26 @@ class TestHandling:
         assert book.told() == []
         parts[2].settle()
         assert book.told() == [{"id": "1", **FAILED}]
+
+    def test_a_message_becomes_a_dead_letter_or_holds_its_session(self) -> None:
+        book = Book()
+        for message_id, decide in (("1", Message.dead_letter), ("2", Message.hold)):
+            handling = book.begin(message_id)
+            decide(part(handling), "no paper")
+            handling.end()
+        assert book.told() == [
+            {"id": "1", "errorCode": "user.update.deadMessage", "message": "no paper"},
+            {"id": "2", "errorCode": "user.update.holdback", "message": "no paper"},
+        ]
+
+    def test_what_only_a_worker_can_do_is_said(self) -> None:
+        message = part(Book().begin("1"))
+        assert not hasattr(message, "retry")
+        with pytest.raises(AttributeError, match=r"'Message' object has no attribute 'retry': `client\.consume` gives"):
+            message.retry(5)  # type: ignore[attr-defined]
+        with pytest.raises(AttributeError, match="has no attribute 'refuse'$"):
+            message.refuse()  # type: ignore[attr-defined]
+        assert copy.deepcopy(Message("/a", [1], {})) == Message("/a", [1], {})
 
     def test_nothing_is_told_after_the_first_word_of_a_part(self) -> None:
         book = Book()

@@ -91,6 +91,16 @@ async def test_a_rejection_is_told_at_once(patient: Patient, transport: str) -> 
         await reach(lambda: ended(patient, "dead", 1))
 
 
+async def test_a_message_becomes_a_dead_letter_or_holds_its_session(patient: Patient, transport: str) -> None:
+    async with Client(patient.url, transports=[transport], update=True, name="joe/1") as joe:
+        heard = await joe.subscribe("/a")
+        await published(patient, 2)
+        (await heard.receive(LIMIT_S)).dead_letter("no such article")
+        await reach(lambda: ended(patient, "dead", 1))
+        (await heard.receive(LIMIT_S)).hold("out of paper")
+        await reach(lambda: waits(patient, 1))
+
+
 async def waits(patient: Patient, count: int) -> bool:
     """Whether so many messages wait."""
     return await counted(patient, "crewel_waiting") == count

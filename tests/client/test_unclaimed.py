@@ -9,9 +9,9 @@ import pytest
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Message, Overflow
 from crewel.client.client_extension import AckExtension
-from crewel.client.client_message import Handling
+from crewel.client.client_message import DEAD_MESSAGE, Handling
 from crewel.client.config import Config
-from crewel.client.router import DEAD_MESSAGE, Router, Unclaimed
+from crewel.client.router import Router, Unclaimed
 from crewel.client.settle import Ledger
 from crewel.client.subscription import Subscription
 from tests.client.support import LIMIT_S

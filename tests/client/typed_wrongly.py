@@ -7,6 +7,7 @@ from crewel.client import App, Client, Delivery, sync
 async def coroutines(client: Client) -> None:
     orders = await client.subscribe("/orders/*", data=int)
     (await orders.receive()).data.upper()  # type: ignore[attr-defined]
+    (await orders.receive()).retry(5)  # type: ignore[attr-defined]
     client.consume("/orders/*", name="worker/1", prefetsh=1)  # type: ignore[call-overload]
     await client.publish("/orders/new", 1, persistant=True)  # type: ignore[call-arg]
 

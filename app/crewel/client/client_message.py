@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 from typing_extensions import TypeVar
 
@@ -32,8 +32,14 @@ KEY_PROPERTY: Final = "idempotencyKey"
 """The client property in which receivers find the key of an outbox."""
 SendPayload = Callable[[list[Fields]], Awaitable[list[Fields]]]
 """Sends messages in one payload; their replies. Raises ClientError."""
+DEAD_MESSAGE: Final = "user.update.deadMessage"
+HOLDBACK: Final = "user.update.holdback"
 Failure = tuple[str, str]
 """A dotted code, and words for people."""
+_RETRY: Final = (
+    "`client.consume` gives messages that can be retried one by one; here, `reject` with a code of communication, such as "
+    "communication.noConnection, lets the server send this message and all after it again, after `delay`"
+)
 
 
 class Handling:
@@ -274,6 +280,22 @@ class Message(Generic[DataT]):
                 "Client(..., update=True) and a server that supports it",
                 self.channel,
             )
+
+    def dead_letter(self, reason: str = "") -> None:
+        """Make the message a dead letter, which an operator can read and send again, and continue with the next message."""
+        self.reject(DEAD_MESSAGE, reason)
+
+    def hold(self, reason: str = "") -> None:
+        """Keep the message in the queue, and put the session on hold: the server sends nothing more until an operator activates
+        the session. This process still gets the messages that it has already fetched."""
+        self.reject(HOLDBACK, reason)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what to use in the place of a method that only a `Delivery` has."""
+            hint = f": {_RETRY}" if name == "retry" else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def working(self) -> None:
         """It takes longer: `ack_wait` starts again."""

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from random import random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from crewel.client.arguments import check_count, check_seconds
 from crewel.client.callbacks import result_of
-from crewel.client.client_message import DataT, Handling, Message
+from crewel.client.client_message import HOLDBACK, DataT, Handling, Message
 from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.subscription import Subscription, of_subscribe
 from crewel.client.worker_options import PREFETCH, RETRIES, WorkerOptions
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from crewel.client.client import Client
 
 log = logging.getLogger("crewel.client.consumer")
-
-DEAD_MESSAGE: Final = "user.update.deadMessage"
-HOLDBACK: Final = "user.update.holdback"
 
 
 @dataclass(slots=True)
@@ -81,15 +78,6 @@ class Delivery(Message[DataT]):
         for copy in self._end():
             copy.failed(code, text)
             copy.end()
-
-    def dead_letter(self, reason: str = "") -> None:
-        """Make the message a dead letter, which an operator can read and send again, and continue with the next message."""
-        self.reject(DEAD_MESSAGE, reason)
-
-    def hold(self, reason: str = "") -> None:
-        """Keep the message in the queue, and put the session on hold: the server sends nothing more until an operator activates
-        the session. This process still gets the messages that it has already fetched."""
-        self.reject(HOLDBACK, reason)
 
     def retry(self, after: float = 0.0) -> None:
         """Try the message again after `after` seconds, when its block has ended, behind the messages that this process has

@@ -17,13 +17,12 @@ from typing import Final, NamedTuple
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.message import Fields
-from crewel.client.client_message import Handling, Message, channel_name, is_delivery, update_of
+from crewel.client.client_message import DEAD_MESSAGE, Handling, Message, channel_name, is_delivery, update_of
 from crewel.client.errors import SubscribeRefused
 from crewel.client.subscription import Overflow, Progress, Subscription
 
 log = logging.getLogger("crewel.client")
 
-DEAD_MESSAGE: Final = "user.update.deadMessage"
 _MOST_MESSAGES: Final = {True: 10_000, False: 1000}
 """The bounds of unclaimed messages: of those that are open at the server as many as it leaves open, and of others fewer."""
 

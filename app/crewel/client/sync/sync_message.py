@@ -95,15 +95,6 @@ class Delivery(Message[DataT]):
         """It is done: the server deletes it."""
         self.settle()
 
-    def dead_letter(self, reason: str = "") -> None:
-        """Make the message a dead letter, which an operator can read and send again, and continue with the next message."""
-        self.reject(consumer.DEAD_MESSAGE, reason)
-
-    def hold(self, reason: str = "") -> None:
-        """Keep the message in the queue, and put the session on hold: the server sends nothing more until an operator activates
-        the session. This process still gets the messages that it has already fetched."""
-        self.reject(consumer.HOLDBACK, reason)
-
     def retry(self, after: float = 0.0) -> None:
         """Try the message again after `after` seconds, when its block has ended, behind the messages that this process has
         already fetched. Raises ValueError for a negative time, and RuntimeError in a transaction in which an `Inbox` has
