@@ -130,7 +130,7 @@ class TestHandling:
         assert not hasattr(message, "retry")
         with pytest.raises(AttributeError, match=r"'Message' object has no attribute 'retry': `client\.consume` gives"):
             message.retry(5)  # type: ignore[attr-defined]
-        with pytest.raises(AttributeError, match="has no attribute 'refuse'$"):
+        with pytest.raises(AttributeError, match=r"has no attribute 'refuse'$"):
             message.refuse()  # type: ignore[attr-defined]
         assert copy.deepcopy(Message("/a", [1], {})) == Message("/a", [1], {})
 

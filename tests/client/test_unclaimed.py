@@ -285,6 +285,6 @@ def test_a_session_that_waits_for_its_client_reports() -> None:
     assert Config(URL, name="joe/1").login.items() >= {"name": "joe/1", **reporting}.items()
     assert Config(URL, resume="x").login["update"]
     assert Config(URL, resume_file="x").login["update"]
-    assert Config(URL, token="x").login == {"token": "x"}
+    assert Config(URL, token="x").login == {}  # which shows the token, and nothing else
     assert Config(URL, session={"name": "joe/1", "settle": "message"}).login == {"name": "joe/1", "settle": "message"}
     assert Config(URL, session={"name": "joe/1", "update": False}).login["update"] is False
