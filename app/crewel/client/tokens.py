@@ -1,7 +1,7 @@
 """Where a client's token comes from: the application gives it, or a function that is asked for another one in time.
 
 A token that a function has returned is used until it is due, a little before it expires, or until the server refuses it. The
-next one is asked for while the session goes on with the last one.
+next one is asked for while the session continues with the last one.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Tokens:
         try:
             self._keep(await self._ask())
         except TokenUnavailableError as error:
-            log.warning("%s: the session goes on with the last token", error)
+            log.warning("%s: the session continues with the last token", error)
             self._due = self._clock() + self._pause(before)
         else:
             self.is_renewed = self._token != before
