@@ -70,12 +70,14 @@ async def test_a_token_is_renewed_before_it_expires_and_nothing_is_lost_or_comes
     server: Server, transport: str
 ) -> None:
     """Publishes go on all the time: none fails, and each message is delivered once, in its order."""
-    steps, issuer, channel = Steps(), Issuer(publish=["/chat/*"]), f"/chat/{transport}"
+    channel = f"/chat/{transport}"
+    steps, issuer = Steps(), Issuer(publish=["/chat/*"], configure=["/chat/*"])
     client = Client(server.url, transports=[transport], name="joe/1", token=issuer, on_state=steps)
     async with asyncio.timeout(LIMIT_S), with_clock(client, ahead(1.0)):
-        messages, sent = await client.subscribe(channel), 0
+        # Who subscribes again gets the history again.
+        messages, sent = await client.subscribe(channel, history=5), 0
         while len([step for step in steps.seen if step.event is Event.RENEWING]) < 3:
-            await client.publish(channel, sent)
+            await client.publish(channel, sent, history_max=5)
             assert (await anext(messages)).data == sent
             sent += 1
         assert client.login["reconnected"] is True
@@ -109,18 +111,23 @@ async def test_a_token_that_has_expired_at_the_server_is_asked_for_until_there_i
     server: Server, transport: str
 ) -> None:
     """The clocks differ, and the back end is late itself: it gives the same token once more."""
-    steps, old = Steps(), signed(exp=int(time.time()) + 2)
-    issuer = Issuer(old, old, old, OSError("no back end"))
+    rights = {"configure": ["/chat/*"]}
+    steps, old = Steps(), signed(exp=int(time.time()) + 2, **rights)
+    issuer = Issuer(old, old, old, OSError("no back end"), **rights)
     client = Client(
         server.url, transports=[transport], name="joe/1", token=issuer, on_state=steps, backoff=QUICK, open_timeout=0
     )
     async with asyncio.timeout(LIMIT_S), with_clock(client, behind):
-        await client.subscribe("/chat/demo")
+        messages = await client.subscribe("/chat/demo", history=5)
+        await client.publish("/chat/demo", 0, history_max=5)
+        assert (await anext(messages)).data == 0
         lost = await steps.reach(State.HANDSHAKING, 2)
         assert (lost.event, "user.security.authentication.expired" in str(lost.reason)) == (Event.SESSION_LOST, True)
         await steps.reach(State.CONNECTED, 2)
         assert client.login["reconnected"] is True
         assert (len(issuer.given), issuer.first) == (4, [])
+        await client.publish("/chat/demo", 1)
+        assert (await anext(messages)).data == 1
 
 
 async def test_a_token_that_is_not_taken_any_more_is_asked_for_again(start_server: StartServer, tmp_path: Path) -> None:

@@ -193,14 +193,15 @@ class Router:
         return [each for each in self._interests.values() if not each.confirmed and each.asked is None]
 
     def forget_session(self) -> None:
-        """A new session knows of no subscription."""
+        """The next session may know of no subscription."""
         for interest in self._interests.values():
             interest.confirmed = False
 
     def begin_session(self, *, is_reconnected: bool) -> None:
-        """There is a session. If it is a new one, nothing waits for a listener any more; if it is one that another client
-        had before, it may be subscribed to channels that this client does not know of."""
+        """There is a session. If it is a new one, it knows of no subscription, and nothing waits for a listener any more; if it
+        is one that another client had before, it may be subscribed to channels that this client does not know of."""
         if not is_reconnected:
+            self.forget_session()
             self.unclaimed.clear()
             self._failed.clear()
             self._unwanted.clear()

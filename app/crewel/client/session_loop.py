@@ -76,6 +76,7 @@ class Session:
         self._common = list(config.transports)
         self._is_disconnected = False
         self._tokens = Tokens(config.token, config.network_delay)
+        self._is_renewing = False  # the session is there, and the next handshake shows another token for it
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, *, is_awaited: bool = True) -> None:
@@ -189,7 +190,8 @@ class Session:
 
     async def _establish(self, deadline: float) -> None:
         """Try until there is a session. Raises what makes trying again useless, and the last failure at `deadline`."""
-        self._router.forget_session()
+        if not self._is_renewing:
+            self._router.forget_session()
         names = NameWait(self._config.name_timeout)
         while True:
             try:
@@ -260,7 +262,7 @@ class Session:
         if self.connection.transport not in self._common:
             await self.connection.use(self._common[0])
         self.connection.client_id = client_id
-        self._is_disconnected = False
+        self._is_disconnected = self._is_renewing = False
         # On disk before the session is used: a crash from here on loses nothing that only the secret can fetch.
         await self._keep_secret()
         self.life.move(Event.HANDSHAKEN)
@@ -296,6 +298,7 @@ class Session:
 
     async def _renew(self) -> None:
         """Prepare the handshake with the next token: requests wait for it, and those under way have their replies first."""
+        self._is_renewing = True
         self.life.move(Event.RENEWING)
         await self.connection.exchanges.replied(self._config.network_delay)
 
@@ -356,6 +359,7 @@ class Session:
             raise ended(_refusal(reply))
         if step is Reconnect.HANDSHAKE:
             if is_about_token(_refusal(reply)):
+                self._is_renewing = True
                 self._tokens.refused()
             never_connected = self.life.state is State.CONNECTING
             self._lose_session(_refusal(reply))
