@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 from opentelemetry import trace
@@ -19,8 +19,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.codec import reread
@@ -36,12 +35,10 @@ from crewel.errors import CrewelError
 from crewel.extension import Extension
 from crewel.storage.dead_letter_records import StoredDeadLetter
 from crewel.storage.dead_letter_store import Redriven
+from crewel.trace_context import carry, fail, sent
 from crewel.version import VERSION
 
-_CARRIED: Final = ("traceparent", "tracestate")
-"""The fields of `ext` that W3C Trace Context has."""
 _OWN: Final = "/__sys__"
-_W3C: Final = TraceContextTextMapPropagator()
 
 
 class Tracing(Extension):
@@ -87,9 +84,9 @@ class Tracing(Extension):
 
     def publish(self, session: Session, message: Message) -> Reply | Steps[Reply]:
         """Handle a publish inside a span."""
-        span = self._begin("publish", message.channel.name, _sent(message.ext), session, kind=SpanKind.SERVER)
+        span = self._begin("publish", message.channel.name, sent(message.ext), session, kind=SpanKind.SERVER)
         if self._may_carry(message.channel, message.ext.get("publish")):
-            _carry(span, message.fields)
+            carry(span, message.fields)
         return self._steps(span, session, message)
 
     def _steps(self, span: Span, session: Session, message: Message) -> Steps[Reply]:
@@ -112,10 +109,10 @@ class Tracing(Extension):
             if "id" in told:
                 span.set_attribute("messaging.message.id", told["id"])
             if outcome.get("successful") is False:
-                _fail(span, told.get("errorCode") or str(outcome.get("error")))
+                fail(span, told.get("errorCode") or str(outcome.get("error")))
         except Exception as error:
             told = str(error) if isinstance(error, CrewelError) else type(error).__name__
-            _fail(span, getattr(error, "code", "") or told, str(error))
+            fail(span, getattr(error, "code", "") or told, str(error))
             raise
         else:
             return outcome
@@ -142,7 +139,7 @@ class Tracing(Extension):
             channel = parse(fields["channel"])
             if channel is not None and self._may_carry(channel, None):
                 span = self._begin("publish", channel.name, None, kind=SpanKind.PRODUCER)
-                _carry(span, fields)
+                carry(span, fields)
                 span.end()
         return True
 
@@ -168,7 +165,7 @@ class Tracing(Extension):
             if context is not None:
                 span = self._begin("acknowledge", entry.channel, context, session, entry)
                 if code:
-                    _fail(span, code)
+                    fail(span, code)
                 span.end()
 
     def _died(self, letter: DeadLetter) -> None:
@@ -178,7 +175,7 @@ class Tracing(Extension):
             span.set_attribute("messaging.message.id", letter.id)
             span.set_attribute("crewel.session", letter.receiver)
             span.set_attribute("crewel.dead_letter.id", letter.dead_id)
-            _fail(span, letter.code, letter.reason)
+            fail(span, letter.code, letter.reason)
             span.end()
 
     def _redriven(self, letter: StoredDeadLetter, receiver: str, moved: Redriven) -> None:
@@ -233,30 +230,9 @@ def _context_of(wire: bytes) -> Context | None:
     return _context(fields.get("ext")) if isinstance(fields, dict) else None
 
 
-def _sent(ext: Fields) -> Context:
-    """The context that `ext` says; an empty one if it says none, or a wrong one."""
-    return _W3C.extract({name: ext[name] for name in _CARRIED if isinstance(ext.get(name), str)}, Context())
-
-
 def _context(ext: object) -> Context | None:
     if not isinstance(ext, dict):
         return None
-    context = _sent(ext)
+    context = sent(ext)
     found = trace.get_current_span(context).get_span_context()
     return context if found.is_valid and found.trace_flags.sampled else None
-
-
-def _carry(span: Span, fields: dict[str, Any]) -> None:
-    """Put the span's context into the message, if the span is recorded."""
-    if not span.is_recording():
-        return
-    ext = fields.get("ext")
-    carried: dict[str, str] = {}
-    _W3C.inject(carried, trace.set_span_in_context(span, Context()))
-    kept = {name: value for name, value in ext.items() if name not in _CARRIED} if isinstance(ext, dict) else {}
-    fields["ext"] = {**kept, **carried}
-
-
-def _fail(span: Span, code: str, text: str = "") -> None:
-    span.set_attribute("error.type", code)
-    span.set_status(StatusCode.ERROR, text or code)

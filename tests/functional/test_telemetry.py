@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +14,15 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
+from opentelemetry.trace import SpanKind, StatusCode
 
 from crewel import Message, Service, Session
+from crewel.client import Client, ErrorAnswer, Outbox, sync
+from crewel.client import Message as ClientMessage
 from crewel.testing import Server
 from crewel.testing.instance import ADMIN_TOKEN, Instance
 from tests.admin.desk import STORED, Desk, Receiver
+from tests.client.support import LIMIT_S
 from tests.functional.wire import close_connections, until
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -156,3 +161,132 @@ def test_a_server_without_traces_does_not_import_opentelemetry() -> None:
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
     assert told.stdout == "[]\n", told
+
+
+# Clients in Python
+
+
+def below(spans: InMemorySpanExporter, parent: ReadableSpan, name: str) -> ReadableSpan:
+    """Wait for the span of this name whose parent is this one."""
+    return until(lambda: next((span for span in named(spans, name) if is_below(span, id_of(parent))), None))
+
+
+TRACED = pytest.mark.crewel(store=True, settings={"telemetry.traces": True})
+
+
+@TRACED
+async def test_one_trace_goes_from_a_browser_over_a_worker_to_what_that_publishes(
+    spans: InMemorySpanExporter, crewel: Server[Instance], tmp_path: Path
+) -> None:
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Client(crewel.url, traces=True) as client,
+        client.consume("/orders", name="oven/1", resume_file=tmp_path / "secret") as worker,
+    ):
+        Receiver(crewel).be("ann/1").publish("/orders", 17, ext={**STORED, "traceparent": SENT})
+        async with await anext(worker) as order:
+            await client.publish("/baked", order.data, persistent=True)
+        (first,) = [span for span in named(spans, "publish") if is_below(span, SENT.split("-")[2])]
+        process = below(spans, first, "process")
+        own = below(spans, process, "publish")
+        at_server = below(spans, own, "publish")
+    assert {trace_of(each) for each in (process, own, at_server)} == {TRACE}
+    assert (process.kind, own.kind, at_server.kind) == (SpanKind.CONSUMER, SpanKind.PRODUCER, SpanKind.SERVER)
+    assert attributes(process) == {
+        "messaging.system": "crewel", "messaging.operation.name": "process", "messaging.destination.name": "/orders",
+        "messaging.message.id": order.id,
+    }  # fmt: skip
+
+
+@TRACED
+async def test_requests_batches_callbacks_and_failures_have_spans(
+    spans: InMemorySpanExporter, crewel: Server[Instance]
+) -> None:
+    def refuse(message: ClientMessage) -> None:
+        raise ErrorAnswer("user.zero", "there is nothing to square")
+
+    outbox, came = Outbox(), asyncio.Event()
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Client(crewel.url, traces=True, outbox=outbox) as client,
+    ):
+        await client.reply("/square", lambda message: message.data**2)
+        await client.reply("/refuse", refuse)
+        await client.subscribe("/orders", lambda message: came.set())
+        with trace.get_tracer("shop").start_as_current_span("shopping") as shopping:
+            assert (await client.request("/square", 3, timeout=LIMIT_S)).data == 9
+            with pytest.raises(ErrorAnswer):
+                await client.request("/refuse", 0, timeout=LIMIT_S)
+            async with client.batch() as batch:
+                batch.publish("/orders", 1)
+            await client.enqueue("/queued", 2)
+            await outbox.drained()
+            await client.publish("/told", 3, ext={"traceparent": SENT})
+        await came.wait()
+        assert isinstance(shopping, ReadableSpan)
+        asked = below(spans, shopping, "request")
+        answered = below(spans, below(spans, asked, "publish"), "process")
+        assert (asked.kind, below(spans, answered, "publish").kind) == (SpanKind.CLIENT, SpanKind.PRODUCER)
+        failed = until(lambda: [each for each in named(spans, "request") if not each.status.is_unset])
+        assert [attributes(each)["error.type"] for each in failed] == ["user.zero"]
+        batched = until(lambda: server_span(spans, "/orders"))
+        assert below(spans, batched, "process").kind is SpanKind.CONSUMER
+        traces = {channel: trace_of(until(lambda: server_span(spans, channel))) for channel in ("/queued", "/told")}  # noqa: B023
+        assert traces == {"/queued": trace_of(shopping), "/told": TRACE}
+        assert trace_of(batched) == trace_of(shopping)
+
+
+def trace_of(span: ReadableSpan) -> str:
+    return "" if span.context is None else format(span.context.trace_id, "032x")
+
+
+def server_span(spans: InMemorySpanExporter, channel: str) -> ReadableSpan | None:
+    """The server's span of the publish to this channel, if it has ended."""
+    found = [each for each in named(spans, "publish") if each.kind is SpanKind.SERVER]
+    return next((each for each in found if attributes(each)["messaging.destination.name"] == channel), None)
+
+
+@TRACED
+def test_threads_continue_the_trace_of_their_message(
+    spans: InMemorySpanExporter, crewel: Server[Instance], tmp_path: Path
+) -> None:
+    done: list[object] = []
+
+    def bake(order: sync.Delivery) -> None:
+        client.publish("/baked", order.data)
+        done.append(order.data)
+        worker.stop()
+
+    with sync.Client(crewel.url, traces=True) as client:
+        worker = client.consume("/orders", name="oven/1", resume_file=tmp_path / "secret")
+        with worker:
+            client.publish("/orders", 1, persistent=True)
+            with next(worker) as order:
+                client.publish("/looped", order.data)
+            client.publish("/orders", 2, persistent=True)
+            worker.run(bake)
+        with pytest.raises(ValueError, match="wildcard"):
+            client.publish("/orders/*", 3)
+    assert done == [2]
+    for channel in ("/looped", "/baked"):
+        at_server = until(lambda: server_span(spans, channel))  # noqa: B023 - it is called at once
+        (own,) = [span for span in named(spans, "publish") if is_below(at_server, id_of(span))]
+        (process,) = [span for span in named(spans, "process") if is_below(own, id_of(span))]
+        assert process.parent is not None
+
+
+def test_a_client_without_traces_does_not_import_opentelemetry() -> None:
+    script = (
+        "import sys; from crewel.client.sync import Client; Client('http://a'); print('opentelemetry' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("False\n", "")
+
+
+def test_a_client_without_opentelemetry_says_what_to_install() -> None:
+    script = (
+        "import sys; sys.modules['opentelemetry'] = None; from crewel.client import Client, ClientError\n"
+        "try: Client('http://localhost', traces=True)\nexcept ClientError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.startswith("traces needs OpenTelemetry: install crewel[otel]"), ended.stderr

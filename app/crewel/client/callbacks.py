@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from crewel.client.client_message import DataT, Message
 from crewel.client.errors import ClientError, failure_of
 from crewel.client.subscription import Subscription
+from crewel.client.traces import NO_TRACES, Traces
 
 log = logging.getLogger("crewel.client")
 
@@ -23,18 +24,31 @@ OnMessage = Callable[[Message[DataT]], Awaitable[None] | None]
 class Callbacks:
     """The tasks of one client that call its application."""
 
-    def __init__(self) -> None:
+    def __init__(self, traces: Traces = NO_TRACES) -> None:
+        self._traces = traces
         self._tasks: set[asyncio.Task[None]] = set()
 
     def call(self, callback: OnMessage, subscription: Subscription) -> None:
         """Call the function with each message of the subscription, one after another."""
-        self.keep(_call(callback, subscription), subscription.channel)
+        self.keep(self._call_with_each(callback, subscription), subscription.channel)
 
     def keep(self, coroutine: Coroutine[Any, Any, None], channel: str) -> None:
         """Run this until it ends, or the client is closed."""
         task = asyncio.create_task(coroutine, name=f"crewel-client {channel}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _call_with_each(self, callback: OnMessage, subscription: Subscription) -> None:
+        try:
+            async for message in subscription:  # asking for the next one settles it
+                try:
+                    with self._traces.processing(message):
+                        await result_of(callback, message)
+                except Exception as error:
+                    log.exception("a callback of %s failed", subscription.channel)
+                    message.reject(*failure_of(error))
+        except ClientError as error:
+            log.warning("%s ended: %s", subscription.channel, error)
 
     async def cancel(self) -> None:
         """End all of them, but the one that calls this."""
@@ -56,15 +70,3 @@ async def result_of(function: Callable[[_MessageT], Any], message: _MessageT) ->
         if task is not None and task.cancelling():
             raise
         raise RuntimeError("what it waited for was cancelled") from error
-
-
-async def _call(callback: OnMessage, subscription: Subscription) -> None:
-    try:
-        async for message in subscription:  # asking for the next one settles it
-            try:
-                await result_of(callback, message)
-            except Exception as error:
-                log.exception("a callback of %s failed", subscription.channel)
-                message.reject(*failure_of(error))
-    except ClientError as error:
-        log.warning("%s ended: %s", subscription.channel, error)

@@ -45,6 +45,7 @@ from crewel.client.subscription import (
     of_subscribe,
     subscribe_ext,
 )
+from crewel.client.traces import traces
 from crewel.client.worker_options import WorkerOptions, check_worker, session_options
 
 log = logging.getLogger("crewel.client")
@@ -94,9 +95,11 @@ class Client:
         """The outbox that keeps publishes while there is no session; None without one."""
         self._router = Router(Unclaimed(config.unclaimed_s), settles=config.update)
         self._session = Session(config, self._router, self._extensions)
-        self.requests = Requests(self._session)
+        self.traces = traces(is_on=config.traces)
+        """Makes the spans of this client, if it has `traces`."""
+        self.requests = Requests(self._session, traces=self.traces)
         """The requests that wait for answers, and how many answers came twice or too late."""
-        self._callbacks = Callbacks()
+        self._callbacks = Callbacks(self.traces)
         if on_state is not None:
             self.on_state(on_state)
 
@@ -223,17 +226,20 @@ class Client:
             raise ValueError(f"key is a string, not {key!r}")  # noqa: TRY004 - as all arguments that do not fit
         properties = {**(options.get("properties") or {}), KEY_PROPERTY: key}
         own: PublishOptions = {"persistent": True, **options, "key": key, "properties": properties}
-        return await self.outbox.put(publication(channel, data, ext, "enqueue", **own))
+        message = publication(channel, data, ext, "enqueue", **own)
+        with self.traces.sending("publish", message):  # which ends before it is sent: that may be in another process
+            return await self.outbox.put(message)
 
     async def _publish(self, message: Fields) -> Reply:
-        [reply] = await self._session.request([message])
-        if not is_successful(reply):
-            raise publish_refused(reply)
-        return Reply(reply)
+        with self.traces.sending("publish", message):
+            [reply] = await self._session.request([message])
+            if not is_successful(reply):
+                raise publish_refused(reply)
+            return Reply(reply)
 
     def batch(self) -> Batch:
         """Publishes that travel in one payload: `async with client.batch() as batch: batch.publish(…)`."""
-        return Batch(self._session.request)
+        return Batch(self._session.request, self.traces)
 
     async def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
         """Call the server's procedure `target`, and return its result, a JSON value. `timeout` is in seconds.
@@ -309,7 +315,7 @@ class Client:
         at the same time. With `is_addressed`, the client does not subscribe, and answers only requests that are addressed to
         this session or its subject. Raises the same errors as `subscribe`.
         """
-        responder = Responder(callback, self.publish, at_once)
+        responder = Responder(callback, self.publish, at_once, self.traces)
         subscription = self.listen(channel) if is_addressed else await self.subscribe(channel, **options)
         self._callbacks.keep(responder.run_until_ended(subscription), channel)
         return subscription

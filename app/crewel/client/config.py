@@ -109,6 +109,7 @@ class Options(TypedDict, total=False):
     ssl: SSLContext | None
     proxy: str | None
     max_bytes: int
+    traces: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,8 @@ class Config:
     has it (`HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`), but none for a server on loopback."""
     max_bytes: int = 16 * 1024 * 1024
     """The largest response or frame that is taken."""
+    traces: bool = False
+    """Whether to make spans with OpenTelemetry, which the extra `otel` brings."""
     login: Fields = field(init=False)
     """The login: `ext.session` of the handshake."""
     through: Proxy | None = field(init=False)
@@ -310,6 +313,7 @@ INHERITED: Final = frozenset(
         "proxy",
         "max_bytes",
         "on_rejected",
+        "traces",
     }
 )
 """What a consumer's session has from its client: all that does not say whose session it is, and how it is delivered to."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from random import random
 from types import TracebackType
@@ -22,6 +22,7 @@ from crewel.client.callbacks import result_of
 from crewel.client.client_message import HOLDBACK, DataT, Handling, Message
 from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.subscription import Subscription, of_subscribe
+from crewel.client.traces import NO_TRACES
 from crewel.client.worker_options import PREFETCH, RETRIES, WorkerOptions
 from crewel.errors.codes import Category, is_below
 
@@ -48,6 +49,8 @@ class Delivery(Message[DataT]):
     """How often this worker's code has raised an exception for it."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
     """Runs while it waits for another attempt."""
+    block: AbstractContextManager[Any] = field(default_factory=nullcontext, repr=False, compare=False)
+    """The span of its block."""
     copies: list[Handling] = field(default_factory=list, repr=False)
     """Later deliveries of this message, sent again while the worker has it: what ends this one ends them."""
 
@@ -104,10 +107,14 @@ class Delivery(Message[DataT]):
             self.consumer.forget(self)
         return [first, *self.copies]
 
+    def processing(self) -> AbstractContextManager[Any]:
+        """The span of its block, if its client makes spans."""
+        return (NO_TRACES if self.consumer is None else self.consumer.client.traces).processing(self)
+
     async def __aenter__(self) -> Self:
-        self.defer()
-        if self.consumer is not None:
-            self.consumer.block_begins(self)
+        self.block = self.processing()
+        self.block.__enter__()
+        self.block_begins()
         return self
 
     async def __aexit__(
@@ -116,6 +123,17 @@ class Delivery(Message[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        self.block.__exit__(kind, error, trace)
+        return self.block_ends(error)
+
+    def block_begins(self) -> None:
+        """The application decides what happens to it."""
+        self.defer()
+        if self.consumer is not None:
+            self.consumer.block_begins(self)
+
+    def block_ends(self, error: BaseException | None) -> bool:
+        """Decide what the application has not decided. Returns whether the exception stays in the block."""
         if error is None and not self.is_waiting:
             self.acknowledge()
         elif isinstance(error, Exception):

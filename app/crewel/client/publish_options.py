@@ -27,6 +27,7 @@ from crewel.client.errors import (
 )
 from crewel.client.retry import Backoff, BackoffRule
 from crewel.client.time_units import in_milliseconds
+from crewel.client.traces import NO_TRACES, Traces
 from crewel.qos.fields import Options
 from crewel.qos.publish import DESTINATION, PUBLISH
 
@@ -157,15 +158,17 @@ class Batch:
     `replies` has the reply to each.
     """
 
-    def __init__(self, request: SendPayload) -> None:
-        self._request = request
+    def __init__(self, request: SendPayload, traces: Traces = NO_TRACES) -> None:
+        self._request, self._traces = request, traces
         self._messages: list[Fields] = []
         self.replies: list[Reply] = []
         """One reply for each message, in the order of publishing, once the block has ended."""
 
     def publish(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> None:
         """Add one message. Raises ValueError for a channel that takes no publish."""
-        self._messages.append(publication(channel, data, ext, **options))
+        message = publication(channel, data, ext, **options)
+        with self._traces.sending("publish", message):
+            self._messages.append(message)
 
     async def __aenter__(self) -> Self:
         return self

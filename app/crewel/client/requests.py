@@ -39,6 +39,7 @@ from crewel.client.router import Interest
 from crewel.client.session_loop import Session
 from crewel.client.states import ENDING, Event, Transition
 from crewel.client.subscription import Subscription
+from crewel.client.traces import NO_TRACES, Traces
 
 log = logging.getLogger("crewel.client")
 
@@ -75,8 +76,8 @@ class Serials:
 class Requests:
     """The requests of one client."""
 
-    def __init__(self, session: Session, first: int | None = None) -> None:
-        self._session = session
+    def __init__(self, session: Session, first: int | None = None, traces: Traces = NO_TRACES) -> None:
+        self._session, self._traces = session, traces
         self._answers = session.connection.answers
         self._serials = Serials(first)
         # Other servers give no ID: a random one keeps the clients apart.
@@ -118,15 +119,18 @@ class Requests:
         if options.get("reply_to") is not None:
             raise ValueError("the reply channel of a request is the client's own choice")
         message = publication(channel, copy.deepcopy(data), copy.deepcopy(ext), "request", **options)
+        with self._traces.sending("request", message):
+            return _checked(channel, await self._ask_within(timeout, message))
+
+    async def _ask_within(self, timeout: float, message: Fields) -> Fields:
         sent = asyncio.Event()
         try:
             async with asyncio.timeout(timeout):
-                answer = await self._ask(message, sent)
+                return await self._ask(message, sent)
         except TimeoutError:
             if not sent.is_set():
                 raise NotConnectedError(f"no session within {timeout:g} s") from self._session.life.failure
-            raise AnswerTimeoutError(f"{channel}: no answer within {timeout:g} s") from None
-        return _checked(channel, answer)
+            raise AnswerTimeoutError(f"{message['channel']}: no answer within {timeout:g} s") from None
 
     async def _ask(self, message: Fields, sent: asyncio.Event) -> Fields:
         prefix = await self._subscribe()
@@ -218,13 +222,16 @@ def create_response(message: Message, data: Any = _SAME) -> Response:
 class Responder:
     """Answers the requests of one subscription with what a function returns. Messages that are no requests are let pass."""
 
-    def __init__(self, answer: OnRequest, publish: Callable[..., Awaitable[Any]], at_once: int) -> None:
+    def __init__(
+        self, answer: OnRequest, publish: Callable[..., Awaitable[Any]], at_once: int, traces: Traces = NO_TRACES
+    ) -> None:
         check_function("callback", answer)
         check_whole("at_once", at_once)
         if at_once < 1:
             raise ValueError("a responder processes at least 1 request at once")
         self._answer = answer
         self._publish = publish
+        self._traces = traces
         self._places = asyncio.Semaphore(at_once)
 
     async def run(self, subscription: Subscription, count: int | None = None) -> int:
@@ -262,6 +269,10 @@ class Responder:
             log.warning("%s ended: %s", subscription.channel, error)
 
     async def _respond(self, message: Message) -> None:
+        with self._traces.processing(message):
+            await self._answer_to(message)
+
+    async def _answer_to(self, message: Message) -> None:
         channel = reply_channel(message.fields)
         if channel is None:
             if message.is_erased:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from crewel.client import client_message, consumer
 from crewel.client.client_message import DataT, Handling
@@ -66,6 +67,9 @@ class Delivery(Message[DataT]):
     the message then stays open, and the server sends it again.
     """
 
+    block: AbstractContextManager[Any] = field(default_factory=nullcontext, kw_only=True, repr=False, compare=False)
+    """The span of its block."""
+
     @property
     def _delivery(self) -> consumer.Delivery[DataT]:
         assert isinstance(self.origin, consumer.Delivery)
@@ -102,7 +106,9 @@ class Delivery(Message[DataT]):
         self._decide(lambda: self._delivery.retry(after))
 
     def __enter__(self) -> Self:
-        self.background.wait_for(self._delivery.__aenter__())
+        self.block = self._delivery.processing()  # the context of this thread, and not that of the event loop
+        self.block.__enter__()
+        self.background.call(self._delivery.block_begins)
         self.is_deferred = True
         return self
 
@@ -112,8 +118,9 @@ class Delivery(Message[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
+        self.block.__exit__(kind, error, trace)
         hand_back(self)
-        return self.background.wait_for(self._delivery.__aexit__(kind, error, trace))
+        return self.background.call(lambda: self._delivery.block_ends(error))
 
 
 def hand_back(shown: Message) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import NamedTuple, TypeVar
 
 _T = TypeVar("_T")
@@ -31,7 +32,8 @@ async def in_thread(pool: ThreadPoolExecutor, function: Callable[[_T], object], 
     """Call the function with the value in a thread of the pool; what it returns. Raises its exceptions, a StopIteration as
     RuntimeError, and ProgramExit. Once the pool takes no more calls, it waits until it is cancelled."""
     try:
-        called = asyncio.get_running_loop().run_in_executor(pool, _outcome, function, value)
+        run = copy_context().run  # the thread continues the trace of this task
+        called = asyncio.get_running_loop().run_in_executor(pool, run, _outcome, function, value)
     except RuntimeError:  # the process ends, or the client is closed: the message stays open
         called = asyncio.Future()
     returned, error = await called
