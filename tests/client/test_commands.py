@@ -407,18 +407,23 @@ class TestWho:
         refused = crewel(*ask, directory=tmp_path, environ={"CREWEL_TOKEN_FILE": str(kept)})
         assert_refused(refused, f"the token file {kept} cannot be read: No such file")
 
-    def test_a_token_that_expires_is_read_again(
+    def test_a_token_that_is_refused_is_read_again(
         self, start_server: StartServer, tmp_path: Path, subscribed: Any
     ) -> None:
-        """Who writes the file is late: until then the command asks again and again, and keeps its session."""
+        """The key has changed, and the server has forgotten the session."""
         keys, kept = tmp_path / "secret", tmp_path / "token"
         keys.write_text(SECRET)
-        server = start_server("security.policy=jwt", f"security.jwt_keys={keys}", "security.jwt_leeway_ms=0")
-        kept.write_text(signed(exp=int(time.time()) + 2))
-        listening = subscribed("/chat/demo", "--name=joe/1", f"--token-file={kept}", "--count=1", url=server.url)
-        assert "user.security.authentication.expired" in listening.told()
+        sets = ("security.policy=jwt", f"security.jwt_keys={keys}", "storage.enabled=false")
+        server = start_server(*sets)
         kept.write_text(signed())
-        assert listening.told() == "crewel: connected again"
+        listening = subscribed("/chat/demo", "--name=joe/1", f"--token-file={kept}", "--count=1", url=server.url)
+        server.kill()
+        changed = SECRET[::-1]
+        keys.write_text(changed)
+        kept.write_text(signed(changed))
+        start_server(*sets, port=server.port)
+        while (said := listening.told()) != "crewel: connected again":
+            assert "trying again" in said
         pub = ("pub", "/chat/demo", "1", "--url", server.url, "--token-file", str(kept))
         assert crewel(*pub, directory=tmp_path) == (0, "", "")
         assert listening.heard()["data"] == 1

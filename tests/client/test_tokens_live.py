@@ -15,6 +15,8 @@ from tests.security.issuer import secret_file, signed
 from tests.server_process import Server, serving
 
 HOUR = 3600
+SOON_S = 6
+"""How long a token lives that has to expire at the server: a busy machine takes a part of it to log in."""
 
 
 class Issuer:
@@ -112,7 +114,7 @@ async def test_a_token_that_has_expired_at_the_server_is_asked_for_until_there_i
 ) -> None:
     """The clocks differ, and the back end is late itself: it gives the same token once more."""
     rights = {"configure": ["/chat/*"]}
-    steps, old = Steps(), signed(exp=int(time.time()) + 2, **rights)
+    steps, old = Steps(), signed(exp=int(time.time()) + SOON_S, **rights)
     issuer = Issuer(old, old, old, OSError("no back end"), **rights)
     client = Client(
         server.url, transports=[transport], name="joe/1", token=issuer, on_state=steps, backoff=QUICK, open_timeout=0
@@ -166,7 +168,7 @@ async def test_a_session_ends_whose_function_gives_what_is_refused(start_server:
     """A user who has lost the access: to ask again and again is of no use."""
     sets = ("security.policy=jwt", f"security.jwt_keys={secret_file(tmp_path)}", "storage.enabled=false")
     server, steps = start_server(*sets), Steps()
-    issuer = Issuer(signed(exp=int(time.time()) + 2), "no token", "no token")
+    issuer = Issuer(signed(exp=int(time.time()) + SOON_S), "no token", "no token")
     async with asyncio.timeout(LIMIT_S), Client(server.url, name="joe/1", token=issuer, on_state=steps) as client:
         with pytest.raises(AccessDenied, match="accessDenied"):
             await anext(await client.subscribe("/chat/demo"))
