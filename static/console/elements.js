@@ -23,9 +23,14 @@ export function h(tag, properties = {}, ...children) {
 /** Rows of a list on a telephone, where each takes a good part of the screen. */
 const PHONE_ROWS = 10;
 
+/** Whether the window is as narrow as that of a telephone. */
+export function isNarrow() {
+    return matchMedia("(max-width: 45rem)").matches;
+}
+
 /** How many rows a page of a list has: so many where there is room, ten on a telephone. */
 export function pageSize(usual) {
-    return matchMedia("(max-width: 45rem)").matches ? Math.min(PHONE_ROWS, usual) : usual;
+    return isNarrow() ? Math.min(PHONE_ROWS, usual) : usual;
 }
 
 /** What the operator may have scrolled within a part of the page. */
@@ -113,14 +118,19 @@ export function facts(pairs) {
         .flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
-/** A form of texts that filter a list: `fields` have name, hint and type of each. Others stand beside them. */
+/**
+ * A form of texts that filter a list: `fields` have name, hint and type of each. Others stand beside them. On a telephone, where it
+ * would push the list off the screen, it is folded as long as nothing is set.
+ */
 export function filters(fields, asked, go, ...others) {
     // Not by their `name`: one that is called `contains` would hide the method of the form.
     const inputs = fields.map(([name, hint, type = "text"]) => h("input", {type, "data-filter": name, value: asked[name] ?? "", placeholder: hint, "aria-label": hint}));
-    return h("form", {class: "filters", role: "search", onsubmit: (event) => {
+    const form = h("form", {class: "filters", role: "search", onsubmit: (event) => {
         event.preventDefault();
         go({...Object.fromEntries(inputs.map(({dataset: {filter}, value}) => [filter, filter === "since" ? zoned(value.trim()) : value.trim()])), after: ""});
     }}, inputs, others, h("button", {}, "Filter"));
+    const {after: _, ...set} = asked;
+    return h("details", {class: "folded", open: !isNarrow() || Object.values(set).some(Boolean)}, h("summary", {}, others.length ? "Filter and sort" : "Filter"), form);
 }
 
 /** By what a list is filtered, in words, also on paper; and a link that shows all again. `pairs` have a name and a value; empty ones are left out. */

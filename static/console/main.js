@@ -279,7 +279,7 @@ function enter(operator) {
         h("span", {class: "node", title: "The server that answers"}, me.node),
         h("span", {class: "zone", title: "The zone of all times on this page"}, zone),
         h("span", {title: me.channels.map(({role, patterns}) => `${role}: ${patterns.join(", ")}`).join("; ")},
-            `${me.who}, role ${me.role}${me.channels.length ? " on some channels" : ""}`),
+            me.who, h("span", {class: "role"}, `, role ${me.role}${me.channels.length ? " on some channels" : ""}`)),
         h("button", {type: "button", onclick: signOut}, "Sign out"),
     );
     if (me.everywhere !== null) {
@@ -355,7 +355,9 @@ function onKey(event) {
             history.pushState(null, "", "#/message");
             route();
         }
-        main.querySelector("input[type=search]").focus();
+        const search = main.querySelector("input[type=search]");
+        search.closest("details")?.setAttribute("open", "");
+        search.focus();
     } else if (event.key === "s") {
         showSaved();
     } else if (event.key === "?") {

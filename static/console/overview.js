@@ -5,7 +5,7 @@
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
 import {WORDS} from "./conditions.js";
-import {facts, h, missing, parts, swap, table} from "./elements.js";
+import {facts, h, isNarrow, missing, parts, swap, table} from "./elements.js";
 import {ago, bytes, capital, clock, count, figure, span, things, time, took} from "./format.js";
 import {Samples} from "./samples.js";
 import {pastOutages, shortTimeline} from "./timeline.js";
@@ -18,7 +18,7 @@ const LIVE_MS = 60_000;
 /** The last answer, for a visit while the server cannot be reached. */
 let last = null;
 
-export function overview({has, badges}) {
+export function overview({query, has, badges}) {
     const samples = new Samples();
     const charts = [
         new Chart("Messages", "per second", [{column: "published", label: "in"}, {column: "delivered", label: "out"}]),
@@ -45,6 +45,8 @@ export function overview({has, badges}) {
 
     /** The nodes and what happened, as of the last request: their ages grow with each event of the live feed. */
     let around = {nodes: [], happened: null};
+    /** The part of the view that a finding leads to, until it is on screen. */
+    let wanted = query.get("show");
     let wasReady = true;
 
     async function refresh() {
@@ -87,6 +89,10 @@ export function overview({has, badges}) {
         swap(tiles, ...figures(told, samples));
         swap(tables, sessions(told.sessions), store(told));
         await Promise.all(charts.map((chart) => chart.show(samples.columns, now(told))));
+        if (wanted !== null) {
+            element.querySelector(`[data-part="${CSS.escape(wanted)}"]`)?.scrollIntoView();
+            wanted = null;
+        }
     }
 
     return {element, refresh, show, everyMs: 5000, liveMs: LIVE_MS, hears: ["held", "released", "died", "job"], close: () => charts.forEach((chart) => chart.close())};
@@ -108,12 +114,15 @@ function title(findings) {
     return findings.length === 0 ? "Nothing is wrong" : `What is wrong: ${findings.length}`;
 }
 
+/** One thing that is wrong. On a telephone, where many of them are to be seen at once, what to do is there on demand. */
 function finding(each, has) {
+    const nodes = each.nodes?.length && each.severalNodes ? [h("span", {class: "mark", title: each.nodes.length === 1 ? "Node" : "Nodes"}, each.nodes.join(", ")), " "] : "";
+    const isShort = isNarrow();
     return h("article", {class: `finding ${each.level}`},
-        h("h3", {}, each.link !== "/" && has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
-            each.since ? h("span", {class: "hint"}, " since ", h("span", {class: "id"}, time(each.since)), `, ${span(Date.now() - each.since)} ago`) : ""),
-        h("p", {}, each.nodes?.length && each.severalNodes ? [h("span", {class: "mark", title: each.nodes.length === 1 ? "Node" : "Nodes"}, each.nodes.join(", ")), " "] : "", capital(each.cause)),
-        h("p", {class: "hint"}, each.advice));
+        h("h3", {}, has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
+            each.since ? h("span", {class: "hint"}, " since ", h("span", {class: "id"}, isShort ? clock(each.since) : time(each.since)), `, ${span(Date.now() - each.since)} ago`) : ""),
+        isShort ? h("details", {class: "why", "data-key": each.key}, h("summary", {}, h("span", {class: "line"}, nodes, capital(each.cause))), h("div", {class: "hint advice"}, each.advice))
+            : [h("p", {}, nodes, capital(each.cause)), h("p", {class: "hint advice"}, each.advice)]);
 }
 
 function tile(name, value, hint, href) {
@@ -159,7 +168,7 @@ function sessions(all) {
 function store({store: kept, uptimeMs}) {
     const most = kept.maxMemory ? ` of ${bytes(kept.maxMemory)}` : "";
     const unknown = kept.unknownSince ? `unknown since ${clock(kept.unknownSince)}` : "";
-    return h("section", {class: "card"}, h("h2", {}, "Server and store"), facts([
+    return h("section", {class: "card", "data-part": "store"}, h("h2", {}, "Server and store"), facts([
         ["Server runs for", span(uptimeMs)],
         ["Store", !kept.kept ? "none: nothing is stored" : kept.trouble ?? "in order"],
         ["Memory of the store", kept.kept ? unknown || bytes(kept.usedMemory) + most : ""],

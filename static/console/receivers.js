@@ -180,12 +180,13 @@ export function receiver(asked) {
 function session({words: [name], query, go, me, again}) {
     const most = shown(query);
     const resource = sessionOf(name);
+    const why = h("div", {class: "stack"});
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
     const output = h("p", {class: "outcome"});
     const queue = h("section", {class: "stack"});
     const past = h("section", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers"}, "All receivers")), h("h1", {}, name), head, actions, output, queue, past);
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers"}, "All receivers")), h("h1", {}, name), why, actions, output, head, queue, past);
     let known = "";
 
     async function refresh() {
@@ -201,6 +202,7 @@ function session({words: [name], query, go, me, again}) {
             if (error.status !== 404) {
                 throw error;
             }
+            why.replaceChildren();
             swap(head, h("p", {class: "hint"}, "There is no such session, or it has ended. ",
                 h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(name)}`}, "Its dead letters")));
             actions.replaceChildren();
@@ -210,7 +212,8 @@ function session({words: [name], query, go, me, again}) {
         }
         const [rates, messages] = await Promise.all([ratesBy("receiver"), get(resource.below("messages"), {count: most})]);
         told.waiting = messages.waiting; // one view has one number of them
-        swap(head, ...about(told, rates?.[name], failedAt));
+        swap(why, ...causesOf(told));
+        swap(head, about(told, rates?.[name], failedAt));
         const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
@@ -277,7 +280,7 @@ function queued(messages, number, most, go, held = "") {
 
 function about(session, rates, failedAt) {
     const {holdback} = session;
-    return [...causesOf(session), h("section", {class: "card"}, facts([
+    return h("section", {class: "card"}, facts([
         ["State", standing(session)],
         ["Held message", holdback?.id && [h("a", {href: `#/message/${encodeURIComponent(holdback.id)}`}, holdback.id), isHeldMessageThere(session) ? "" : ", no longer in the queue"]],
         ["Last failure", session.lastFailure && h("span", {}, dotted(`${session.lastFailure.code}: ${session.lastFailure.reason}`), failedAt ? h("span", {class: "hint"}, ` at ${ago(failedAt)}`) : "")],
@@ -295,7 +298,7 @@ function about(session, rates, failedAt) {
         ["At this server since", ago(session.loggedIn)],
         ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : session.ptp ? "none: it takes what is addressed to its subject" : "none"],
         ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, "of this receiver")],
-    ]))];
+    ]));
 }
 
 /** How fast the receiver has been lately. */
@@ -324,7 +327,7 @@ function timeline({since, events, dropped}) {
         time(first) === time(at) ? time(at) : `${time(first)} to ${time(at)}`,
         WORDS[what] ?? what,
         times > 1 ? count(times) : "",
-        [[code, reason].filter(Boolean).join(": "), outcome && (OUTCOMES[outcome] ?? outcome), policy && (POLICIES[policy] ?? policy), who && `by ${who}`, transport && `by ${transport}`, from && `from ${from}`, ...Object.entries(more).filter(([, value]) => value !== "").map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", "),
+        dotted([[code, reason].filter(Boolean).join(": "), outcome && (OUTCOMES[outcome] ?? outcome), policy && (POLICIES[policy] ?? policy), who && `by ${who}`, transport && `by ${transport}`, from && `from ${from}`, ...Object.entries(more).filter(([, value]) => value !== "").map(([name, value]) => `${name} ${value}`)].filter(Boolean).join(", ")),
         /^[0-9]+$/.test(id ?? "") ? h("a", {href: `#/message/${id}`}, id) : id ?? "",
     ]);
     return [

@@ -31,6 +31,8 @@ _CLOCKS_MS: Final = 5000
 """How far the clocks of a server and of its store may be apart."""
 _NO_NAME: Final = "a client without a name"
 _MIB: Final = 1 << 20
+_STORE: Final = "/?show=store"
+"""The view of the store: its memory, its disk, and who has most of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def _server(figures: Figures) -> Iterator[Finding]:
         if about == "store":
             title, what = _store_words(figures)
         nodes = tuple(concern.nodes)
-        yield Finding(f"not-ready-{about}", Level.BAD, title, concern.why, what, "/", 0, concern.since, nodes)
+        yield Finding(f"not-ready-{about}", Level.BAD, title, concern.why, what, "/timeline", 0, concern.since, nodes)
 
 
 def _store_words(figures: Figures) -> tuple[str, str]:
@@ -115,7 +117,7 @@ def _workers(figures: Figures) -> Iterator[Finding]:
             f"{things(len(figures.failing_workers), 'worker')} cannot be started",
             f"failed in a row before it served, {tries}; the others have its clients",
             "Its own message in the log of the server has the cause. It is started again at least every minute.",
-            "/",
+            "/timeline",
             len(figures.failing_workers),
         )
 
@@ -368,7 +370,7 @@ def _disk(figures: Figures) -> Iterator[Finding]:
             f"The disk of the store is {'nearly full' if is_bad else 'filling up'}: {int(disk.share * 100)} %",
             f"{_size(disk.free)} are left on the disk of {disk.directory}; the store's file has {_size(disk.file)}",
             "Make room, or let storage.data_dir lie on a larger disk. With less than 64 MiB, publishes are refused.",
-            "/",
+            _STORE,
         )
 
 
@@ -391,7 +393,7 @@ def _pipeline(figures: Figures) -> Iterator[Finding]:
             "The data pipeline is behind",
             f"{things(figures.facts_lost, 'entry', 'entries')} were removed before it had read them",
             "Start the pipeline, or raise storage.facts_max_entries and events.max_bytes.",
-            "/",
+            _STORE,
             figures.facts_lost,
         )
 
