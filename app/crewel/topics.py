@@ -33,11 +33,17 @@ class State(Enum):
 
 WORDS: Final[Mapping[State, str]] = {
     State.ALIVE: "in use",
-    State.UNREFERENCED: "unused",
+    State.UNREFERENCED: "no subscribers",
     State.UNCONFIGURED: "nothing published yet",
     State.SOFTERASED: "erased",
 }
 """How a topic that is there stands, as the operator's page and the lists of the command line say it."""
+
+
+def word_of(state: State, *, is_heard: bool) -> str:
+    """How a topic that is there stands, in a word. One that a pattern or a group hears is in use, although that does not keep
+    it."""
+    return WORDS[State.ALIVE if state is State.UNREFERENCED and is_heard else state]
 
 
 class Facts(NamedTuple):

@@ -17,6 +17,7 @@ const CONDITIONS = {
     "falling behind": ["warn", "Its client is there, and takes less than comes, or its oldest message waits for a minute or longer."],
     "catching up": ["warn", "Its backlog shrinks, but its oldest message still waits for a minute or longer."],
     "without a member": ["", "No session takes its messages."],
+    "no subscriptions": ["", "Its client is there, and is subscribed to nothing, as one that only publishes."],
     away: ["", "Its client is not there; its messages wait for it."],
     connected: ["good", "Its client is there."],
 };
@@ -115,7 +116,8 @@ const ADVICE = {
     retry: () => "Repair what its client needs, then retry now.",
     unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",
     away: ({waiting, conditions}) => waiting && !conditions.includes("expired token") ? "Start its client again." : "",
-    slow: () => "Make its client faster, let it take more messages at a time, or share its work in a consumer group.",
+    slow: ({members, sessions}) => members || sessions ? roomFor({members, sessions})
+        : "Make its client faster, let it take more messages at a time, or share its work in a consumer group.",
 };
 
 /** The causes on the page of a receiver, each with what to do. */

@@ -81,7 +81,7 @@ export function overview({query, has, badges}) {
         element.classList.remove("stale");
         const {nodes, happened} = around;
         swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has)));
-        const over = happened === null ? [] : pastOutages(happened);
+        const over = [...happened === null ? [] : pastOutages(happened), ...(told.over ?? []).map((each) => ended({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has))];
         past.hidden = over.length === 0;
         swap(past, h("h2", {}, `Over, in the last hour: ${over.length}`), ...over);
         swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
@@ -116,13 +116,26 @@ function title(findings) {
 
 /** One thing that is wrong. On a telephone, where many of them are to be seen at once, what to do is there on demand. */
 function finding(each, has) {
-    const nodes = each.nodes?.length && each.severalNodes ? [h("span", {class: "mark", title: each.nodes.length === 1 ? "Node" : "Nodes"}, each.nodes.join(", ")), " "] : "";
+    const nodes = nodesOf(each);
     const isShort = isNarrow();
     return h("article", {class: `finding ${each.level}`},
         h("h3", {}, has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
             each.since ? h("span", {class: "hint"}, " since ", h("span", {class: "id"}, isShort ? clock(each.since) : time(each.since)), `, ${span(Date.now() - each.since)} ago`) : ""),
         isShort ? h("details", {class: "why", "data-key": each.key}, h("summary", {}, h("span", {class: "line"}, nodes, capital(each.cause))), h("div", {class: "hint advice"}, each.advice))
             : [h("p", {}, nodes, capital(each.cause)), h("p", {class: "hint advice"}, each.advice)]);
+}
+
+/** One thing that was wrong: it stays in view for an hour, calmly. */
+function ended(each, has) {
+    const lasted = span(each.until - each.since);
+    return h("article", {class: "finding info"},
+        h("h3", {}, has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
+            h("span", {class: "hint"}, ` for ${lasted}, from `, h("span", {class: "id"}, time(each.since)), " to ", h("span", {class: "id"}, time(each.until)), `, ${span(Date.now() - each.until)} ago`)),
+        h("p", {}, nodesOf(each), parts(capital(each.cause), ".")));
+}
+
+function nodesOf({nodes, severalNodes}) {
+    return nodes?.length && severalNodes ? [h("span", {class: "mark", title: nodes.length === 1 ? "Node" : "Nodes"}, nodes.join(", ")), " "] : "";
 }
 
 function tile(name, value, hint, href) {

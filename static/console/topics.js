@@ -16,14 +16,18 @@ const MANY = 1000;
 const SHOWN = 20;
 const NAMED = 200;
 const MEMBERS = 8;
-/** How a topic stands, by the word of the API: in plain words, how that looks, and what it means. */
+/** How a topic stands, in plain words: how that looks, and what it means. */
 const STATES = {
-    ALIVE: ["in use", "good", "Messages or subscriptions refer to it."],
-    UNREFERENCED: ["unused", "", "Nothing refers to it: it ends after its destroy delay."],
-    UNCONFIGURED: ["nothing published yet", "", "It has subscribers, and gets its settings with the first publish."],
-    SOFTERASED: ["erased", "bad", "It is gone, but queues still hold messages of it, which are delivered."],
+    "in use": ["good", "It has subscribers, or messages of it are kept or wait."],
+    "no subscribers": ["", "Something was published to it, and nobody hears it: it ends after its destroy delay, unless more is published."],
+    "nothing published yet": ["", "It has subscribers, and gets its settings with the first publish."],
+    erased: ["bad", "It is gone, but queues still hold messages of it, which are delivered."],
 };
+/** What the list has, by what the address says: the topics of the server itself are not those that an operator looks for. */
+const SHOWING = [["", "usual ones"], ["true", "the server's own"]];
 const NUMBER = {class: "number"};
+/** How the channels begin on which the server reports its own state. */
+const INTERNAL = "/__sys__";
 
 /** The columns: a heading, and what stands below it. */
 const COLUMNS = [
@@ -49,7 +53,9 @@ export function topics({query, go}) {
     const pattern = asked.pattern ?? "";
     const below = prefixOf(pattern);
     const form = filters([["pattern", "Channel or pattern: /kitchen/**", "search"]], asked, go,
-        select("state", "State", [["", "any"], ...Object.entries(STATES).map(([state, [word]]) => [state, word])], asked.state ?? "", go));
+        select("condition", "State", [["", "any"], ...Object.keys(STATES).map((word) => [word, word])], asked.condition ?? "", (changes) => go({...changes, state: ""})),
+        select("internal", "Topics", SHOWING, asked.internal ?? "", go));
+    const internal = asked.internal || String(pattern.startsWith(INTERNAL));
     const most = asked.prefixes === String(MANY) ? MANY : PAGE;
     const prefixes = h("section", {class: "card", hidden: true, "aria-label": "By prefix"});
     const list = h("div", {class: "stack"});
@@ -58,8 +64,8 @@ export function topics({query, go}) {
     async function refresh() {
         const [rates, told, counted] = await Promise.all([
             ratesBy("topic"),
-            get("/topics", {pattern, state: asked.state, after: asked.after, count: pageSize(PAGE)}),
-            below === null ? null : get("/prefixes", {below, count: most}),
+            get("/topics", {pattern, state: asked.state, condition: asked.condition, internal, after: asked.after, count: pageSize(PAGE)}),
+            below === null ? null : get("/prefixes", {below, internal, count: most}),
         ]);
         prefixes.hidden = counted === null || (counted.prefixes.length === 0 && below === "");
         swap(prefixes, ...counted === null ? [] : tree(below, counted, most, go));
@@ -91,9 +97,9 @@ function tree(below, {prefixes, next, ...told}, most, go) {
     ].filter(Boolean);
 }
 
-function state(topic) {
-    const [word, look, meaning] = STATES[topic.state] ?? [topic.state, "", ""];
-    return h("span", {class: `mark ${look}`, title: `${meaning} State in the API: ${topic.state}.`}, word);
+function state({state: word, condition = word}) {
+    const [look, meaning] = STATES[condition] ?? ["", ""];
+    return h("span", {class: `mark ${look}`, title: `${meaning} State in the API: ${word}.`}, condition);
 }
 
 function history({history: {entries, maxEntries}}) {

@@ -44,10 +44,16 @@ FULL = counted("full", one("its queue is full: 9 of 9 messages; 600 messages bec
 DOWN = {"store": Concern("it does not answer", 12, ("a",))}
 
 CASES = [
-    (Figures(concerns=DOWN), "not-ready-store", Level.BAD, "/", "it does not answer"),
-    (Figures(failing_workers={"2": 7}), "worker-failing", Level.BAD, "/", "worker 2: 7 times"),
-    (Figures(disk=disk(80)), "disk-filling", Level.WARN, "/", "20 GiB are left on the disk of /var/lib/crewel"),
-    (Figures(disk=disk(90)), "disk-nearly-full", Level.BAD, "/", "the store's file has 7 MiB"),
+    (Figures(concerns=DOWN), "not-ready-store", Level.BAD, "/timeline", "it does not answer"),
+    (Figures(failing_workers={"2": 7}), "worker-failing", Level.BAD, "/timeline", "worker 2: 7 times"),
+    (
+        Figures(disk=disk(80)),
+        "disk-filling",
+        Level.WARN,
+        "/?show=store",
+        "20 GiB are left on the disk of /var/lib/crewel",
+    ),
+    (Figures(disk=disk(90)), "disk-nearly-full", Level.BAD, "/?show=store", "the store's file has 7 MiB"),
     (Figures(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
     (
         Figures(counted=VERY_MANY_HELD),
@@ -117,7 +123,7 @@ CASES = [
         "workers on /jobs/*: 7 messages queued, no member; and 1 more",
     ),
     (Figures(store_used=90, store_most=100), "store-nearly-full", Level.WARN, "/dead-letters", "90%"),
-    (Figures(facts_lost=5), "pipeline-behind", Level.WARN, "/", "5 entries"),
+    (Figures(facts_lost=5), "pipeline-behind", Level.WARN, "/?show=store", "5 entries"),
 ]
 
 

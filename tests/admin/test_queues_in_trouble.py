@@ -13,7 +13,7 @@ from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.pages import figures
 from tests.admin.test_rejecting_receivers import Operator
 from tests.broker.addressing.post import Clerk, queue
-from tests.broker.stored_world import Receiver, StoredWorld, store
+from tests.broker.stored_world import Receiver, StoredWorld, ok, store
 
 pytestmark = pytest.mark.store
 
@@ -49,15 +49,54 @@ def test_a_group_whose_queue_grows_is_soon_full(world: StoredWorld) -> None:
         world.wait(operator.admin.session_counter.take_anew())
         clock += 10
     view = row(operator, "group", cause="filling")
-    assert (view["name"], view["conditions"]) == ("/jobs/* workers", ["soon full", "connected"])
+    assert (view["name"], view["conditions"]) == ("/jobs/* workers", ["soon full", "falling behind", "connected"])
     assert view["cause"].startswith("its queue will be full within a minute: ")
     shown = operator.get(GROUP_ROUTES[0], path={"channel": "jobs/*"}, name="workers")
-    assert [each["kind"] for each in shown["causes"]] == ["filling"]
+    assert [each["kind"] for each in shown["causes"]] == ["filling", "slow"]
     assert "of 100 messages" in shown["causes"][0]["text"]
     finding = operator.findings()["soon-full"]
     assert finding["title"] == "Group workers on /jobs/* will be full soon"
     assert finding["link"] == "/groups/%2Fjobs%2F%2A/workers"
     assert (metric(operator, "filling"), metric(operator, "full")) == (1, 0)
+
+
+def test_a_group_that_takes_less_than_comes_falls_behind_and_then_catches_up(world: StoredWorld) -> None:
+    operator = Operator(world)
+    member = Receiver(world).started(name="joe/1", settle="message", maxOpen=2)
+    member.say("/meta/subscribe", subscription="/jobs/*", ext={"subscribe": {"group": "workers"}})
+    clock, taken = 1000.0, member.take()
+    operator.admin.backlog_trends._clock = lambda: clock
+
+    def pass_by(comes: int, takes: int) -> None:
+        nonlocal clock, taken
+        for _ in range(5):
+            store(world, "/jobs/a", *range(comes))
+            for _ in range(takes):
+                taken = member.take(*map(ok, taken))
+                world.settle()
+            world.commit()
+            world.wait(operator.admin.session_counter.take_anew())
+            clock += 10
+
+    pass_by(12, 1)
+    operator.admin.rates["group"].drop()
+    view = row(operator, "group", condition="falling behind")
+    assert (view["name"], view["conditions"][-1]) == ("/jobs/* workers", "connected")
+    slow = next(each for each in view["causes"] if each["kind"] == "slow")
+    assert slow["level"] == "warn"
+    assert slow["perMinute"] > 20
+    assert slow["takenPerMinute"] > 0
+    assert f"it takes {slow['takenPerMinute']} a minute" in slow["text"]
+    shown = operator.get(GROUP_ROUTES[0], path={"channel": "jobs/*"}, name="workers")
+    assert slow in shown["causes"]
+    finding = operator.findings()["behind"] if "behind" in operator.findings() else operator.findings()["soon-full"]
+    assert "Group workers on /jobs/*" in finding["title"]
+    assert finding["advice"].startswith("Start more sessions of the subject or members of the group")
+    pass_by(0, 4)
+    view = row(operator, "group", condition="catching up")
+    assert view["causes"][0]["text"].startswith("it catches up: ")
+    world.wait(world.broker.mailboxes.dispatchers.hold(member.session, "ann"))
+    assert "falling behind" not in row(operator, "group")["conditions"]
 
 
 def test_a_subject_whose_queue_is_full_says_what_happens_to_further_messages(world: StoredWorld) -> None:

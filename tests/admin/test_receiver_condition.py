@@ -199,6 +199,7 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         "its client is busy: 1 message sent and not acknowledged",
         {"since": NOW - 10_000},
     ),
+    ({"is_unsubscribed": True}, "unsubscribed", Level.INFO, "it has no subscriptions", {}),
 ]
 
 
@@ -231,6 +232,23 @@ def test_a_receiver_that_is_well_has_no_cause(given: dict[str, Any]) -> None:
     assert causes_of(facts) == []
     assert conditions_of(facts, []) == [Condition.CONNECTED]
     assert trouble_of(facts, []) == facts.waiting
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "it has no subscriptions: it takes only what is addressed to it"),
+        ({"takes_ptp": False}, "it has no subscriptions: it only publishes"),
+    ],
+)
+def test_a_session_without_subscriptions_is_no_receiver_in_trouble(given: dict[str, Any], text: str) -> None:
+    facts = Facts(NOW, is_unsubscribed=True, **given)
+    (cause,) = causes = causes_of(facts)
+    assert (cause.kind, cause.text, cause.level) == ("unsubscribed", text, Level.INFO)
+    assert conditions_of(facts, causes) == [Condition.UNSUBSCRIBED, Condition.CONNECTED]
+    assert trouble_of(facts, causes) == 0
+    away = Facts(NOW, is_away=True, is_unsubscribed=True)
+    assert conditions_of(away, causes_of(away)) == [Condition.AWAY]
 
 
 def test_words_say_what_is_wrong_and_whether_its_client_is_there() -> None:
@@ -342,6 +360,9 @@ def test_what_is_trouble_comes_before_what_is_not() -> None:
         ({"is_away": True}, [Condition.AWAY]),
         ({"holdback": Holdback("ann", 7)}, [Condition.ON_HOLD, Condition.CONNECTED]),
         ({"retry_at": 99}, [Condition.RETRYING, Condition.CONNECTED]),
+        ({"members": Condition.CONNECTED}, [Condition.BEHIND, Condition.CONNECTED]),
+        ({"members": Condition.AWAY}, [Condition.AWAY]),
+        ({"members": Condition.UNATTENDED}, [Condition.UNATTENDED]),
     ],
 )
 def test_a_receiver_that_takes_less_than_comes_is_never_just_connected(given: dict[str, Any], words: list[Any]) -> None:

@@ -53,7 +53,7 @@ def test_all_sessions_together_are_the_sum_of_each(stored: StoredWorld) -> None:
     assert (counted.count, counted.unnamed, counted.waiting) == (len(sessions), 1, sum(each.waiting for each in facts))
     stands = Counter(word.value for each, some in zip(facts, causes, strict=True) for word in conditions_of(each, some))
     assert counted.conditions == stands
-    assert stands == {"connected": 7, "away": 2, "on hold": 1, "waiting to retry": 1}
+    assert stands == {"connected": 7, "away": 2, "on hold": 1, "waiting to retry": 1, "no subscriptions": 4}
     assert counted.states == Counter(admin.dispatchers.state(each).value for each in sessions)
     troubled = Counter(some[0].kind for some in causes if some and some[0].level is not Level.INFO)
     assert {kind: trouble.count for kind, trouble in counted.troubles.items()} == troubled

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from crewel.admin.rest import ROUTES
-from tests.admin.desk import Desk, Receiver, audit, publish
+from tests.admin.desk import TOKEN, Desk, Receiver, audit, publish
 from tests.functional.bayeux import Message
 from tests.functional.wire import until
 from tests.server_process import Server
@@ -134,6 +134,7 @@ def test_a_topic_is_shown(desk: Desk, topic: str) -> None:
     assert shown | {"epoch": "", "newest": ""} == {
         "channel": topic,
         "state": "ALIVE",
+        "condition": "in use",
         "history": {"entries": 3, "maxEntries": 3},
         "readonly": False,
         "destroyDelay": 7000,
@@ -153,6 +154,36 @@ def test_an_unreferenced_topic_shows_when_it_dies(desk: Desk, speaker: Receiver,
     shown = desk.get(f"/topics{channel}")
     assert (shown["state"], shown["epoch"], shown["newest"]) == ("UNREFERENCED", None, None)
     assert 0 < shown["diesIn"] <= 60_000
+
+
+def test_a_topic_that_a_pattern_hears_is_in_use_although_nothing_keeps_it(
+    desk: Desk, server: Server, speaker: Receiver, channel: str
+) -> None:
+    speaker.publish(f"{channel}/heard", 1)
+    listener = Receiver(server).be()
+    listener.subscribe(f"{channel}/*")
+    speaker.publish(f"{channel}/deep/silent", 1)
+    stands = {each["channel"]: each["condition"] for each in desk.get(f"/topics?pattern={channel}/**")["topics"]}
+    assert stands[f"{channel}/heard"] == "in use"
+    assert stands[f"{channel}/deep/silent"] == "no subscribers"
+    asked = quote("no subscribers")
+    found = desk.get(f"/topics?pattern={channel}/**&state=UNREFERENCED&condition={asked}")["topics"]
+    assert [each["channel"] for each in found] == [f"{channel}/deep/silent"]
+    listener.disconnect()
+
+
+def test_the_topics_of_the_server_itself_are_asked_for_or_left_out(desk: Desk, server: Server, channel: str) -> None:
+    listener = Receiver(server).be(token=TOKEN)
+    listener.subscribe("/__sys__notices")
+    listener.subscribe(channel)
+
+    def seen(path: str, key: str, name: str) -> dict[str, set[bool]]:
+        rows = {asked: desk.get(f"{path}{asked}")[key] for asked in ("", "internal=true", "internal=false")}
+        return {asked: {each[name].startswith("/__sys__") for each in some} for asked, some in rows.items()}
+
+    for path, key, name in (("/topics?", "topics", "channel"), ("/prefixes?", "prefixes", "prefix")):
+        assert seen(path, key, name) == {"": {True, False}, "internal=true": {True}, "internal=false": {False}}
+    listener.disconnect()
 
 
 def test_topics_are_paged_and_filtered(desk: Desk, speaker: Receiver, channel: str) -> None:

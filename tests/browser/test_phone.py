@@ -1,4 +1,4 @@
-"""The operators' page on a phone: eight faults at once, each found from the overview with at most two taps, and nothing hides it."""
+"""The operators' page on a phone: eight faults, each found from the overview with at most two taps, and nothing hides it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest

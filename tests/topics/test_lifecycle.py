@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from crewel.topics import STATES, TRANSITIONS, Event, Facts, State, after, joined, state_of
+from crewel.topics import STATES, TRANSITIONS, Event, Facts, State, after, joined, state_of, word_of
 
 T, F = True, False
 
@@ -145,3 +145,8 @@ def test_impossible_facts_are_no_change_either() -> None:
 
 def test_a_state_reads_as_on_the_wire() -> None:
     assert [state.value for state in State] == ["UNCONFIGURED", "ALIVE", "UNREFERENCED", "SOFTERASED", "DEAD"]
+
+
+def test_a_topic_that_somebody_hears_is_in_use_whether_or_not_that_keeps_it() -> None:
+    assert word_of(State.UNREFERENCED, is_heard=True) == word_of(State.ALIVE, is_heard=False) == "in use"
+    assert word_of(State.UNREFERENCED, is_heard=False) == "no subscribers"

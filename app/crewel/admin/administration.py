@@ -21,6 +21,7 @@ from crewel.admin.everywhere import Everywhere
 from crewel.admin.jobs import Jobs
 from crewel.admin.metrics_history import MetricsHistory
 from crewel.admin.new_dead_letters import NewDeadLetters
+from crewel.admin.past_troubles import PastTroubles
 from crewel.admin.receiver_facts import oldest_of
 from crewel.admin.rejections import Rejections
 from crewel.admin.server_metrics import ServerMetrics
@@ -83,6 +84,7 @@ class Administration:
         broker.mailboxes.events.on_event.append(self._note_rejection)
         self.metrics_history.on_sample.append(self.rejections.tidy)
         self.backlog_trends = BacklogTrends()
+        self.past_troubles = PastTroubles(lambda: int(time() * 1000))
         self._taken_elsewhere = CachedResult(self._look_elsewhere, _KEPT_S)
         self.server_metrics = ServerMetrics(broker, self._in_trouble)
         self.server_timeline = ServerTimeline(self)

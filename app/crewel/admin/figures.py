@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
+from crewel.admin.past_troubles import LETTERS, PastTrouble
 from crewel.admin.session_counts import SessionCounts, Trouble
 from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import Disk
@@ -69,6 +70,8 @@ class Figures:
     """Facts and events that were removed before the data pipeline had read them."""
     empty_groups: list[EmptyGroup] = field(default_factory=list)
     """Consumer groups with messages that no member takes."""
+    past: list[PastTrouble] = field(default_factory=list)
+    """What was wrong with receivers in the last hour and is over."""
 
 
 _SCHEMA: Final = TypeAdapter(Figures)
@@ -110,7 +113,17 @@ def figures_as_one(own: Figures, others: Sequence[Figures], empty_groups: Sequen
         disk=next((each.disk for each in every if each.disk is not None), None),
         facts_lost=sum(each.facts_lost for each in every),
         empty_groups=list(empty_groups),
+        past=_past([past for each in every for past in each.past]),
     )
+
+
+def _past(troubles: Sequence[PastTrouble]) -> list[PastTrouble]:
+    """Those of all nodes. What is at no node in particular, each of them has seen: the first to see its end tells it."""
+    found: dict[tuple[str, str, str, str], PastTrouble] = {}
+    for each in troubles:
+        key = each.kind, each.name, each.node, each.text if each.kind == LETTERS else ""
+        found[key] = min(found.get(key, each), each, key=attrgetter("until"))
+    return list(found.values())
 
 
 def _concerns(one: dict[str, Concern], other: dict[str, Concern]) -> dict[str, Concern]:

@@ -58,7 +58,7 @@ class Finding:
         return {name: getattr(self, name) for name in names} | {"nodes": list(self.nodes)}
 
 
-def _receiver(name: str) -> str:
+def receiver_link(name: str) -> str:
     """The view of a receiver. A group has the name that lists have, `/jobs/* workers`."""
     if name.startswith("/"):
         pattern, _, group = name.rpartition(" ")
@@ -66,7 +66,7 @@ def _receiver(name: str) -> str:
     return f"/receivers/{quote(name)}" if name else "/receivers"
 
 
-def _called(name: str) -> str:
+def called(name: str) -> str:
     """What a receiver is called in a text."""
     if name.startswith("/"):
         pattern, _, group = name.rpartition(" ")
@@ -221,7 +221,7 @@ def _receivers(figures: Figures) -> Iterator[Finding]:
 def _of_receivers(words: Words, trouble: Trouble, link: str) -> Finding:
     first, is_one = trouble.named[0], trouble.count == 1
     waiting = f", {things(trouble.waiting, 'message')} waiting" if words.key == "away" else ""
-    title = words.one.format(_called(first.name)) if is_one else words.many.format(things(trouble.count, "receiver"))
+    title = words.one.format(called(first.name)) if is_one else words.many.format(things(trouble.count, "receiver"))
     return Finding(
         words.key,
         Level.BAD if any(each.is_bad for each in trouble.named) else Level.WARN,
@@ -230,7 +230,7 @@ def _of_receivers(words: Words, trouble: Trouble, link: str) -> Finding:
         _ADVICE.get(first.variant, words.advice)
         if len({each.variant for each in trouble.named}) == 1
         else words.advice,
-        _receiver(first.name) if is_one else link,
+        receiver_link(first.name) if is_one else link,
         trouble.count,
         trouble.since,
         tuple(sorted({each.node for each in trouble.named} - {""})),
@@ -243,7 +243,7 @@ def _cause(words: Words, trouble: Trouble) -> str:
     if trouble.count == 1:
         return named[0].text
     more = trouble.count - len(named)
-    names, texts = [_called(each.name) for each in named], [each.text for each in named]
+    names, texts = [called(each.name) for each in named], [each.text for each in named]
     if words.key == "away":
         texts = [""]  # the title says it
     are_same = len(set(texts)) == 1
@@ -337,7 +337,7 @@ def _groups(figures: Figures) -> Iterator[Finding]:
             else f"{things(count, 'group')} have no member that takes messages",
             cause if is_one else f"the group {name}: {cause}; and {count - 1:,} more",
             "Start a worker of the group, or release one that is on hold.",
-            _receiver(f"{first.pattern} {first.name}") if is_one else "/receivers?kind=group",
+            receiver_link(f"{first.pattern} {first.name}") if is_one else "/receivers?kind=group",
             count,
             first.since,
         )

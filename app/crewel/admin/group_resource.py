@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.admin.operation import About
-from crewel.admin.receiver_facts import queue_causes
+from crewel.admin.receiver_facts import AwaitedQueue, queue_view
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.request_fields import text_field
 from crewel.admin.route import Ask, NotThere, Route
@@ -38,7 +38,7 @@ async def _show(ask: Ask) -> Row:
         "name": name,
         "waiting": waiting,
         "maxEntries": queues.bounds(queue).max_entries,
-        "causes": queue_causes(admin, queue, waiting),
+        "causes": await queue_view(admin, AwaitedQueue(f"{pattern} {name}", queue, waiting, members)),
         "next": next_id,
         "oldest": int(next_id) // 1000 if next_id else None,
         "kept": queue in groups.kept,
@@ -68,7 +68,10 @@ def joined_group(views: list[Row]) -> Row:
     """What several nodes have of one group: the queue is that of the store, and each node has its own members."""
     best = max(views, key=lambda view: (view["waiting"], view["next"] is not None))
     members = sorted((each for view in views for each in view["members"]), key=lambda each: str(each["name"]))
-    return {**best, "kept": any(view["kept"] for view in views), "members": members}
+    causes = max(
+        (view["causes"] for view in views), key=len
+    )  # only a node with a member that takes messages knows of some
+    return {**best, "causes": causes, "kept": any(view["kept"] for view in views), "members": members}
 
 
 GROUP_ROUTES: Final = (

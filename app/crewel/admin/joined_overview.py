@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from crewel.admin.figures import EmptyGroup, figures_as_one, from_json
 from crewel.admin.findings import findings
+from crewel.admin.past_findings import over
 
 View = dict[str, Any]
 
@@ -28,6 +29,7 @@ def joined(own: View, others: Sequence[View]) -> View:
     views = [own, *others]
     working, empty = _groups(views)
     mine, *theirs = (from_json(view["figures"]) for view in views)
+    figures = figures_as_one(mine, theirs, empty)
     return {
         **own,
         "nodes": [view["node"] for view in views],
@@ -36,7 +38,8 @@ def joined(own: View, others: Sequence[View]) -> View:
         "groups": {"working": working, "empty": [tuple(each) for each in empty]},
         "queues": reduce(or_, (Counter(view.get("queues", {})) for view in views)),
         "store": _store([view["store"] for view in views]),
-        "findings": [each.as_json() for each in findings(figures_as_one(mine, theirs, empty))],
+        "findings": [each.as_json() for each in findings(figures)],
+        "over": [each.as_json() for each in over(figures.past)],
     }
 
 

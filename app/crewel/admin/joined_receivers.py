@@ -67,14 +67,20 @@ def _is_first(kind: str, causes: list[Row]) -> bool:
 def _standing(row: Row) -> Row:
     now, most = int(time() * 1000), row.get("maxEntries") or 0
     members, is_group = MEMBERS[row["state"]], row["kind"] == "group"
-    facts = Facts(now, waiting=row["waiting"], max_entries=most, members=members, is_group=is_group, trend=_trend(row))
+    facts = Facts(
+        now, waiting=row["waiting"], max_entries=most, members=members, is_group=is_group, trend=_trend(row, now)
+    )
     return standing(facts, causes_of(facts))
 
 
-def _trend(row: Row) -> Trend | None:
-    """How its queue grows, as the first node has said that can tell."""
-    filling = next((each for each in row["causes"] if each["kind"] == "filling"), None)
-    return None if filling is None else Trend(filling["fullAt"], filling["perMinute"])
+def _trend(row: Row, now: int) -> Trend | None:
+    """How its queue grows or shrinks, as the first node has said that can tell."""
+    first = {each["kind"]: each for each in reversed(row["causes"])}
+    filling, pace = first.get("filling"), first.get("slow") or first.get("recovering")
+    if filling is None and pace is None:
+        return None
+    per_minute = (pace or filling or {})["perMinute"]
+    return Trend(filling and filling["fullAt"], per_minute, now if pace is None else pace["since"])
 
 
 def is_wanted(row: Row, fields: Mapping[str, Any], after: Place | None, sort: str) -> bool:

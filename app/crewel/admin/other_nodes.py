@@ -27,6 +27,7 @@ from crewel.admin.operation import OPERATIONS, Level
 from crewel.admin.overview_resource import overview, shown
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.prefix_resource import PREFIXES, joined_prefixes, prefixes_page
+from crewel.admin.receiver_facts import add_what_the_store_says
 from crewel.admin.request_fields import MAX_PAGE, PAGE
 from crewel.admin.route import Ask, NotThere, Route, admit, answered, read
 from crewel.admin.server_timeline import together
@@ -40,7 +41,7 @@ from crewel.nodes.node_requests import OPERATOR, OperatorAnswer, OperatorQuestio
 from crewel.qos.names import Name, parse_name
 from crewel.security.grants import Role, Scope, role_of, scope_of
 from crewel.storage import nodes, receivers
-from crewel.topics import State
+from crewel.topics import State, word_of
 from crewel.topics import joined as joined_state
 from crewel.transports.origins import Client
 
@@ -313,6 +314,8 @@ class OtherNodes:
         after = place_of(fields.get("after"), sort)
         rows = joined_shared(chain.from_iterable(found for found, _ in shared))
         page, has_more = await first(_placed(told["receivers"], rows, fields, after, sort), count)
+        if ask.covers_all:
+            await add_what_the_store_says(self._admin, [row for _, row in page if row["kind"] != "session"])
         missing = {name: max(told[name], *(each[name] for _, each in shared), 0) for name in ("unreached", "failed")}
         following = cursor(page[-1][0], sort) if (has_more or told["next"]) and page else ""
         return {"receivers": [row for _, row in page], "next": following, **missing}
@@ -353,9 +356,10 @@ class OtherNodes:
 
     async def _join(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
         key, place, merge = _LISTS[route.path]
-        state = ask.fields.pop("state", None) if route.path in _JOINED_STATE else None
-        if state is not None:
-            sent = {name: value for name, value in sent[0].items() if name != "state"}, sent[1]
+        chosen = {}
+        if route.path in _JOINED_STATE:
+            chosen = {name: ask.fields.pop(name) for name in _JOINED if name in ask.fields}
+            sent = {name: value for name, value in sent[0].items() if name not in chosen}, sent[1]
         asked = (self._hand_over(token, route, ask, sent) for token in tokens)
         own, *others = await asyncio.gather(answered(route, ask), *asked, return_exceptions=True)
         if isinstance(own, BaseException):
@@ -368,7 +372,7 @@ class OtherNodes:
         page = nsmallest(count + 1, rows, key=lambda row: place(row, sort))
         has_more = len(page) > count or any(each["next"] for each in found)
         page = page[:count]
-        shown = [row for row in page if state is None or row["state"] == state]
+        shown = [row for row in page if all(row[name] == value for name, value in chosen.items())]
         joined = {**own, key: shown, "next": cursor(place(page[-1], sort), sort) if has_more and page else ""}
         if "unnamed" in own:
             joined["unnamed"] = sum(each["unnamed"] for each in found)
@@ -492,11 +496,16 @@ def _topic_as_one(views: list[Row]) -> Row:
     """What several nodes have of one topic."""
     known = max(views, key=lambda view: int(view["newest"] or 0))  # it has seen more of the history than the others
     groups = joined_groups([GroupState(**group) for group in view["groups"]] for view in views)
+    state, subscribers = (
+        joined_state(State(view["state"]) for view in views),
+        sum(view["subscribers"] for view in views),
+    )
     return {
         **known,
-        "state": joined_state(State(view["state"]) for view in views).value,
+        "state": state.value,
+        "condition": word_of(state, is_heard=bool(subscribers or groups)),
         "queued": sum(view["queued"] for view in views),
-        "subscribers": sum(view["subscribers"] for view in views),
+        "subscribers": subscribers,
         "exactSubscribers": sum(view["exactSubscribers"] for view in views),
         "groups": [group._asdict() for group in groups],
     }
@@ -529,4 +538,5 @@ _LISTS: Final[
 _MERGED: Final[Mapping[str, Callable[[list[Row]], Row]]] = {_MESSAGE: _message_as_one, GROUP: joined_group}
 """What each node knows a part of, and what makes one of the parts."""
 _JOINED_STATE: Final = frozenset({"/topics"})
-"""Those whose `state` follows from what all nodes have: rows are chosen by it when they are joined."""
+"""Those whose state follows from what all nodes have: rows are chosen by `_JOINED` when they are joined."""
+_JOINED: Final = ("state", "condition")

@@ -13,6 +13,7 @@ from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
 from crewel.admin.findings import findings
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.new_dead_letters import NONE, LastHour
+from crewel.admin.past_findings import over
 from crewel.admin.receiver_facts import PACED, others_text, taken_lately, taken_text
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.request_fields import number_text
@@ -55,6 +56,8 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     last_hour = NONE
     if store["letters"] is not None:
         last_hour = await _last_hour(admin, store["letters"])
+        if last_hour.recent.is_whole:
+            admin.past_troubles.note_letters(last_hour.recent.pairs)
         store["lettersNew"] = last_hour.made
     disk = await _disk(admin)
     empty_groups, working = await _groups(admin)
@@ -72,6 +75,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         disk=disk,
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
         empty_groups=empty_groups,
+        past=admin.past_troubles.over(),
     )
     return {
         "node": admin.node,
@@ -84,6 +88,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         "groups": {"working": working, "empty": [tuple(each) for each in empty_groups]},
         "queues": {kind: each.count for kind, each in counted.queues.items()},
         "findings": [each.as_json() for each in findings(figures)],
+        "over": [each.as_json() for each in over(figures.past)],
         "figures": as_json(figures),
     }
 
@@ -91,14 +96,16 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
 async def _with_others(admin: Administration, counted: SessionCounts) -> SessionCounts:
     """The same; causes say what only the store knows: what other receivers do with messages that one rejects, and how much
     those take that fall behind."""
-    troubles = dict(counted.troubles)
+    troubles, queues = dict(counted.troubles), dict(counted.queues)
     if "rejects" in troubles:
         others = await admin.taken_by_others()
         troubles["rejects"] = _said_of(troubles["rejects"], lambda name: others_text(others.get(name)))
     for kind in PACED:
         if kind in troubles:
             troubles[kind] = await _with_pace(admin, troubles[kind])
-    return replace(counted, troubles=troubles)
+        if kind in queues:
+            queues[kind] = await _with_pace(admin, queues[kind])
+    return replace(counted, troubles=troubles, queues=queues)
 
 
 async def _with_pace(admin: Administration, trouble: Trouble) -> Trouble:
@@ -215,7 +222,8 @@ OVERVIEW_ROUTES: Final = (
         " (`limits.max_stored_ratio`), or null. `disk`: that of an embedded store, else null: `directory`, and in bytes"
         " `total`, `free`, `used` and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A"
         " finding has `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or"
-        " null) and `nodes`. `groups`:"
+        " null) and `nodes`. `over`: what was wrong with receivers and has ended in the last hour, with `key`, `title`,"
+        " `cause`, `link`, `count`, `since`, `until` and `nodes`. `groups`:"
         " consumer groups that are `working`, or `empty`: no member takes their messages. `queues`: how many queues of subjects"
         " and groups are full, or soon or nearly so, by the kind of the cause. With `cluster.enabled`, all"
         " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest). `unreached`: how"

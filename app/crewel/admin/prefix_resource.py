@@ -7,8 +7,9 @@ from typing import Any, Final
 from zlib import crc32
 
 from crewel.admin.operation import About
-from crewel.admin.request_fields import PAGE, page_fields, text_field
+from crewel.admin.request_fields import PAGE, flag_text, page_fields, text_field
 from crewel.admin.route import Ask, Route
+from crewel.bayeux.channel import SYSTEM
 from crewel.event_loop import in_turns, sorted_in_turns
 
 PREFIXES: Final = "/prefixes"
@@ -31,10 +32,12 @@ async def prefixes_page(ask: Ask, *, with_shared: bool, names_topics: bool) -> d
     topics themselves, for another node."""
     fields = ask.fields
     below = fields.get("below", "/").rstrip("/") + "/"
-    after, count = fields.get("after", ""), fields.get("count", PAGE)
+    after, count, internal = fields.get("after", ""), fields.get("count", PAGE), fields.get("internal")
     found: dict[str, list[int]] = {}
     topics: dict[str, list[Topic]] = {}
     async for view in in_turns(await ask.admin.broker.topics.views.all(with_shared=with_shared)):
+        if internal is not None and view.name.startswith(SYSTEM) is not internal:
+            continue
         if view.name.startswith(below) and ask.covers(view.name):
             prefix = below + view.name[len(below) :].partition("/")[0]
             topic = [crc32(view.name.encode()), int(view.name != prefix), view.history, view.queued]
@@ -122,6 +125,7 @@ PREFIX_ROUTES: Final = (
         " answer, `failed` of those because of an internal error.",
         query=(
             text_field("below", "The prefix, such as /kitchen. Without it, the first segments."),
+            flag_text("internal", "true: only the server's own topics, /__sys__…; false: only the others."),
             *page_fields("names"),
         ),
         about=About.MANY,

@@ -50,6 +50,7 @@ class Condition(StrEnum):
     UNATTENDED = "without a member"
     BEHIND = "falling behind"
     CATCHING_UP = "catching up"
+    UNSUBSCRIBED = "no subscriptions"
     AWAY = "away"
     CONNECTED = "connected"
 
@@ -67,6 +68,10 @@ class Facts:
 
     now: int
     is_away: bool = False
+    is_unsubscribed: bool = False
+    """Whether it is a session without a subscription, as of a client that only publishes."""
+    takes_ptp: bool = True
+    """Whether it takes what is addressed to it and to its subject."""
     away_since: int | None = None
     waiting: int = 0
     waiting_bytes: int = 0
@@ -115,7 +120,7 @@ class Facts:
         """Whether nothing can be wrong, as of most receivers: a short way for lists of very many."""
         asks_nothing = self.retry_at is None and self.token_expired_at is None and self.members is None
         is_free = self.holdback is None and self.rejection is None and self.rejected is None and self.overflow is None
-        return asks_nothing and is_free and not (self.is_away or self.waiting)
+        return asks_nothing and is_free and not (self.is_away or self.waiting or self.is_unsubscribed)
 
     @property
     def is_stopped(self) -> bool:
@@ -360,7 +365,7 @@ def _can_take(facts: Facts) -> bool:
 
 def _is_behind(facts: Facts) -> bool:
     """Whether a receiver that gets messages has not taken them for long. A queue in memory does not tell when they came."""
-    if not _can_take(facts) or facts.members is not None:
+    if not _can_take(facts) or facts.members not in (None, Condition.CONNECTED):
         return False
     if facts.oldest is not None:
         return facts.now - facts.oldest >= SLOW_MS
@@ -410,6 +415,12 @@ def _busy(facts: Facts) -> Found:
         yield Level.INFO, f"its client is busy{_at_work(facts, ': ')}", {**since, "count": facts.in_flight}
 
 
+def _unsubscribed(facts: Facts) -> Found:
+    if facts.is_unsubscribed and not facts.is_away:
+        takes = "takes only what is addressed to it" if facts.takes_ptp else "only publishes"
+        yield Level.INFO, f"it has no subscriptions: it {takes}", {}
+
+
 def _at_work(facts: Facts, joint: str) -> str:
     if not facts.in_flight:
         return ""
@@ -448,6 +459,7 @@ CAUSES: Final = (
     Check("overflow", 3, _overflowed),
     Check("nearly-full", 2, _nearly_full),
     Check("busy", 1, _busy),
+    Check("unsubscribed", 0, _unsubscribed, Condition.UNSUBSCRIBED),
 )
 """All causes, the most urgent first."""
 _RANKS: Final = {each.kind: each.rank for each in CAUSES}

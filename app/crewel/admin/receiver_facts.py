@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from time import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of, trouble_of
 from crewel.errors import StoreError
-from crewel.qos.names import group_of, subject_queue
+from crewel.qos.names import group_of, group_queue, subject_queue
 from crewel.storage.session_pace import usual_times
 from crewel.storage.taken_elsewhere import Taken
 
@@ -32,7 +32,7 @@ def session_facts(admin: Administration, session: Session, covers: Callable[[str
     have left behind."""
     dispatchers, view = admin.dispatchers, session.mailbox.view()
     now, is_away = int(time() * _MS), dispatchers.is_away(session)
-    facts = Facts(now, is_away, waiting=view.depth)
+    facts = Facts(now, is_away, not session.subscriptions, session.takes_ptp, waiting=view.depth)
     if is_away:
         facts.away_since = int(admin.clock_ms(dispatchers.away_since(session)))
     facts.max_entries, facts.max_bytes, _ = admin.bounds(session)
@@ -71,9 +71,15 @@ def is_at_rest(admin: Administration, session: Session) -> bool:
     return not admin.dispatchers.is_away(session)
 
 
-def shared_facts(admin: Administration, queue: str, waiting: int, members: Condition = Condition.CONNECTED) -> Facts:
-    """Those of a subject or a consumer group, whose queue has this name. Without `members`: of the queue alone, which all nodes
-    see alike, while each has members of its own."""
+def members_stand(admin: Administration, sessions: Collection[Session]) -> Condition:
+    """How a subject or a group stands whose sessions are these, as far as this node knows."""
+    if any(map(admin.takes, sessions)):
+        return Condition.CONNECTED
+    return Condition.AWAY if sessions else Condition.UNATTENDED
+
+
+def shared_facts(admin: Administration, queue: str, waiting: int, members: Condition) -> Facts:
+    """Those of a subject or a consumer group, whose queue has this name, and whose members stand so."""
     return Facts(
         int(time() * _MS),
         waiting=waiting,
@@ -84,22 +90,40 @@ def shared_facts(admin: Administration, queue: str, waiting: int, members: Condi
     )
 
 
-def queue_causes(admin: Administration, queue: str, waiting: int) -> list[dict[str, Any]]:
+def queue_causes(causes: Iterable[Cause]) -> list[Cause]:
+    """Those of the queue of a subject or a consumer group: all nodes see it alike, while each has members of its own."""
+    return [each for each in causes if each.kind != "members"]
+
+
+class AwaitedQueue(NamedTuple):
+    """The queue of a subject or consumer group, as far as this node knows."""
+
+    name: str
+    """The receiver's."""
+    queue: str
+    waiting: int
+    sessions: Collection[Session]
+
+
+async def queue_view(admin: Administration, awaited: AwaitedQueue) -> list[dict[str, Any]]:
     """What is wrong with the queue of a subject or a consumer group, as REST has it."""
-    return [each.as_json() for each in causes_of(shared_facts(admin, queue, waiting))]
+    facts = shared_facts(admin, awaited.queue, awaited.waiting, members_stand(admin, awaited.sessions))
+    causes = [each.as_json() for each in queue_causes(causes_of(facts))]
+    await _add_taken(admin, [{"name": awaited.name, "causes": causes}])
+    return causes
 
 
-def awaited_queues(admin: Administration) -> Iterator[tuple[str, str, int]]:
-    """The subjects and consumer groups for which something waits, as far as this node knows: name of the receiver, name of its
-    queue, and number of messages."""
+def awaited_queues(admin: Administration) -> Iterator[AwaitedQueue]:
+    """Those in which something waits."""
     addressing = admin.broker.addressing
     for subject in addressing.destinations.awaited():
-        queue = subject_queue(subject)
-        yield queue, queue, addressing.destinations.waiting(subject)
+        queue, sessions = subject_queue(subject), list(addressing.names.of_subject(subject))
+        yield AwaitedQueue(queue, queue, addressing.destinations.waiting(subject), sessions)
     for queue in addressing.shared_queues.names():
         group = group_of(queue)
         if group is not None:
-            yield " ".join(group), queue, addressing.shared_queues.waiting(queue)
+            members = addressing.groups.members(queue)
+            yield AwaitedQueue(" ".join(group), queue, addressing.shared_queues.waiting(queue), members)
 
 
 def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:
@@ -122,7 +146,8 @@ async def add_what_the_store_says(admin: Administration, views: Sequence[dict[st
 
 async def _add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
     """Say of sessions that fall behind how long a message usually waited before that: `usualMs` of that cause."""
-    slow = {view["name"]: each for view in views for each in view["causes"] if each["kind"] == "slow"}
+    sessions = (view for view in views if view.get("kind", "session") == "session")
+    slow = {view["name"]: each for view in sessions for each in view["causes"] if each["kind"] == "slow"}
     if not slow or not admin.broker.runtime.access.has_store:
         return
     try:
@@ -162,17 +187,31 @@ async def _add_taken(admin: Administration, views: Iterable[dict[str, Any]]) -> 
 
 
 async def taken_lately(admin: Administration, names: Iterable[str]) -> dict[str, int]:
-    """How many messages a minute these receivers acknowledge, by name: of those whose messages are stored, where the store says
-    it."""
+    """How many messages a minute these receivers acknowledge, or give to their members, by name: of those whose messages are
+    stored, where the store says it."""
     if not admin.broker.runtime.access.has_store:
         return {}
+    taken: dict[str, int] = {}
     try:
-        rates = await admin.rates["receiver"].get()
+        for name in names:
+            kind, key = _rate_of(admin, name)
+            number = (await admin.rates[kind].get()).lately(key) if kind else None
+            if number is not None:
+                taken[name] = number
     except StoreError:
         return {}
-    sessions = ((name, admin.find(name)) for name in names)
-    stored = [name for name, session in sessions if session is not None and session.durable is not None]
-    return {name: number for name in stored if (number := rates.lately(name)) is not None}
+    return taken
+
+
+def _rate_of(admin: Administration, name: str) -> tuple[str, str]:
+    """The kind of rate, and the key in it, of the receiver of this name; empty if it is not counted."""
+    if name.startswith("/"):
+        pattern, _, group = name.rpartition(" ")
+        return "group", group_queue(pattern, group)
+    if name.count("/") == 1:  # a subject
+        return "group", name
+    session = admin.find(name)
+    return ("receiver", name) if session is not None and session.durable is not None else ("", "")
 
 
 def taken_text(per_minute: int | None) -> str:

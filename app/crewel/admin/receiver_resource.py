@@ -125,11 +125,12 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
                 )
     if kind in (None, "subject"):
         async for subject in in_turns(admin.broker.addressing.destinations.awaited()):
-            members = len(list(admin.broker.addressing.names.of_subject(subject)))
-            state = DispatcherState.ALIVE.value if members else _EMPTY
+            sessions = list(admin.broker.addressing.names.of_subject(subject))
+            takes = DispatcherState.ALIVE if any(map(admin.takes, sessions)) else DispatcherState.POLLING
+            state = takes.value if sessions else _EMPTY
             waiting = admin.broker.addressing.destinations.waiting(subject)
             queue = subject_queue(subject)
-            yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, members, queue)
+            yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, len(sessions), queue)
     if kind in (None, "group"):
         async for group in in_turns(_groups(admin)):
             yield group

@@ -16,7 +16,14 @@ from crewel.admin.client_connection import transport_of
 from crewel.admin.level import Level
 from crewel.admin.paging import First
 from crewel.admin.receiver_condition import Cause, Condition, Variant, causes_of, conditions_of, variant_of
-from crewel.admin.receiver_facts import awaited_queues, is_at_rest, session_facts, shared_facts
+from crewel.admin.receiver_facts import (
+    awaited_queues,
+    is_at_rest,
+    members_stand,
+    queue_causes,
+    session_facts,
+    shared_facts,
+)
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
 
@@ -142,6 +149,7 @@ class SessionCounter:
             transports[transport_of(session) or "none"] += 1
             if is_at_rest(admin, session):
                 at_rest += 1
+                conditions[Condition.UNSUBSCRIBED.value] += not session.subscriptions
                 continue
             facts = session_facts(admin, session)
             if session.name:
@@ -152,23 +160,34 @@ class SessionCounter:
             states[admin.dispatchers.state(session).value] += 1
             conditions.update(each.value for each in conditions_of(facts, causes))
             found.add(session.name, admin.node, facts.waiting, causes)
+            admin.past_troubles.note(session.name, admin.node, causes)
         if at_rest:
             states[DispatcherState.ALIVE.value] += at_rest
             conditions[Condition.CONNECTED.value] += at_rest
         counted.troubles = found.as_dict()
         counted.queues = await self._queues()
-        counted.states, counted.transports, counted.conditions = dict(states), dict(transports), dict(conditions)
+        admin.past_troubles.end_count(self._is_there)
+        counted.states, counted.transports, counted.conditions = dict(states), dict(transports), dict(+conditions)
         counted.causes = dict(kinds)
         self.last = counted
         return counted
 
     async def _queues(self) -> dict[str, Trouble]:
         admin, found = self._admin, _Troubles()
-        async for name, queue, waiting in in_turns(awaited_queues(admin)):
-            facts = shared_facts(admin, queue, waiting)
+        knows_all = admin.broker.runtime.cluster.is_single  # other nodes may have members that take messages
+        async for name, queue, waiting, sessions in in_turns(awaited_queues(admin)):
+            facts = shared_facts(admin, queue, waiting, members_stand(admin, sessions))
             admin.backlog_trends.note(queue, facts.share, waiting)
-            found.add(name, "", waiting, causes_of(facts))
+            causes = causes_of(facts)
+            of_queue = queue_causes(causes)
+            found.add(name, "", waiting, of_queue)
+            admin.past_troubles.note(name, "", causes if knows_all else of_queue)
         return found.as_dict()
+
+    def _is_there(self, name: str) -> bool:
+        """Whether there is a receiver of this name. One that has gone may have moved to another node."""
+        is_session = name.count("/") > 1 and not name.startswith("/")
+        return not is_session or self._admin.find(name) is not None or not self._admin.broker.runtime.cluster.is_single
 
 
 class _Troubles:

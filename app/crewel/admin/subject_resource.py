@@ -9,7 +9,7 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
 from crewel.admin.operation import About, Level
-from crewel.admin.receiver_facts import queue_causes
+from crewel.admin.receiver_facts import AwaitedQueue, queue_view
 from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, page_fields
 from crewel.admin.role_scopes import seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
@@ -111,9 +111,10 @@ _MESSAGES: Final = f"{Level.SUBJECT.resource}/messages"
 _UNKNOWN: Final = {404: "There is no such subject: it has no sessions and no queued messages."}
 
 
-def _view(admin: Administration, subject: str) -> dict[str, Any]:
+async def _view(admin: Administration, subject: str) -> dict[str, Any]:
     """The subject as REST tells it."""
-    sessions = admin.broker.addressing.names.of_subject(subject)
+    queue = subject_queue(subject)
+    sessions = list(admin.broker.addressing.names.of_subject(subject))
     queued = admin.broker.addressing.destinations.waiting(subject)
     return {
         "name": f"client/{subject}",
@@ -122,7 +123,7 @@ def _view(admin: Administration, subject: str) -> dict[str, Any]:
         "blocked": subject in admin.broker.addressing.names.blocked,
         "queued": queued,
         "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
-        "causes": queue_causes(admin, subject_queue(subject), queued),
+        "causes": await queue_view(admin, AwaitedQueue(queue, queue, queued, sessions)),
     }
 
 
@@ -137,7 +138,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
                 break
     page = found[:count]
     return {
-        "subjects": [_view(ask.admin, subject) for subject in page],
+        "subjects": [await _view(ask.admin, subject) for subject in page],
         "next": page[-1] if len(found) > count else "",
     }
 
@@ -157,7 +158,7 @@ def _found(ask: Ask, value: Any = None) -> Call:
 
 async def _show(ask: Ask) -> dict[str, Any]:
     subject = _found(ask).subject
-    return _view(ask.admin, subject) | {"may": (await ask.role_on_subject(subject) or Role.VIEW).word}
+    return await _view(ask.admin, subject) | {"may": (await ask.role_on_subject(subject) or Role.VIEW).word}
 
 
 async def _messages(ask: Ask) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from crewel.admin.operation import About, Level
 from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
 from crewel.admin.role_scopes import covers_channel, covers_session
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
-from crewel.bayeux.channel import Channel, parse
+from crewel.bayeux.channel import SYSTEM, Channel, parse
 from crewel.broker.session import Session
 from crewel.broker.topics.topic import TopicView
 from crewel.errors import IllegalArgument
@@ -21,7 +21,7 @@ from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
-from crewel.topics import State
+from crewel.topics import WORDS, State, word_of
 
 
 def _view(ask: Ask, view: TopicView) -> dict[str, Any]:
@@ -30,6 +30,7 @@ def _view(ask: Ask, view: TopicView) -> dict[str, Any]:
     return {
         "channel": view.name,
         "state": view.state.value,
+        "condition": _word_of(view),
         "history": {"entries": view.history, "maxEntries": settings.history_max},
         "readonly": settings.is_readonly,
         "destroyDelay": settings.destroy_delay_ms,
@@ -42,6 +43,10 @@ def _view(ask: Ask, view: TopicView) -> dict[str, Any]:
         "diesIn": view.dies_in_ms,
         **({} if view.unreached is None else {"unreached": view.unreached, "failed": view.failed}),
     }
+
+
+def _word_of(view: TopicView) -> str:
+    return word_of(view.state, is_heard=bool(view.receivers or view.groups))
 
 
 def _parsed(name: str) -> Channel:
@@ -215,8 +220,9 @@ TOPIC_COMMANDS: Final = (
 _HISTORY: Final = "/history/{channel}"
 _UNKNOWN: Final = {404: "There is no such topic: the channel has had no publish, or the topic has ended."}
 _VIEW: Final = (
-    "The topic: channel, state, history, readonly, destroyDelay, epoch, newest, queued, subscribers, groups and more. With"
-    " `cluster.enabled` also `unreached`: how many nodes did not answer, `failed` of them because of an internal error."
+    "The topic: channel, state, condition (in plain words), history, readonly, destroyDelay, epoch, newest, queued,"
+    " subscribers, groups and more. With `cluster.enabled` also `unreached`: how many nodes did not answer, `failed` of them"
+    " because of an internal error."
 )
 _STATES: Final = [state.value for state in State if state is not State.DEAD]
 
@@ -236,11 +242,15 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 
 def _is_wanted(view: TopicView, fields: dict[str, Any]) -> bool:
-    within, state, after = (fields.get(name) for name in ("pattern", "state", "after"))
+    within, state, condition, internal, after = (
+        fields.get(name) for name in ("pattern", "state", "condition", "internal", "after")
+    )
     channel = parse(view.name)
     return (
         (after is None or view.name > after)
         and (state is None or view.state.value == state)
+        and (condition is None or _word_of(view) == condition)
+        and (internal is None or view.name.startswith(SYSTEM) is internal)
         and (within is None or (channel is not None and within in channel.patterns))
     )
 
@@ -291,11 +301,13 @@ TOPIC_ROUTES: Final = (
         _list,
         "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`, the"
         " list covers all nodes; `unreached`: how many of them did not answer, `failed`"
-        " of those because of an internal error. A page with `state` may then be"
+        " of those because of an internal error. A page with `state` or `condition` may then be"
         " shorter.",
         query=(
             text_field("pattern", "Only those of this channel or pattern.", pattern),
             text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
+            text_field("condition", f"Only those that stand so: {', '.join(WORDS.values())}.", one_of(*WORDS.values())),
+            flag_text("internal", "true: only the server's own, /__sys__…; false: only the others."),
             *page_fields("topics"),
         ),
         about=About.MANY,

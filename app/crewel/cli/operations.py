@@ -264,18 +264,22 @@ async def _list_topics(
         str | None,
         typer.Option(
             metavar="STATE",
-            help="Only topics that stand so, as the list says: 'in use', unused, 'nothing published yet' or erased; or in this"
-            " state of the API: ALIVE, UNREFERENCED, UNCONFIGURED or SOFTERASED.",
+            help="Only topics that stand so, as the list says: 'in use', 'no subscribers', 'nothing published yet' or erased;"
+            " or in this state of the API: ALIVE, UNREFERENCED, UNCONFIGURED or SOFTERASED.",
         ),
     ] = None,
     api_state: Annotated[
         bool,
         typer.Option("--api-state", help="Also print the state as the API has it: ALIVE, UNREFERENCED and others."),
     ] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Print the server's own topics, such as /__sys__notices, in their place.")
+    ] = False,
     as_json: AsJson = None,
 ) -> None:
     """Print the topics, with how they stand."""
-    found = admin.pages("/topics", "topics", given(pattern=pattern, state=_topic_state(state)))
+    asked = given(pattern=pattern, internal="true" if internal else "false", **_topic_state(state))
+    found = admin.pages("/topics", "topics", asked)
     columns = [each for each in _TOPIC if each is not _API_STATE or api_state]
     headings = [heading for heading, _ in columns]
     await output.print_entries(found, headings, lambda topic: [cell(topic) for _, cell in columns], as_json)
@@ -283,7 +287,7 @@ async def _list_topics(
 
 _TOPIC: Final[tuple[Column, ...]] = (
     ("channel", lambda topic: topic["channel"]),
-    ("state", lambda topic: _topic_words().get(topic["state"], topic["state"])),
+    ("state", lambda topic: topic["condition"]),
     _API_STATE,
     ("history", lambda topic: _kept(topic["history"])),
     ("waiting", lambda topic: topic["queued"]),
@@ -292,20 +296,17 @@ _TOPIC: Final[tuple[Column, ...]] = (
 """The columns of the list: heading, and what stands there of a topic."""
 
 
-def _topic_words() -> dict[str, str]:
-    from crewel.topics import WORDS
+def _topic_state(asked: str | None) -> dict[str, str | None]:
+    """What the command line asks for: a state of the API, or one in the words of the list."""
+    from crewel.topics import WORDS, State
 
-    return {state.value: word for state, word in WORDS.items()}
-
-
-def _topic_state(asked: str | None) -> str | None:
-    """The state of the API that the command line asks for, by that word or by the one of the list."""
     if asked is None or asked.isupper():
-        return asked
-    states = {word: state for state, word in _topic_words().items()}
-    if asked not in states:
-        raise typer.BadParameter(f"--state takes one of {', '.join(states)}, not {asked}")
-    return states[asked]
+        return {"state": asked}
+    if asked == "unused":  # what the list said of these before
+        return {"state": State.UNREFERENCED.value}
+    if asked not in WORDS.values():
+        raise typer.BadParameter(f"--state takes one of {', '.join(WORDS.values())}, not {asked}")
+    return {"condition": asked}
 
 
 def _kept(history: Mapping[str, int]) -> str:

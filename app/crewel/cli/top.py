@@ -89,8 +89,10 @@ def shown(overview: Mapping[str, Any]) -> "RenderableType":
         Text(f"sessions: {_conditions(sessions['conditions'])}"),
         Text(f"store: {_store(store)}"),
         *(_finding(finding) for finding in overview["findings"]),
+        *([] if overview["findings"] else [Text("nothing is wrong", style="green")]),
+        *(_over(each) for each in overview.get("over", ())),  # servers of before do not tell it
     ]
-    return Group(*lines, *([] if overview["findings"] else [Text("nothing is wrong", style="green")]))
+    return Group(*lines)
 
 
 def _conditions(counts: Mapping[str, int]) -> str:
@@ -118,6 +120,17 @@ def _finding(finding: Mapping[str, Any]) -> "RenderableType":
     style = "bold red" if finding["level"] == "bad" else "yellow"
     text = f"{finding['level'].upper()} {finding['title']}: {finding['cause']}. {finding['advice']}"
     return Text(escaped(text), style=style)
+
+
+def _over(past: Mapping[str, Any]) -> "RenderableType":
+    from rich.text import Text
+
+    from crewel.logs import escaped
+    from crewel.times import format_span, format_timestamp
+
+    lasted = format_span((past["until"] - past["since"]) // 1000)
+    times = f"from {format_timestamp(past['since'])} to {format_timestamp(past['until'])}, for {lasted}"
+    return Text(escaped(f"OVER {past['title']} {times}: {past['cause']}"), style="dim")
 
 
 def bars(values: Sequence[float | None]) -> str:

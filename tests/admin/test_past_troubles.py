@@ -1,0 +1,188 @@
+"""What was wrong and is over: when it is, for how long it is told, and how it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewel.admin import past_troubles
+from crewel.admin.level import Level
+from crewel.admin.past_findings import WORDS, Over, over
+from crewel.admin.past_troubles import AGAIN_MS, BRIEF_MS, GOES_ON_AS, LETTERS, SHOWN_MS, PastTrouble, PastTroubles
+from crewel.admin.receiver_condition import CAUSES, Cause
+from crewel.storage.dead_letter_groups import Pair
+
+JOE = "client/joe/1"
+START = 1_000_000
+
+
+class Watch:
+    """A server whose receivers are counted again and again."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.past = PastTroubles(lambda: self.now)
+
+    def count(self, *causes: Cause, name: str = JOE, is_there: bool = True, after_ms: int = 5000) -> None:
+        """One receiver has these causes, some seconds after the count before."""
+        self.now += after_ms
+        self.past.note(name, "heron", causes)
+        self.past.end_count(lambda _: is_there)
+
+    def kinds(self) -> list[str]:
+        return [each.kind for each in self.past.over()]
+
+
+def cause(kind: str, level: Level = Level.BAD, text: str = "why", **details: Any) -> Cause:
+    return Cause(kind, level, text, details)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+def test_a_trouble_that_a_count_does_not_find_any_more_is_over(watch: Watch) -> None:
+    watch.count(cause("held", since=START - 60_000), cause("away", Level.INFO))
+    watch.count(cause("held", text="out of paper", since=START - 60_000))
+    assert watch.past.over() == []
+    watch.count()
+    assert watch.past.over() == [PastTrouble("held", JOE, "out of paper", START - 60_000, START + 15_000, "heron")]
+    watch.now += SHOWN_MS - 1
+    assert watch.kinds() == ["held"]
+    watch.now += 1
+    assert watch.kinds() == []
+
+
+def test_it_began_when_it_was_seen_first_if_its_cause_does_not_say_it(watch: Watch) -> None:
+    watch.count(cause("rejecting"))
+    watch.count()
+    assert [(each.since, each.until) for each in watch.past.over()] == [(START + 5000, START + 10_000)]
+
+
+def test_what_is_new_comes_first_and_what_comes_back_at_once_has_not_ended(watch: Watch) -> None:
+    watch.count(cause("held"), cause("full"))
+    watch.count(cause("full"))
+    watch.count()
+    assert watch.kinds() == ["full", "held"]
+    watch.count(cause("held"), after_ms=AGAIN_MS - 10_001)
+    assert watch.kinds() == ["full"]
+    watch.count()
+    held, _ = watch.past.over()
+    assert (held.kind, held.since) == ("held", START + 5000)
+    watch.count(cause("held"), after_ms=AGAIN_MS)  # this one is another
+    assert watch.kinds() == ["held", "full"]
+    watch.count()
+    assert watch.past.over()[0].since > START + AGAIN_MS
+
+
+def test_a_warning_that_was_brief_was_none(watch: Watch) -> None:
+    watch.count(cause("away", Level.WARN))
+    watch.count(after_ms=BRIEF_MS - 1)
+    assert watch.kinds() == []
+    watch.count(cause("away", Level.WARN))
+    watch.count(after_ms=BRIEF_MS)
+    assert watch.kinds() == ["away"]
+
+
+@pytest.mark.parametrize(("kind", "other"), [("full", "overflow"), ("slow", "recovering"), ("rejects", "rejecting")])
+def test_a_trouble_goes_on_while_another_cause_tells_of_it(watch: Watch, kind: str, other: str) -> None:
+    watch.count(cause(kind))
+    for _ in range(9):
+        watch.count(cause(other, Level.WARN))
+    assert watch.kinds() == []
+    watch.count()
+    assert kind in watch.kinds()
+
+
+def test_what_ends_with_its_receiver_says_so(watch: Watch) -> None:
+    watch.count(cause("held"))
+    watch.count(name="client/ann/1", is_there=False)
+    (past,) = watch.past.over()
+    assert past.has_ended
+    assert over([past])[0].cause == "why; it has ended"
+
+
+def test_sessions_without_a_name_and_other_causes_leave_nothing(watch: Watch) -> None:
+    watch.count(cause("held"), name="")
+    watch.count(cause("filling"), cause("nearly-full"), cause("busy", Level.INFO))
+    watch.count()
+    assert watch.kinds() == []
+
+
+def test_its_memory_is_bounded(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_troubles, "MOST", 3)
+    for number in range(5):
+        watch.past.note(f"client/joe/{number}", "heron", [cause("held")])
+    watch.count()
+    watch.count()
+    assert {each.name for each in watch.past.over()} == {f"client/joe/{number}" for number in range(3)}
+    watch.count(cause("held"), name="client/ann/1")
+    watch.count()
+    assert len(watch.past.over()) == 3
+
+
+def pair(letters: int, since: int, receiver: str = JOE, code: str = "user.update.error") -> Pair:
+    return Pair(receiver, code, letters, since)
+
+
+def test_dead_letters_that_were_redriven_are_over_and_those_that_are_old_are_not(watch: Watch) -> None:
+    watch.past.note_letters([pair(7, START - 1000), pair(1, START - SHOWN_MS + AGAIN_MS, "client/ann/1")])
+    watch.count()
+    assert watch.kinds() == []  # counts of receivers say nothing of them
+    watch.past.note_letters([])
+    assert watch.past.over() == [
+        PastTrouble(LETTERS, JOE, "user.update.error", START - 1000, START + 5000, letters=7),
+    ]
+
+
+def test_every_kind_has_words_and_is_a_cause() -> None:
+    assert WORDS.keys() == {*GOES_ON_AS, LETTERS}
+    assert GOES_ON_AS.keys() < {each.kind for each in CAUSES}
+    for kind, words in WORDS.items():
+        assert all("{}" in text for text in words), kind
+
+
+def entries(*past: PastTrouble) -> list[Over]:
+    return over(past)
+
+
+def test_an_entry_names_the_receiver_and_leads_to_it() -> None:
+    (one,) = entries(PastTrouble("held", JOE, "out of paper", 1, 2, "heron"))
+    assert (one.title, one.cause, one.link) == (f"{JOE} was on hold", "out of paper", f"/receivers/{JOE}")
+    assert one.as_json() == {
+        "key": "held",
+        "title": f"{JOE} was on hold",
+        "cause": "out of paper",
+        "link": f"/receivers/{JOE}",
+        "count": 1,
+        "since": 1,
+        "until": 2,
+        "nodes": ["heron"],
+    }
+    (group,) = entries(PastTrouble("members", "/jobs/* workers", "no session takes its messages", 1, 2))
+    assert group.title == "Group workers on /jobs/* had no member that takes messages"
+    assert (group.link, group.nodes) == ("/groups/%2Fjobs%2F%2A/workers", ())
+
+
+def test_dead_letters_are_counted_and_lead_to_those_that_are_left() -> None:
+    (one,) = entries(PastTrouble(LETTERS, JOE, "user.update.error", 1, 2, letters=7))
+    assert (one.title, one.cause) == (f"7 dead letters of {JOE} were redriven or discarded", "user.update.error")
+    assert (one.link, one.count) == (f"/dead-letters?receiver={JOE}", 7)
+    several = [PastTrouble(LETTERS, f"client/joe/{each}", "user.x", 1, 2, letters=2) for each in range(4)]
+    (many,) = entries(*several)
+    assert (many.title, many.count) == ("8 dead letters of 4 receivers were redriven or discarded", 8)
+    assert many.link == "/dead-letters"
+
+
+def test_many_of_one_kind_are_one_entry_and_what_ended_last_comes_first() -> None:
+    away = [PastTrouble("away", f"client/joe/{each}", "its client is away", each, 10 + each, "a") for each in range(5)]
+    held = PastTrouble("held", JOE, "lunch", 3, 12, "b")
+    unknown = PastTrouble("of a later version", JOE, "", 3, 99, "b")
+    several, single = entries(*away, held, unknown)
+    assert (several.title, several.count, several.link) == ("5 receivers were away", 5, "/receivers")
+    assert several.cause.startswith("client/joe/4: its client is away; client/joe/3")
+    assert several.cause.endswith("; and 2 more")
+    assert (several.since, several.until, several.nodes) == (0, 14, ("a",))
+    assert single.title == f"{JOE} was on hold"
