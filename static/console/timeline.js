@@ -36,7 +36,7 @@ function row(event) {
     return [
         h("span", {}, h("span", {class: "id"}, time(event.at)), h("span", {class: "hint id"}, ` ${span(Date.now() - event.at)} ago`)),
         h("span", {class: `mark ${isBad(event) ? "bad" : ""}`}, what),
-        h("span", {class: "id"}, lasted),
+        lasted && h("span", {class: "id"}, lasted),
         parts(said(event), "."),
         event.nodes.join(", "),
     ];
