@@ -11,6 +11,7 @@ import {jobOf} from "./resource.js";
 const PAGE = 100;
 const FOLLOW_MS = 1000;
 const LETTERS = 100;
+const NAMED = 3;
 const STATES = ["running", "paused", "stopped", "done", "failed"];
 const HEADINGS = ["Job", "What", "State", "Progress", "Began", "By", "Reason"];
 
@@ -33,6 +34,9 @@ function sentence(job) {
     const [thing, done] = KINDS[job.what];
     const far = job.state === "running" || job.state === "paused" ? `${count(job.done)} of ${things(job.total, thing)} ${done}` : `${things(job.done, thing)} ${done}`;
     const left = job.undone ? ` ${things(job.undone, thing)} stayed: ${job.errors[0]?.message ?? "see the job"}.` : "";
+    if (job.waitsFor?.length) {
+        return `${far}.${left} The job is ${job.error}, and continues when there is some. Stop it to leave the others.`;
+    }
     const how = job.state === "done" ? "" : ` The job is ${job.state}${job.state === "running" ? ", and continues when this page is closed" : ""}.`;
     return `${far}.${left}${how}${job.error ? ` ${job.error}.` : ""}`;
 }
@@ -88,8 +92,9 @@ function row(job) {
 }
 
 function state(job) {
-    const level = {done: job.undone ? "warn" : "good", failed: "bad", stopped: "bad"}[job.state] ?? "";
-    return h("span", {class: `mark ${level}`}, job.state === "done" && job.undone ? "done in part" : job.state);
+    const level = job.waitsFor?.length ? "warn" : {done: job.undone ? "warn" : "good", failed: "bad", stopped: "bad"}[job.state] ?? "";
+    return h("span", {class: `mark ${level}`, title: `State in the API: ${job.state}.`},
+        job.waitsFor?.length ? "waiting for room" : job.state === "done" && job.undone ? "done in part" : job.state);
 }
 
 function progress(job) {
@@ -184,12 +189,14 @@ function about(told) {
         ["State", state(told)],
         ["Progress", progress(told)],
         ["Choice", chosen(told.choice)],
+        ["Waits for", told.waitsFor?.length ? ["room in the queue of ", told.waitsFor.slice(0, NAMED).map((each, index) => [index ? ", " : "", receiverLink(each)]), told.waitsFor.length > NAMED ? ` and ${count(told.waitsFor.length - NAMED)} more` : ""] : ""],
+        ["Gives up after", told.waitForRoomMs && told.ended === null ? `${span(told.waitForRoomMs)} in which nothing could be sent` : ""],
         ["At most", told.rate ? `${count(told.rate)} per second` : ""],
         ["Began", `${ago(told.began)}, by ${told.who}`],
         ["Reason", told.reason],
         ["Ended", told.ended ? `${ago(told.ended)}, after ${span(told.ended - told.began)}` : ""],
         ["Changed by", told.changedBy],
         ["Runs at", told.node],
-        ["Trouble", told.error],
+        ["Trouble", told.waitsFor?.length ? "" : told.error],
     ]));
 }

@@ -10,6 +10,7 @@ import pytest
 
 from tests.admin.desk import TOKEN, Desk, Receiver, publish
 from tests.cli.command import crewel
+from tests.functional.bayeux import Message
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -134,6 +135,85 @@ def test_a_job_is_paused_resumed_and_stopped(desk: Desk, dead: list[str], receiv
     assert (refused.status, refused.json()["message"]) == (400, "job: must be paused or running, but is stopped")
 
 
+@pytest.fixture
+def narrow(server: Server, desk: Desk, channel: str, subject: str) -> Receiver:
+    """A receiver whose queue takes two messages, with five dead letters of this channel."""
+    person = Receiver(server).be(f"{subject}/2", queue={"maxEntries": 2})
+    person.subscribe(channel)
+    publish(server, channel, 5)
+    until(lambda: len(desk.letters(f"receiver=client/{subject}/2")) == 3)  # that had no room
+    person.reject(person.take())
+    until(lambda: len(desk.letters(f"receiver=client/{subject}/2")) == 5)
+    return person
+
+
+def waits(desk: Desk, job: dict[str, Any]) -> dict[str, Any]:
+    """The job when it waits for room."""
+    shown: dict[str, Any] = until(lambda: found if (found := desk.get(f"/jobs/{job['id']}"))["waitsFor"] else None)
+    return shown
+
+
+def test_a_redrive_waits_for_room_and_goes_on_with_other_receivers(
+    desk: Desk, server: Server, narrow: Receiver, receiver: Receiver, channel: str, subject: str, tmp_path: Path
+) -> None:
+    publish(server, channel, 2, first=5)  # the narrow one is given dead letters of these too, unless it has room
+    receiver.reject(receiver.take())
+    until(lambda: len(desk.letters(f"receiver=client/{subject}/1")) == 2)
+    narrow.accept(narrow.take_all())
+    began = desk.post("/jobs", {"what": "redrive", "all": True, "channel": channel})
+    until(lambda: waits(desk, began)["done"] == 4)
+    job = waits(desk, began)
+    assert (job["state"], job["waitsFor"]) == ("running", [f"client/{subject}/2"])
+    assert job["error"] == f"waiting for room in the queue of client/{subject}/2"
+    assert (job["undone"], job["waitForRoomMs"]) == (0, 600_000)
+    assert {message["data"] for message in receiver.take_all()} == {5, 6}
+    asked = ("--url", server.url, "--token", TOKEN, "--no-json")
+    assert "waiting for room" in crewel("jobs", "list", "--state=running", *asked, directory=tmp_path).out
+    taken: list[Any] = []
+    messages: list[Message] = []
+    while len(taken) < 5:
+        messages = messages or until(narrow.take)
+        taken += [message["data"] for message in messages]
+        messages = narrow.say(*({"id": each["ext"]["update"]["id"], "state": "OK"} for each in messages))
+    job = ended(desk, job)
+    assert (job["state"], job["done"], job["undone"], job["waitsFor"], job["error"]) == ("done", 7, 0, [], "")
+    assert sorted(taken) == list(range(5))
+    assert desk.letters(f"channel={channel}") == []
+
+
+def test_a_redrive_that_waits_can_be_stopped(desk: Desk, narrow: Receiver, subject: str) -> None:
+    job = desk.post("/jobs", {"what": "redrive", "all": True, "receiver": f"client/{subject}/2"})
+    assert waits(desk, job)["done"] == 2
+    stopped = desk.post(f"/jobs/{job['id']}/stop")
+    assert (stopped["state"], stopped["waitsFor"]) == ("stopped", [])
+    assert len(desk.letters(f"receiver=client/{subject}/2")) == 3
+    assert len(narrow.take_all()) == 2
+
+
+@pytest.mark.parametrize("patience", [0, 1200])
+def test_what_has_no_room_stays_when_the_patience_ends(
+    desk: Desk, narrow: Receiver, subject: str, patience: int
+) -> None:
+    name = f"client/{subject}/2"
+    job = desk.post("/jobs", {"what": "redrive", "all": True, "receiver": name, "waitForRoomMs": patience})
+    job = ended(desk, job)
+    assert (job["state"], job["done"], job["undone"]) == ("done", 2, 3)
+    assert {each["message"] for each in job["errors"]} == {f"the queue of {name} is full"}
+    assert len({each["id"] for each in job["errors"]}) == 3
+    assert narrow.take_all()
+
+
+def test_a_receiver_that_ends_is_waited_for_no_longer_than_one_that_is_full(
+    desk: Desk, narrow: Receiver, subject: str
+) -> None:
+    name = f"client/{subject}/2"
+    job = waits(desk, desk.post("/jobs", {"what": "redrive", "all": True, "receiver": name, "waitForRoomMs": 1500}))
+    narrow.disconnect()
+    job = ended(desk, job)
+    assert job["done"] == 2
+    assert {each["errorCode"] for each in job["errors"]} == {"user.ptp.unknownDestinationSession"}
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -142,6 +222,8 @@ def test_a_job_is_paused_resumed_and_stopped(desk: Desk, dead: list[str], receiv
         ({"what": "redrive"}, "ids: is required"),
         ({"what": "redrive", "all": True, "sessions": ["joe/1"]}, "sessions: is only for drains of receivers"),
         ({"what": "discard", "all": True, "rate": 5}, "rate: is only for redrives"),
+        ({"what": "discard", "all": True, "waitForRoomMs": 5}, "waitForRoomMs: is only for redrives"),
+        ({"what": "redrive", "all": True, "waitForRoomMs": -1}, "waitForRoomMs: must be a whole number"),
         ({"what": "drain"}, "sessions: is required, or `subject`"),
         ({"what": "drain", "sessions": ["joe"]}, "sessions.0: must be the name of a session"),
         ({"what": "drain", "sessions": []}, "sessions: must name an existing session"),

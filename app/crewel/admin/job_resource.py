@@ -10,7 +10,7 @@ from typing import Any, Final
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, FOR_GOOD, REDRIVE_FIELDS, chosen_of
 from crewel.admin.everywhere import sessions_of, waiting_elsewhere
-from crewel.admin.jobs import Work, choice_of, filters_of
+from crewel.admin.jobs import Work, choice_of, filters_of, receiver_names
 from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import About
 from crewel.admin.request_fields import MAX_PAGE, PAGE, Field, cursor, number_text, place, text_field
@@ -19,7 +19,7 @@ from crewel.admin.route import Ask, NotSeen, NotThere, Route
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument
-from crewel.qos.fields import list_of, one_of
+from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import job_store
@@ -28,6 +28,9 @@ from crewel.storage.job_store import STEERINGS, Job, JobState
 from crewel.storage.message_facts import Fact, facts_of_job
 
 _PORTION: Final = 100
+_WAIT_MS: Final = 600_000
+"""How long a redrive waits for room while nothing is moved, unless it is asked for something else."""
+_MOST_WAIT_MS: Final = 604_800_000
 _CLOCKS_MS: Final = 5000
 """How much the clocks of store and server may differ."""
 
@@ -53,6 +56,8 @@ def job_view(job: Job) -> dict[str, Any]:
         "undone": job.undone,
         "errors": job.errors,
         "error": job.error,
+        "waitForRoomMs": job.wait_ms,
+        "waitsFor": receiver_names(job.room.get("only") or ()) if job.state is JobState.RUNNING else [],
     }
 
 
@@ -89,13 +94,14 @@ async def _begin(ask: Ask) -> dict[str, Any]:
         if work is not Work.DISCARD:
             raise IllegalArgument("forGood", "is only for discards of dead letters")
         choice |= {"forGood": fields["forGood"]}
-    for name in () if work is Work.REDRIVE else ("toChannel", "rate"):
+    for name in () if work is Work.REDRIVE else ("toChannel", "rate", "waitForRoomMs"):
         if name in fields:
             raise IllegalArgument(name, "is only for redrives of dead letters")
     more = {
         "reason": fields.get("reason", ""),
         "to_channel": fields.get("toChannel", False),
         "rate": fields.get("rate"),
+        "wait_ms": fields.get("waitForRoomMs", _WAIT_MS) if work is Work.REDRIVE else 0,
     }
     with ask.action(f"begin job: {work}", reason=more["reason"]) as action:
         job = await ask.admin.jobs.begin(work, ask.who, ask.role, choice, total, **more)
@@ -253,11 +259,13 @@ _UNKNOWN: Final = {404: "There is no such job, or it has been removed."}
 _JOB: Final = (
     f"`id`, `what` ({', '.join(Work)}), `state` ({', '.join(JobState)}), `who` (started it), `reason`, `node` (runs it),"
     " `began`, `changed`, `ended` (milliseconds since 1970, or null), `changedBy` (last operator),"
-    " `choice` (the filters, or how many), `toChannel`, `rate`, `total`, `done`, `undone`, `errors`, `error`"
+    " `choice` (the filters, or how many), `toChannel`, `rate`, `total`, `done`, `undone`, `errors`, `error`,"
+    " `waitForRoomMs`, `waitsFor`"
 )
 _MORE: Final = (
     "`total`: the number at its start. `undone`: how many remain; `errors`: `id`, `errorCode` and `message` of the first"
-    " 20 of them. `error`: why it failed or waits."
+    " 20 of them. `error`: why it failed or waits. `waitsFor`: the receivers whose queues are full, for whose room a redrive"
+    " waits."
 )
 _SUMMARIES: Final = {
     "pause": "Pause a job. Its completed work remains.",
@@ -281,6 +289,12 @@ JOB_ROUTES: Final = (
             ),
             *(each for each in CHOICE if each.name not in ("dryRun", "count")),
             *REDRIVE_FIELDS,
+            Field(
+                "waitForRoomMs",
+                whole(0, _MOST_WAIT_MS),
+                {"type": "integer", "minimum": 0, "maximum": _MOST_WAIT_MS, "default": _WAIT_MS},
+                "How long a redrive waits for room in full queues while nothing is moved, in milliseconds; 0: not at all.",
+            ),
             FOR_GOOD,
             Field(
                 "sessions",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from crewel.admin.everywhere import drain_elsewhere
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
+from crewel.broker.dead_letters.room import Room, room_of
 from crewel.errors import Fenced, StoreError
 from crewel.event_loop import woken
+from crewel.qos.names import group_of
 from crewel.security.grants import Role, role_of
 from crewel.storage import job_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
@@ -39,6 +41,7 @@ _SLICE_S: Final = 0.5
 _PAUSE_S: Final = 1.0
 """Before the store is asked again that was away, and between two looks at a job that waits for its rate."""
 _MOST_ERRORS: Final = 20
+_NAMED: Final = 3
 _MOST_KNOWN: Final = 8
 """Jobs whose outcomes are remembered."""
 _ANY: Final = asdict(DeadLetterFilter())
@@ -67,6 +70,7 @@ class _Place:
     after: str
     undone: int
     errors: list[dict[str, str]]
+    room: Room | None = None
     done: int = 0
     """What the next save adds to what the steps of the work have counted."""
     wait_s: float = 0.0
@@ -179,7 +183,8 @@ class Jobs:
             del self._runs[job_id]
 
     async def _work_off(self, job: Job, token: str) -> None:
-        place = _Place(job.after, job.undone, job.errors)
+        room = room_of(job.wait_ms / 1000, job.room) if job.wait_ms else None
+        place = _Place(job.after, job.undone, job.errors, room)
         if job.rate and job.after:
             place.wait_s = 1 / job.rate  # else each resumption would send one at once
         while not self._broker.runtime.life.is_draining:
@@ -222,6 +227,7 @@ class Jobs:
             errors=place.errors,
             done=place.done,
             error=place.error,
+            room=None if place.room is None else place.room.as_json(),
             ended=ended,
         )
         place.done = 0
@@ -244,11 +250,19 @@ class Jobs:
     # What jobs do: each works on a slice, and notes how far it is
 
     async def _redrive(self, job: Job, place: _Place) -> None:
-        limits = Limits(_SLICE, _SLICE_S, job.rate, self._is_ending, job.id)
+        room = place.room
+        limits = Limits(_SLICE, _SLICE_S, job.rate, self._is_ending, job.id, room)
         report = await self._broker.dead_letters.redrive.redrive(
             chosen(job, place.after), limits, to_channel=job.to_channel
         )
         _advance(place, report)
+        if room is None:
+            return
+        start = room.next_walk(report.done, self._broker.loop.time(), is_at_end=place.is_last)
+        if start is not None:
+            place.after, place.is_last, place.wait_s = start, False, max(place.wait_s, _PAUSE_S)
+        if room.waits_for and not place.is_last:
+            place.error = f"waiting for room in the queue of {named_receivers(room.waits_for)}"
 
     async def _discard(self, job: Job, place: _Place) -> None:
         limits = Limits(_SLICE, _SLICE_S, None, self._is_ending, job.id)
@@ -282,6 +296,18 @@ class Jobs:
 
 
 _WORKS: Final = {Work.REDRIVE: Jobs._redrive, Work.DISCARD: Jobs._discard, Work.DRAIN: Jobs._drain}  # noqa: SLF001
+
+
+def receiver_names(queues: Iterable[str]) -> list[str]:
+    """Receivers as operators name them: a group is `/jobs/* workers`."""
+    return [" ".join(group_of(each) or (each,)) for each in queues]
+
+
+def named_receivers(queues: Sequence[str]) -> str:
+    """Some of them in words."""
+    names = receiver_names(queues)
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def choice_of(chosen: Chosen) -> dict[str, Any]:

@@ -255,15 +255,30 @@ async def redrive(
             help="Send to their channels instead of the receiver; point-to-point messages go to their destination.",
         ),
     ] = False,
+    wait_for_room_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=604_800_000,
+            help="With filters: how long to wait for room in full queues while nothing is moved; 0: not at all. Usually ten"
+            " minutes.",
+        ),
+    ] = None,
     reason: Reason = None,
     detach: _Detach = False,
     as_json: AsJson = None,
     **asked: Any,
 ) -> None:
     """Redrive dead letters, each to its receiver. A dead letter that cannot be sent stays a dead letter. With filters, the
-    server does this as a job, which survives an interrupt."""
+    server does this as a job, which survives an interrupt, and waits for room in full queues."""
     choice = _choose(ids, asked)
-    options: dict[str, Any] = {"toChannel": to_channel} | given(rate=rate, reason=reason)
+    if choice.ids is not None and wait_for_room_ms is not None:
+        raise typer.BadParameter(
+            "--wait-for-room-ms is for filters: the server does not wait for dead letters given by ids"
+        )
+    options: dict[str, Any] = {"toChannel": to_channel} | given(
+        rate=rate, reason=reason, waitForRoomMs=wait_for_room_ms
+    )
     if dry_run:
         await _count(admin, choice, "would be redriven", as_json)
     else:

@@ -11,6 +11,7 @@ from crewel.cli.admin_client import Admin, Named, Reason, command, given
 from crewel.cli.bayeux_client import AsJson
 from crewel.cli.output import progress
 from crewel.errors import CrewelError
+from crewel.logs import escaped
 
 _OPEN: Final = ("running", "paused")
 _DOING: Final = {
@@ -50,7 +51,8 @@ def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
     from crewel.times import format_timestamp
 
     numbers = (job["done"], job["undone"], job["total"])
-    return job["id"], job["what"], job["state"], *numbers, job["who"], format_timestamp(job["began"]), job["reason"]
+    state = "waiting for room" if job.get("waitsFor") else job["state"]  # servers of before do not wait
+    return job["id"], job["what"], state, *numbers, job["who"], format_timestamp(job["began"]), job["reason"]
 
 
 @command(app)
@@ -108,8 +110,10 @@ async def followed(admin: Admin, job: dict[str, Any]) -> dict[str, Any]:
             while job["state"] in _OPEN:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_S)
-                job = await admin.call("GET", _JOB, about=_named(job["id"]))
+                was_waiting, job = bool(job.get("waitsFor")), await admin.call("GET", _JOB, about=_named(job["id"]))
                 shown(job["done"] + job["undone"])
+                if job.get("waitsFor") and not was_waiting:
+                    print(f"{escaped(job['error'])}; to end that: crewel jobs stop {job['id']}", file=sys.stderr)
     except asyncio.CancelledError:
         print(f"the server continues with the job: crewel jobs follow {job['id']}, or stop", file=sys.stderr)
         raise

@@ -7,7 +7,7 @@ the place that was saved. `done` is counted by the steps that do the work, in th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -90,6 +90,10 @@ class Job:
     """Why, of the first of them."""
     error: str
     """Why it has failed, or what it waits for."""
+    wait_ms: int = 0
+    """How long a redrive waits for room while nothing is moved; 0: it does not."""
+    room: dict[str, Any] = field(default_factory=dict)
+    """The receivers without room, as the server that runs it needs them to continue."""
 
 
 _FIXED: Final = ("what", "who", "reason", "role", "choice", "to_channel", "rate", "total", "began")
@@ -99,7 +103,8 @@ def begin(k: Keys, token: str, node: str, job: Job) -> Step[None]:
     """Enter a job that begins, run by this server. Raises Fenced, StoreFull, TooManyJobs."""
     fixed = orjson.dumps({name: getattr(job, name) for name in _FIXED})
     keys = (k.node(token), k.jobs, k.open_jobs, k.job(job.id))
-    fields = ("d", fixed, "state", JobState.RUNNING.value, "owner", token, "node", node, "changed", job.began)
+    state = ("state", JobState.RUNNING.value, "owner", token, "node", node, "changed", job.began)
+    fields = ("d", fixed, *state, "wait", job.wait_ms)  # the last one apart: servers of before do not read it
     return Step("begin_job", keys, (k.base, job.id, job.began, MOST, MOST_OPEN, *fields), _begun)
 
 
@@ -128,6 +133,7 @@ def save(
     errors: Sequence[Mapping[str, str]],
     done: int = 0,
     error: str = "",
+    room: Mapping[str, Any] | None = None,
     ended: JobState | None = None,
 ) -> Step[JobState]:
     """Note how far a job is, and with `ended` that it is at its end. `done` more are done than the steps of the work have
@@ -135,7 +141,8 @@ def save(
     Raises Fenced if another server runs it."""
     fields = ("after", after, "undone", undone, "errors", orjson.dumps(errors), "error", error)
     end = "" if ended is None else ended.value
-    arguments = (token, job_id, end, now_ms, done, *fields)
+    more = () if room is None else ("room", orjson.dumps(room))
+    arguments = (token, job_id, end, now_ms, done, *fields, *more)
     return Step("save_job", (k.open_jobs, k.job(job_id)), arguments, lambda answer: JobState(answer.decode()))
 
 
@@ -188,4 +195,6 @@ def _job(job_id: str, fields: Mapping[bytes, bytes]) -> Job:
         undone=number(b"undone"),
         errors=orjson.loads(fields.get(b"errors", b"[]")),
         error=text(b"error"),
+        wait_ms=number(b"wait"),
+        room=orjson.loads(fields.get(b"room", b"{}")),
     )

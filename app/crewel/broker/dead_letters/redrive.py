@@ -15,6 +15,7 @@ from crewel.bayeux.channel import parse
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
+from crewel.broker.dead_letters.room import Room
 from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.runtime import Runtime
@@ -64,6 +65,8 @@ class Limits:
     """Asked between dead letters: whether the call was given up."""
     job_id: str = ""
     """The job that the call is part of, which counts what is done; empty if it is of none."""
+    room: Room | None = None
+    """What is done about receivers without room; None: their dead letters stay."""
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class _Room:
+class _Free:
     """The bounds of one receiver, and the messages that wait for it."""
 
     bounds: Bounds
@@ -93,6 +96,17 @@ class _Room:
         self.waiting += 1
         self.size += size
         return True
+
+
+class _Try(NamedTuple):
+    """A dead letter that is to be moved."""
+
+    letter: StoredDeadLetter
+    receiver: str
+    place: str
+    """That behind which it lies."""
+    future: asyncio.Future[Redriven] | None
+    """The store's answer; None: it was not asked, for there is no room."""
 
 
 @dataclass(eq=False)
@@ -128,12 +142,15 @@ class DeadLetterRedrive:
         """Send dead letters again: to their receivers, or to all who are subscribed to their channels and the groups there;
         those of addressed messages to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
         loop, report = self._runtime.loop, Report()
-        start, moved = loop.time(), 0
+        start, moved, before = loop.time(), 0, chosen.after
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
-        async with aclosing(self._portions(chosen, limits.count, portion, report)) as portions:
+        # What an earlier walk has moved is not missing.
+        names_missing = limits.room is None or limits.room.only is None
+        found = self._portions(chosen, limits.count, portion, report, names_missing=names_missing)
+        async with aclosing(found) as portions:
             async for letters in portions:
-                await self._send(letters, report, limits.job_id, to_channel=to_channel)
-                moved += len(letters)
+                await self._send(letters, before, report, limits, to_channel=to_channel)
+                moved, before = moved + len(letters), report.next
                 due = 0.0 if limits.rate is None else start + moved / limits.rate - loop.time()
                 if limits.is_interrupted() or loop.time() + due > start + limits.seconds:
                     report.wait_s = max(0.0, due)
@@ -145,7 +162,7 @@ class DeadLetterRedrive:
         """Send this body in place of the dead letter's, as `redrive` sends it; the bin keeps the dead letter. Raises
         StoreError; IllegalArgument if it cannot be sent."""
         receiver = letter.to if to_channel else letter.receiver
-        room = self._room(receiver, {}) if receiver else None
+        room = self._free(receiver, {}) if receiver else None
         if room is not None and not room.take(len(body)):
             raise IllegalArgument("id", _undone(letter, RedriveOutcome.FULL, receiver).message)
         asked = self._ask(replace(letter, body=body), receiver, room, "", who)
@@ -179,12 +196,20 @@ class DeadLetterRedrive:
         return report
 
     async def _portions(
-        self, chosen: Chosen, count: int, portion: int, report: Report, *, with_bin: bool = False
+        self,
+        chosen: Chosen,
+        count: int,
+        portion: int,
+        report: Report,
+        *,
+        with_bin: bool = False,
+        names_missing: bool = True,
     ) -> AsyncGenerator[list[StoredDeadLetter], None]:
-        """The chosen dead letters, a few at a time; `with_bin`, those chosen by id may be in the bin. While one portion is
-        worked on, `report.next` is the place after it."""
+        """The chosen dead letters, a few at a time; `with_bin`, those chosen by id may be in the bin; `names_missing`, those
+        that are not there are reported. While one portion is worked on, `report.next` is the place after it."""
         if chosen.ids is not None:
-            async for letters in self._by_id(chosen, chosen.ids, count, portion, report, with_bin=with_bin):
+            async for letters, missing in self._by_id(chosen, chosen.ids, count, portion, report, with_bin=with_bin):
+                report.undone += map(_gone, missing) if names_missing else ()
                 yield letters
             return
         place, left = chosen.after, count
@@ -202,7 +227,7 @@ class DeadLetterRedrive:
 
     async def _by_id(
         self, chosen: Chosen, ids: Sequence[str], count: int, portion: int, report: Report, *, with_bin: bool
-    ) -> AsyncGenerator[list[StoredDeadLetter], None]:
+    ) -> AsyncGenerator[tuple[list[StoredDeadLetter], list[str]], None]:
         for start in range(0, min(count, len(ids)), portion):
             end = min(start + portion, count)
             asked = ids[start:end]
@@ -211,56 +236,72 @@ class DeadLetterRedrive:
                 letters += [each.letter for each in await dead_letter_bin.get(self.access.store, asked)]
             letters = list(filter(chosen.wanted.is_within, letters))
             there = {letter.dead_id for letter in letters}
-            report.undone += [_gone(dead_id) for dead_id in asked if dead_id not in there]
             report.next = asked[-1] if end < len(ids) else ""
-            yield letters
+            yield letters, [dead_id for dead_id in asked if dead_id not in there]
 
-    async def _send(self, letters: list[StoredDeadLetter], report: Report, job_id: str, *, to_channel: bool) -> None:
-        """Have the store move these dead letters, all at once and each for itself."""
-        asked = []
-        rooms: dict[str, _Room] = {}
-        for letter in letters:
+    async def _send(
+        self, letters: list[StoredDeadLetter], before: str, report: Report, limits: Limits, *, to_channel: bool
+    ) -> None:
+        """Have the store move these dead letters, which come after this place, all at once and each for itself."""
+        room = limits.room
+        leaving = None if room is None or not room.may_leave else room
+        tries: list[_Try] = []
+        free: dict[str, _Free] = {}
+        without: set[str] = set()
+        for place, letter in zip([before, *(each.dead_id for each in letters)], letters, strict=False):
             receiver = letter.to if to_channel else letter.receiver
-            room = self._room(receiver, rooms) if receiver else None
-            if room is None or room.take(len(letter.body)):
-                asked.append((letter, self._ask(letter, receiver, room, job_id)))
-            else:
-                self._runtime.metrics.letters_redriven[RedriveOutcome.FULL.value] += 1
-                report.undone.append(_undone(letter, RedriveOutcome.FULL, receiver))
-        if not asked:
-            return
-        done, _ = await asyncio.wait([future for _, future in asked], timeout=_PATIENCE_S)
-        failures = [failure for future in done if (failure := future.exception()) is not None]
-        if failures:
-            raise failures[0]
-        for letter, future in asked:
-            if not future.done():
-                text = "the store does not answer; the dead letter is sent as soon as it does"
-                report.undone.append(Undone(letter.dead_id, "resource.unavailable", text))
-            elif (answer := future.result()).outcome is RedriveOutcome.MOVED:
-                report.done += 1
-            else:
-                report.undone.append(_undone(letter, answer.outcome, letter.to if to_channel else letter.receiver))
-        # What was sent again lies in queues then, behind all that is older.
-        await self.access.writing.probe()
+            if receiver in without or (room is not None and room.passes_over(receiver)):
+                continue
+            bounds = self._free(receiver, free) if receiver else None
+            if bounds is None or bounds.take(len(letter.body)):
+                tries.append(_Try(letter, receiver, place, self._ask(letter, receiver, bounds, limits.job_id)))
+                continue
+            tries.append(_Try(letter, receiver, place, None))
+            if leaving is not None:
+                without.add(receiver)
+        await self._answered(tries, report, leaving)
 
-    def _room(self, receiver: str, rooms: dict[str, _Room]) -> _Room:
+    async def _answered(self, tries: list[_Try], report: Report, room: Room | None) -> None:
+        """Wait for the store's answers, and report them; leave in `room` what has none."""
+        asked = [each.future for each in tries if each.future is not None]
+        if asked:
+            done, _ = await asyncio.wait(asked, timeout=_PATIENCE_S)
+            failures = [failure for future in done if (failure := future.exception()) is not None]
+            if failures:
+                raise failures[0]
+        for each in tries:
+            if each.future is not None and not each.future.done():
+                text = "the store does not answer; the dead letter is sent as soon as it does"
+                report.undone.append(Undone(each.letter.dead_id, "resource.unavailable", text))
+                continue
+            outcome = RedriveOutcome.FULL if each.future is None else each.future.result().outcome
+            if outcome is RedriveOutcome.MOVED:
+                report.done += 1
+            elif room is not None and room.is_about(outcome):
+                room.leave(each.receiver, each.place)
+            else:
+                self._runtime.metrics.letters_redriven[outcome.value] += each.future is None  # else it is counted
+                report.undone.append(_undone(each.letter, outcome, each.receiver))
+        if asked:  # what was sent again lies in queues then, behind all that is older
+            await self.access.writing.probe()
+
+    def _free(self, receiver: str, rooms: dict[str, _Free]) -> _Free:
         """What may still wait for this receiver. What one that is here has got since the last commit, the store does not
         know yet."""
         if receiver not in rooms and is_queue(receiver):
-            rooms[receiver] = _Room(self._shared_queues.bounds(receiver), self._shared_queues.waiting(receiver), 0)
+            rooms[receiver] = _Free(self._shared_queues.bounds(receiver), self._shared_queues.waiting(receiver), 0)
         elif receiver not in rooms:
             session = self._names.find(receiver)
-            view = None if session is None else session.mailbox.view()
-            if view is not None and view.bounds is not None:
-                rooms[receiver] = _Room(view.bounds, view.depth, view.size)
+            if session is not None and session.mailbox.bounds is not None:
+                waiting, size = session.mailbox.depth, session.mailbox.size
+                rooms[receiver] = _Free(session.mailbox.bounds, waiting, size)
             else:
                 delivery = self._runtime.settings.delivery
-                rooms[receiver] = _Room(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
+                rooms[receiver] = _Free(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)
         return rooms[receiver]
 
     def _ask(
-        self, letter: StoredDeadLetter, receiver: str, room: _Room | None, job_id: str, editor: str = ""
+        self, letter: StoredDeadLetter, receiver: str, room: _Free | None, job_id: str, editor: str = ""
     ) -> asyncio.Future[Redriven]:
         """Have the store move one dead letter: to this receiver, which has this room, or without one to the channel. With an
         `editor` its body is one that the store does not have."""
