@@ -41,8 +41,8 @@ WORDS: Final[Mapping[State, str]] = {
 
 
 def word_of(state: State, *, is_heard: bool) -> str:
-    """How a topic that is there stands, in a word. One that a pattern or a group hears is in use, although that does not keep
-    it."""
+    """How a topic that is there stands, in a word. One that a pattern or a group receives is in use, although that does not
+    keep it."""
     return WORDS[State.ALIVE if state is State.UNREFERENCED and is_heard else state]
 
 

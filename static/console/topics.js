@@ -19,7 +19,7 @@ const MEMBERS = 8;
 /** How a topic stands, in plain words: how that looks, and what it means. */
 const STATES = {
     "in use": ["good", "It has subscribers, or messages of it are kept or wait."],
-    "no subscribers": ["", "Something was published to it, and nobody hears it: it ends after its destroy delay, unless more is published."],
+    "no subscribers": ["", "Something was published to it, and no client receives it: it ends after its destroy delay, unless more is published."],
     "nothing published yet": ["", "It has subscribers, and gets its settings with the first publish."],
     erased: ["bad", "It is gone, but queues still hold messages of it, which are delivered."],
 };

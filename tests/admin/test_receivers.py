@@ -157,7 +157,8 @@ def test_an_absent_client_says_which_logins_of_its_name_were_refused(
     assert (event["code"], event["at"]) == (refused["code"], pytest.approx(refused["at"], abs=1000))
     person.be(f"{subject}/1", resume=person.login["resume"])
     shown = desk.get(path)
-    assert (shown["conditions"], shown["causes"]) == (["connected"], [])
+    assert (shown["conditions"], shown["trouble"]) == (["no subscriptions", "connected"], 0)
+    assert shown["cause"] == "it has no subscriptions: it takes only what is addressed to it"
 
 
 def test_a_client_that_failed_or_works_says_so(desk: Desk, server: Server, channel: str, subject: str) -> None:

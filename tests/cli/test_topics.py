@@ -50,7 +50,7 @@ def test_list_and_show_print_tables_for_people(post: Post) -> None:
     heading, first, second = post.run("topics", "list", "--pattern=/topics/*", "--no-json").out.splitlines()
     assert heading.split() == ["channel", "state", "history", "waiting", "subscribers"]
     assert first.split() == ["/topics/a", "in", "use", "1", "of", "3", "0", "0"]
-    assert second.split() == ["/topics/plain", "unused", "none", "0", "0"]
+    assert second.split() == ["/topics/plain", "no", "subscribers", "none", "0", "0"]
     assert '{"entries": 1, "maxEntries": 3}' in post.run("topics", "show", "/topics/a", "--no-json").out
 
 

@@ -71,7 +71,7 @@ class Figures:
     empty_groups: list[EmptyGroup] = field(default_factory=list)
     """Consumer groups with messages that no member takes."""
     past: list[PastTrouble] = field(default_factory=list)
-    """What was wrong with receivers in the last hour and is over."""
+    """What was wrong with receivers in the last hour and has ended."""
 
 
 _SCHEMA: Final = TypeAdapter(Figures)

@@ -259,13 +259,12 @@ _UNKNOWN: Final = {404: "There is no such job, or it has been removed."}
 _JOB: Final = (
     f"`id`, `what` ({', '.join(Work)}), `state` ({', '.join(JobState)}), `who` (started it), `reason`, `node` (runs it),"
     " `began`, `changed`, `ended` (milliseconds since 1970, or null), `changedBy` (last operator),"
-    " `choice` (the filters, or how many), `toChannel`, `rate`, `total`, `done`, `undone`, `errors`, `error`,"
-    " `waitForRoomMs`, `waitsFor`"
+    " `choice` (the filters, or how many), `toChannel`, `rate`, `total`, `done`, `undone`, `errors`, `error`"
 )
 _MORE: Final = (
     "`total`: the number at its start. `undone`: how many remain; `errors`: `id`, `errorCode` and `message` of the first"
-    " 20 of them. `error`: why it failed or waits. `waitsFor`: the receivers whose queues are full, for whose room a redrive"
-    " waits."
+    " 20 of them. `error`: why it failed or waits. `waitForRoomMs`, `waitsFor`: how long a redrive waits for room, and the"
+    " receivers whose queues are full."
 )
 _SUMMARIES: Final = {
     "pause": "Pause a job. Its completed work remains.",

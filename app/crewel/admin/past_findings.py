@@ -1,4 +1,4 @@
-"""What was wrong in the last hour and is over, as an operator wants to read it: what it was, why, and from when to when.
+"""What was wrong in the last hour and has ended, as an operator wants to read it: what it was, why, and from when to when.
 
 Pure: the troubles of `past_troubles` in, entries out. Many of one kind are one entry.
 """
@@ -66,7 +66,7 @@ class Over:
 
 
 def over(troubles: Sequence[PastTrouble]) -> list[Over]:
-    """What is over, what ended last first."""
+    """What has ended, the last first."""
     kinds: dict[str, list[PastTrouble]] = {}
     for each in sorted(troubles, key=lambda each: -each.until):
         kinds.setdefault(each.kind, []).append(each)

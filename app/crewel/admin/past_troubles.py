@@ -1,5 +1,5 @@
-"""What was wrong with receivers and is over: from when to when, and why. It is known for an hour, so that an operator who comes
-later, or looked away, sees what happened and that it has ended.
+"""What was wrong with receivers and has ended: from when to when, and why. It is known for an hour, so that an operator who
+comes later, or looked away, sees what happened and that it has ended.
 
 Pure: the causes of each count in, what has ended out. A trouble has ended when a count does not find it any more. Times are
 milliseconds since 1970.
@@ -39,14 +39,14 @@ GOES_ON_AS: Final[dict[str, frozenset[str]]] = {
     "away": frozenset(),
     "slow": frozenset({"recovering"}),
 }
-"""The causes whose end is told, by kind, and the causes that tell of the same: a queue that has room again is said to have been
+"""The causes whose end is noted, by kind, and the causes that continue them: a queue that has room again is said to have been
 full for a while, and one that shrinks is still behind."""
 
 _Key = tuple[str, str]
 
 
 class PastTrouble(NamedTuple):
-    """One that is over."""
+    """One that has ended."""
 
     kind: str
     name: str
@@ -60,7 +60,7 @@ class PastTrouble(NamedTuple):
     letters: int = 0
     """How many dead letters there were."""
     has_ended: bool = False
-    """Whether it is over because the receiver has ended."""
+    """Whether it has ended with its receiver."""
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ class PastTroubles:
             self._lasting[key] = _Trouble(cause.text, since, node, cause.level is Level.BAD)
 
     def end_count(self, is_there: Callable[[str], bool]) -> None:
-        """The count has ended: what it did not find is over. `is_there` says whether there still is a receiver of this name."""
+        """The count is complete: what it did not find has ended. `is_there` says whether there is a receiver of this name."""
         now = self._clock()
         for key in self._lasting.keys() - self._seen:
             was = self._lasting.pop(key)

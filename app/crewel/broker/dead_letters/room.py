@@ -1,5 +1,5 @@
-"""What a redrive does about receivers without room: it goes on with the others, and comes back to them until there is room, or
-until its patience ends.
+"""What a redrive does about receivers without room: it continues with the others, and comes back to them until there is room,
+or until its patience ends.
 
 Pure: what each call has found in, where the next one begins out. A first walk over the dead letters leaves those of receivers
 that have no room; each further walk is about these receivers alone, and begins at the first dead letter that was left.
