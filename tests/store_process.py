@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import redis
@@ -23,6 +24,8 @@ from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary
 
 LIMIT_S = 60.0
+_ASK_AGAIN_S = 0.5
+_LEAST_PAUSE_S, _MOST_PAUSE_S = 0.005, 0.05
 OTHER_PROGRAM = os.environ.get("CREWEL_TEST_STORE")
 """The program of all stores, also of the embedded ones, if it is not that of Crewel: `make test-store STORE=redis-server`."""
 PROGRAM = server_binary(Storage(server_binary=OTHER_PROGRAM))
@@ -89,11 +92,16 @@ class StoreProcess:
         self._process.wait(LIMIT_S)
 
     def close(self) -> None:
-        """End it, however it is."""
+        """End it, however it is. Redis 7 that has just become a replica refuses until its file is written: ask it again."""
         if self._process.poll() is None:
             self.go_on()
-            self._process.terminate()
-        self._process.wait(LIMIT_S)
+            until(self._ends)
+
+    def _ends(self) -> bool:
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ASK_AGAIN_S)
+        return self._process.poll() is not None
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, (self.directory / "log").read_text()
@@ -108,10 +116,16 @@ class StoreProcess:
 
 def until(is_so: Callable[[], object]) -> None:
     """Wait until `is_so` says yes; fail after LIMIT_S."""
-    deadline = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.005)
+    assert any(is_so() for _ in looks(LIMIT_S)), "it did not come about in time"
+
+
+def looks(limit_s: float) -> Iterator[None]:
+    """Pause between looks at what nothing announces, for a tenth of the time that has passed: a look costs processor time,
+    often that of a server too."""
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) <= limit_s:
+        yield
+        time.sleep(min(max(passed / 10, _LEAST_PAUSE_S), _MOST_PAUSE_S))
 
 
 _shared: list[StoreProcess] = []
