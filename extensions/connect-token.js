@@ -87,18 +87,18 @@ export class Token {
     }
 
     #ask() {
-        this.#asking ??= (async () => {
-            try {
-                const given = await this.#source();
-                if (typeof given !== "string" || !given) {
-                    throw new TypeError(`token returns a string, or a promise of one, not ${typeof given}`);
-                }
-                this.#value = given;
-                this.#isRefused = false;
-            } finally {
-                this.#asking = null;
-            }
-        })();
+        this.#asking ??= this.#take().finally(() => {
+            this.#asking = null;
+        });
         return this.#asking;
+    }
+
+    async #take() {
+        const given = await this.#source();
+        if (typeof given !== "string" || !given) {
+            throw new TypeError(`token returns a string, or a promise of one, not ${typeof given}`);
+        }
+        this.#value = given;
+        this.#isRefused = false;
     }
 }
