@@ -71,7 +71,7 @@ export interface Subscribed {
 /** A listener threw, so its message is rejected. */
 export interface Rejected {
     message: Received;
-    error: unknown;
+    error: any;
 }
 
 /** The server refused what was sent, or it is unknown whether the server has it. */

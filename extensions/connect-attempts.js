@@ -23,13 +23,16 @@ export function statusOf(state, reason = null, isFinal = false) {
     return Object.freeze({state, reason, isFinal});
 }
 
+/** The status before there is an answer. */
+export const CONNECTING = statusOf("connecting");
+
 export class Attempts {
     #cometd;
     #session;
     #token;
     #delays;
     #changed;
-    #status = statusOf("connecting");
+    #status = CONNECTING;
     #failures = 0; // since the last successful connect
     #refusals = 0; // the same of handshakes that another token may remedy
     #due = null; // the attempt that is waited for: {make, stop, timer}
@@ -136,7 +139,7 @@ export class Attempts {
             if (message.error?.includes(AUTHENTICATION)) {
                 this.#token.refuse();
             }
-            this.#show(statusOf("connecting"));
+            this.#show(CONNECTING);
             this.#again(failure, proceed, this.#failures === 0 ? this.#failures++ : this.#pause());
         }
     }

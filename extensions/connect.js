@@ -12,7 +12,7 @@
  */
 
 import {AckExtension, CometD} from "./cometd.js";
-import {Attempts, statusOf} from "./connect-attempts.js";
+import {Attempts, CONNECTING} from "./connect-attempts.js";
 import {Subscriptions} from "./connect-subscriptions.js";
 import {Token} from "./connect-token.js";
 import {Outbox} from "./outbox.js";
@@ -316,7 +316,6 @@ function nowhere() {
     };
     const on = () => () => {};
     const close = async () => {};
-    const status = statusOf("connecting");
     const outbox = new Outbox();
-    return {status, on, close, outbox, subscribe: refuse, reply: refuse, publish: refuse, request: refuse, working: on, cometd: null, session: null};
+    return {status: CONNECTING, on, close, outbox, subscribe: refuse, reply: refuse, publish: refuse, request: refuse, working: on, cometd: null, session: null};
 }
