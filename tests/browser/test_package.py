@@ -168,7 +168,19 @@ def test_the_types_know_what_the_modules_export(package: Path) -> None:
 
 
 WRONG_ARGUMENTS = """
-import {Outbox, RequestExtension, SessionExtension} from "@crewel/client";
+import {Outbox, RequestExtension, SessionExtension, connect} from "@crewel/client";
+import {useChannel} from "@crewel/client/react";
+const connection = connect({url: "/cometd", token: async () => "t"});
+// @ts-expect-error
+connect("/cometd");
+// @ts-expect-error
+connect({name: "joe/1"});
+// @ts-expect-error
+connect({url: "/cometd", token: async () => 1});
+// @ts-expect-error
+connection.on("opened", () => {});
+// @ts-expect-error
+useChannel(connection, "/orders");
 new Outbox({name: "orders"}).publish("/orders", null);
 // @ts-expect-error
 new Outbox("orders");
@@ -201,22 +213,32 @@ SAMPLES = (
     "docs/reference/browser.md",
 )
 """The pages whose samples in JavaScript use `cometd` and the package."""
-_SAMPLE = re.compile(r"^( *)```(js|ts)[^\n]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_SAMPLE = re.compile(r'^( *)```(js|tsx?)(?: title="(.*?)")?\n(.*?)^ *```$', re.DOTALL | re.MULTILINE)
 _MODULES = (
     ('"/static/vendor/cometd/cometd.js"', '"cometd"'),
-    ('"./session.mjs"', '"@crewel/client/session.js"'),
+    ('"./extensions/', '"@crewel/client/'),
     ('"/extensions/', '"@crewel/client/'),
 )
-_EXCERPT = 'import {CometD} from "cometd";\ndeclare const cometd: CometD;\n'
-_NAMES = 'import {ErrorAnswer, Outbox, RequestExtension, SessionExtension, UpdateExtension} from "@crewel/client";\n'
+_EXCERPT = """
+import type {CometD} from "cometd";
+import {connect, type Connection} from "@crewel/client";
+declare const cometd: CometD;
+declare const connection: Connection;
+"""
 
 
 def samples(*, are_strict: bool) -> Iterator[tuple[str, str]]:
-    """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript."""
+    """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript. One that is a module,
+    which others import, has the name that the page gives it."""
     for page in SAMPLES:
-        for number, (_, language, text) in enumerate(_SAMPLE.findall((ROOT / page).read_text("utf-8"))):
-            is_program = not text.lstrip().startswith(("{", "[")) and not re.search(r"^export ", text, re.MULTILINE)
-            if is_program and (language == "ts") == are_strict:
+        for number, (_, language, title, text) in enumerate(_SAMPLE.findall((ROOT / page).read_text("utf-8"))):
+            if (language != "js") != are_strict:
+                continue
+            is_module = re.search(r"^export (?!\* )", text, re.MULTILINE)
+            is_declaration = re.search(r"^(import type|declare module)", text, re.MULTILINE)
+            if is_module and title and not is_declaration:
+                yield f"{Path(page).stem}/{title}", text
+            elif not is_module and not is_declaration:
                 yield f"{Path(page).stem}{number}.ts", program(text)
 
 
@@ -224,9 +246,8 @@ def program(sample: str) -> str:
     """The sample as a module. An excerpt gets the client and the names that it speaks of, unless it brings them."""
     for here, there in _MODULES:
         sample = sample.replace(here, there)
-    client = "" if re.search(r"const cometd\b|, CometD[,}]|{CometD", sample) else _EXCERPT
-    names = "" if "@crewel/client" in sample else _NAMES
-    return f"{client}{names}{sample}\nexport {{}};\n"
+    has_own = re.search(r"const (cometd|connection|{outbox})\b|import .*@crewel/client", sample)
+    return f"{'' if has_own else _EXCERPT}{sample}\nexport {{}};\n"
 
 
 @pytest.mark.parametrize("are_strict", [True, False])
@@ -241,6 +262,7 @@ def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path,
     found = dict(samples(are_strict=are_strict))
     assert len(found) >= (1 if are_strict else 15)
     for name, text in found.items():
+        (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text(text)
     if are_strict:
         (directory / "wrong.ts").write_text(WRONG_ARGUMENTS)
