@@ -22,7 +22,8 @@ async (options) => {
         options.token = () => tokens();
     }
     const connection = connect({retry: {minDelay: 100, maxDelay: 400}, ...options});
-    Object.assign(window, {connect, connection, seen: [], states: [connection.status.state], failed: [], rejected: [], ended: []});
+    const states = [connection.status.state];
+    Object.assign(window, {connect, connection, states, seen: [], failed: [], rejected: [], ended: []});
     const told = (error) => { failed.push(error.message); };
     connection.on("status", ({state, reason}) => states.push(reason ? `${state}: ${reason.message}` : state));
     connection.on("ended", ({subscription}) => ended.push(subscription));
@@ -61,7 +62,9 @@ def until(page: Page, condition: str, argument: object = None) -> None:
     try:
         page.wait_for_function(condition, arg=argument, timeout=LIMIT_MS)
     except Exception:
-        print(page.evaluate("JSON.stringify({seen, states, failed, rejected, ended, waiting: connection.outbox.waiting})"))
+        print(
+            page.evaluate("JSON.stringify({seen, states, failed, rejected, ended, waiting: connection.outbox.waiting})")
+        )
         raise
 
 
@@ -100,7 +103,9 @@ async () => {
 def test_a_page_connects_subscribes_publishes_and_closes(home: Server, context: BrowserContext) -> None:
     page = opened(context, home, name="life/1")
     assert page.evaluate("connect({url: '/cometd', name: 'life/1'}) === connection")
-    page.evaluate("void connection.on('rejected', ({message, error}) => rejected.push(`${message.data}: ${error.message}`))")
+    page.evaluate(
+        "void connection.on('rejected', ({message, error}) => rejected.push(`${message.data}: ${error.message}`))"
+    )
     assert page.evaluate("hear('/life/*').then(({reply}) => reply.successful)")
     assert page.evaluate("hear('/life/a').then(({channel}) => channel)") == "/life/a"
     assert page.evaluate("say('/life/b', 'first').then(({successful}) => successful)")
@@ -117,7 +122,10 @@ def test_a_page_connects_subscribes_publishes_and_closes(home: Server, context: 
     assert page.evaluate("states") == ["connecting", "connected"]
     page.evaluate("connection.close()")
     assert page.evaluate("states") == ["connecting", "connected", "closed"]
-    assert page.evaluate("connection.publish('/life/b', 1).catch(({message}) => message)") == "/life/b: no connection: closed"
+    assert (
+        page.evaluate("connection.publish('/life/b', 1).catch(({message}) => message)")
+        == "/life/b: no connection: closed"
+    )
     page.evaluate(CONNECT, {"url": "/cometd", "name": "life/1"})
     until(page, CONNECTED)
     assert page.evaluate("connection.session.reply.reconnected") is False
@@ -129,7 +137,9 @@ def test_a_subscription_ends_when_the_page_ends_it(home: Server, context: Browse
     page.evaluate("second.unsubscribe()")
     page.evaluate("say('/end/a', 'one')")
     saw(page, "one")
-    page.evaluate("(async () => { window.ending = new AbortController(); await hear('/end/b', {signal: ending.signal}); })()")
+    page.evaluate(
+        "(async () => { window.ending = new AbortController(); await hear('/end/b', {signal: ending.signal}); })()"
+    )
     page.evaluate("ending.abort()")
     page.evaluate("(async () => { await say('/end/b', 'lost'); await say('/end/a', 'two'); })()")
     saw(page, "one", "two")
@@ -161,11 +171,17 @@ def test_a_page_connects_when_the_server_comes_later_and_again_after_a_restart(
 def test_a_page_uses_long_polling_where_no_websocket_is_let_through(home: Server, context: BrowserContext) -> None:
     page = context.new_page()
     page.goto(f"{home.base}/")
-    page.evaluate("() => { window.WebSocket = class { constructor() { setTimeout(() => this.onclose({code: 1006})); } }; }")
+    page.evaluate(
+        "() => { window.WebSocket = class { constructor() { setTimeout(() => this.onclose({code: 1006})); } }; }"
+    )
     page.evaluate(CONNECT, {"url": "/cometd"})
     page.evaluate("Promise.all([hear('/poll'), say('/poll', 'here')])")
     saw(page, "here")
-    assert page.evaluate("[...states, connection.cometd.getTransport().type]") == ["connecting", "connected", "long-polling"]
+    assert page.evaluate("[...states, connection.cometd.getTransport().type]") == [
+        "connecting",
+        "connected",
+        "long-polling",
+    ]
 
 
 def test_a_token_is_asked_for_before_it_expires_and_after_a_refusal(
@@ -196,7 +212,11 @@ def test_a_token_is_asked_for_before_it_expires_and_after_a_refusal(
     clients = "() => connection.cometd.getClientId()"
     for _ in range(2):
         client = page.evaluate(clients)
-        until(page, "client => connection.status.state === 'connected' && connection.cometd.getClientId() !== client", client)
+        until(
+            page,
+            "client => connection.status.state === 'connected' && connection.cometd.getClientId() !== client",
+            client,
+        )
         assert page.evaluate("connection.session.reply.reconnected")
     assert len(asked) >= 4
     assert set(page.evaluate("states.slice(2)")) == {"connected", "connecting"}

@@ -228,8 +228,8 @@ declare const connection: Connection;
 
 
 def samples(*, are_strict: bool) -> Iterator[tuple[str, str]]:
-    """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript. One that is a module,
-    which others import, has the name that the page gives it."""
+    """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript. A module that others
+    import has the name that the page gives it."""
     for page in SAMPLES:
         for number, (_, language, title, text) in enumerate(_SAMPLE.findall((ROOT / page).read_text("utf-8"))):
             if (language != "js") != are_strict:
