@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, TimeoutError
 
 from tests.cli.command import crewel
 from tests.conftest import StartServer
@@ -14,7 +14,7 @@ from tests.ports import free_port
 from tests.security.issuer import SECRET, signed
 from tests.server_process import ROOT, Server
 
-LIMIT_MS = 8_000
+LIMIT_MS = 60_000
 CONNECT = """
 async (options) => {
     const {connect} = await import("/extensions/connect.js");
@@ -52,7 +52,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def opened(context: BrowserContext, home: Server, /, **options: object) -> Page:
     """A page that connects."""
     page = context.new_page()
-    page.on("console", lambda message: print("console", message.text))
     page.goto(f"{home.base}/")
     page.evaluate(CONNECT, {"url": "/cometd", **options})
     return page
@@ -61,11 +60,8 @@ def opened(context: BrowserContext, home: Server, /, **options: object) -> Page:
 def until(page: Page, condition: str, argument: object = None) -> None:
     try:
         page.wait_for_function(condition, arg=argument, timeout=LIMIT_MS)
-    except Exception:
-        print(
-            page.evaluate("JSON.stringify({seen, states, failed, rejected, ended, waiting: connection.outbox.waiting})")
-        )
-        raise
+    except TimeoutError:
+        pytest.fail(f"not {condition}: {page.evaluate('({states, seen, failed, rejected, ended})')}")
 
 
 def saw(page: Page, *messages: str) -> None:
@@ -114,7 +110,7 @@ def test_a_page_connects_subscribes_publishes_and_closes(home: Server, context: 
     until(page, "() => String(rejected) === 'wrong: too hot'")
     assert page.evaluate(ASK) == 49
     assert page.evaluate(REFUSED) == [
-        "ReplyError user.illegalArgument",
+        "ReplyError create_denied",
         "TypeError ",
         "ReplyError user.illegalArgument",
         "AnswerTimeoutError ",
