@@ -170,6 +170,7 @@ export class Attempts {
     }
 
     #end(reason, failure, proceed) {
+        this.#undo();
         this.#show(statusOf("refused", reason, true));
         proceed({...failure, action: "none"});
     }

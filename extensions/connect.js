@@ -132,13 +132,12 @@ class Connection {
         return new Promise((resolve, reject) => {
             const send = (refused) => {
                 const client = this.cometd.getClientId();
-                this.cometd.publish(channel, data, props, (reply) => {
-                    if (reply.successful) {
-                        resolve(reply);
-                    } else {
-                        refused(reply, client);
-                    }
-                });
+                const answered = (reply) => (reply.successful ? resolve(reply) : refused(reply, client));
+                try {
+                    this.cometd.publish(channel, data, props, answered);
+                } catch (error) {
+                    reject(error); // such as of a channel that cannot be one
+                }
             };
             const fail = (reply) => reject(new ReplyError(channel, reply));
             const again = (reply, client) => {

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, TimeoutError
+from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import TimeoutError as WaitedTooLong
 
 from tests.cli.command import crewel
 from tests.conftest import StartServer
@@ -60,7 +61,7 @@ def opened(context: BrowserContext, home: Server, /, **options: object) -> Page:
 def until(page: Page, condition: str, argument: object = None) -> None:
     try:
         page.wait_for_function(condition, arg=argument, timeout=LIMIT_MS)
-    except TimeoutError:
+    except WaitedTooLong:
         pytest.fail(f"not {condition}: {page.evaluate('({states, seen, failed, rejected, ended})')}")
 
 
