@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from crewel.pages import EXTENSIONS
 from tests.conftest import StartServer
+from tests.ports import free_port
 from tests.server_process import ROOT, Server
 
 LIMIT_S = 600.0
@@ -214,6 +216,8 @@ SAMPLES = (
 )
 """The pages whose samples in JavaScript use `cometd` and the package."""
 _SAMPLE = re.compile(r'^( *)```(js|tsx?)(?: title="(.*?)")?\n(.*?)^ *```$', re.DOTALL | re.MULTILINE)
+_GENERATED = re.compile(r"<!-- generated.*?end of generated -->", re.DOTALL)
+"""The declarations of the package, which are compiled with everything that imports it."""
 _MODULES = (
     ('"/static/vendor/cometd/cometd.js"', '"cometd"'),
     ('"./extensions/', '"@crewel/client/'),
@@ -231,14 +235,13 @@ def samples(*, are_strict: bool) -> Iterator[tuple[str, str]]:
     """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript. A module that others
     import has the name that the page gives it."""
     for page in SAMPLES:
-        for number, (_, language, title, text) in enumerate(_SAMPLE.findall((ROOT / page).read_text("utf-8"))):
+        written = _GENERATED.sub("", (ROOT / page).read_text("utf-8"))
+        for number, (_, language, title, text) in enumerate(_SAMPLE.findall(written)):
             if (language != "js") != are_strict:
                 continue
-            is_module = re.search(r"^export (?!\* )", text, re.MULTILINE)
-            is_declaration = re.search(r"^(import type|declare module)", text, re.MULTILINE)
-            if is_module and title and not is_declaration:
+            if title and re.search(r"^export ", text, re.MULTILINE):
                 yield f"{Path(page).stem}/{title}", text
-            elif not is_module and not is_declaration:
+            else:
                 yield f"{Path(page).stem}{number}.ts", program(text)
 
 
@@ -266,6 +269,9 @@ def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path,
         (directory / name).write_text(text)
     if are_strict:
         (directory / "wrong.ts").write_text(WRONG_ARGUMENTS)
+    for each in ("vue", "@vue", "svelte"):
+        if not (project / "node_modules" / each).exists():
+            (project / "node_modules" / each).symlink_to(ROOT / "tests" / "interop" / "node_modules" / each)
     (directory / "node.d.ts").write_text('declare module "cometd-nodejs-client";\n')
     config = {
         "extends": "../tsconfig.json",
@@ -274,6 +280,21 @@ def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path,
     }
     (directory / "tsconfig.json").write_text(json.dumps(config))
     _run(*CHECK, "--project", str(directory), cwd=project)
+
+
+COMPILE = """
+import {compile} from "svelte/compiler";
+const {warnings} = compile(process.argv[1], {});
+if (warnings.length) {
+    throw new Error(warnings.join());
+}
+"""
+
+
+def test_the_component_of_the_documentation_compiles() -> None:
+    page = (ROOT / "docs" / "reference" / "browser.md").read_text("utf-8")
+    (component,) = re.findall(r'^```html title="\w+\.svelte"\n(.*?)^```$', page, re.DOTALL | re.MULTILINE)
+    _run("node", "--input-type=module", "--eval", COMPILE, component, cwd=ROOT / "tests" / "interop")
 
 
 @pytest.mark.timeout(900)  # of this the build is almost all, on a busy machine
@@ -313,6 +334,66 @@ def test_orders_survive_the_server_and_the_tab(
     second.close()
     status(third, "connected, 0 waiting")
     use_readme(readme)
+
+
+HOT = """
+import {StrictMode} from "react";
+import {createRoot} from "react-dom/client";
+import {connection} from "./crewel";
+import {Orders} from "./Orders";
+
+const root = createRoot(document.getElementById("root")!);
+Object.assign(window, {connection, renderings: 0});
+
+function render(Page: typeof Orders): void {
+    root.render(<StrictMode><Page /></StrictMode>);
+    window.renderings += 1;
+}
+
+declare global {
+    interface Window { renderings: number }
+}
+render(Orders);
+import.meta.hot!.accept("./Orders", (loaded) => render(loaded!.Orders));
+"""
+"""The page of the example, which takes a new version of a module without being loaded again. StrictMode mounts twice then."""
+
+
+@contextmanager
+def developing(project: Path) -> Iterator[str]:
+    """Serve the example as a developer does, until the block ends."""
+    port = free_port()
+    command = ["npx", "vite", "--port", str(port), "--strictPort", "--host", "127.0.0.1"]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as vite:
+        try:
+            assert vite.stdout is not None
+            assert any("Local:" in line for line in vite.stdout), "vite has ended"
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            vite.terminate()
+
+
+def test_a_new_version_of_a_module_keeps_the_session(
+    project: Path, start_server: StartServer, context: BrowserContext
+) -> None:
+    """In StrictMode, in which React mounts each component twice, and with hot reload, which runs the modules again."""
+    (project / "src" / "hot.tsx").write_text(HOT)
+    (project / "hot.html").write_text((project / "index.html").read_text().replace("main.tsx", "hot.tsx"))
+    with developing(project) as origin:
+        server = start_server(f"http.allowed_origins={origin}")
+        page = context.new_page()
+        page.goto(f"{origin}/hot.html?server={server.url}&name=dev/1")
+        status(page, "connected, 0 waiting")
+        order(page, "Margherita")
+        shows(page, "Margherita")
+        client = page.evaluate("connection.cometd.getClientId()")
+        module = project / "src" / "crewel.ts"
+        module.write_text(module.read_text() + "export const version = 2;\n")
+        page.wait_for_function("() => renderings === 2", timeout=LIMIT_MS)
+        order(page, "Funghi")
+        shows(page, "Funghi")
+        status(page, "connected, 0 waiting")
+        assert page.evaluate("connection.cometd.getClientId()") == client
 
 
 WITHOUT_A_BUNDLER = """
