@@ -176,7 +176,10 @@ class Connection {
     close() {
         this.#closing ??= new Promise((resolve) => {
             this.#attempts.close(resolve);
-        }).then(() => ["outbox", "request", "update", "session"].forEach((name) => this.cometd.unregisterExtension(name)));
+        }).then(() => {
+            this.session.forget(); // where the server is not reached, it does not know
+            ["outbox", "request", "update", "session"].forEach((name) => this.cometd.unregisterExtension(name));
+        });
         return this.#closing;
     }
 
