@@ -169,7 +169,7 @@ test-java: $(PYTHON_READY) $(JAVA_READY)  ## Run the tests of the Java client, a
 	CREWEL=$(CURDIR)/$(BIN)/crewel mvn --batch-mode --no-transfer-progress --file clients/java -Prelease install
 
 # It takes minutes, and Maven, which `make test` does without: so the Java client is tested here.
-test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and the example projects in Node.js and Java; the others are part of make test
+test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and the example projects in Node.js, Java and Next.js; the others are part of make test
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
@@ -245,7 +245,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(COMPILE) tools/release/requirements.in --no-annotate --output-file tools/release/requirements.lock
 
 clean:  ## Remove everything that make made
-	rm -rf $(VENV) .cache build static/node_modules static/vendor tools/site/node_modules tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/java/target examples/java-worker/target clients/java/target
+	rm -rf $(VENV) .cache build static/node_modules static/vendor tools/site/node_modules tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/next/node_modules examples/next/.next examples/java/target examples/java-worker/target clients/java/target
 
 $(STAMPS):
 	@mkdir -p $@
@@ -314,9 +314,10 @@ $(DOCS_READY): requirements-docs.lock tools/site/package.json tools/site/package
 	@$(NPM) tools/site >/dev/null
 	@touch $@
 
-$(EXAMPLES_READY): examples/node/package.json examples/node/package-lock.json $(JAVA_READY)
-	@tools/need npm "the example in Node.js" nodejs npm
+$(EXAMPLES_READY): examples/node/package.json examples/node/package-lock.json examples/next/package.json examples/next/package-lock.json $(JAVA_READY) $(CHROMIUM_READY)
+	@tools/need npm "the examples in Node.js and with Next.js" nodejs npm
 	$(NPM) examples/node
+	$(NPM) examples/next
 	@touch $@
 
 $(JAVA_READY): tools/need | $(STAMPS)

@@ -1,3 +1,4 @@
+export * from "./connect.js";
 export * from "./messages.js";
 export * from "./outbox.js";
 export * from "./request.js";

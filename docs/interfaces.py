@@ -82,7 +82,7 @@ SERVER_PARTS: Final = {
     "Access rules": ("SecurityPolicy", "Refusal", "Identity", "Operation", "GRANT", "IGNORE", "Deny"),
     "Extensions": ("Extension", "SessionPart"),
 }
-_TYPES: Final = ("session", "update", "request", "outbox")
+_TYPES: Final = ("connect", "session", "update", "request", "outbox")
 """The modules of @crewel/client, in the order of docs/reference/browser.md."""
 _WIDTH: Final = 100
 """Characters in a line of an example."""

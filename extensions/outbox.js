@@ -12,10 +12,11 @@
  * `forgetRefused`.
  */
 
+import {isTemporary} from "./replies.js";
+
 const STORE = "publishes";
 const TOGETHER = 50; // publishes in one batch
 const RETRY_MS = 1000;
-const UNKNOWN_SESSION = /^40[12]:/;
 const CHANNEL = /^\/(?!meta\/)./;
 const PATTERN = /\/\*\*?$/;
 const WRONG = /^Illegal argument/; // what the official client throws for a message that it never sends
@@ -28,7 +29,6 @@ const ARGUMENT = "user.illegalArgument";
 const HALF = /\\ud[89a-f]/; // JSON.stringify escapes what is not a whole pair, and nothing else in this way
 const LOST = ["InvalidStateError", "AbortError", "UnknownError"]; // the browser has closed the database
 const OPENINGS = 3; // of the database for one transaction: while the browser clears it, one that was just opened may be closed too
-const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
 
 /** The outbox is full. */
 export class OutboxFullError extends Error {
@@ -46,6 +46,7 @@ export class Outbox {
     #database = null; // a promise
     #complaint = ""; // the last one that the console has
     #cometd = null;
+    #tabs = null; // the BroadcastChannel of the tabs that have this outbox
     #hasWarned = false;
     #isConnected = false;
     #isSending = false;
@@ -117,6 +118,7 @@ export class Outbox {
         const row = {key, channel, data, ext, refusal: null};
         await this.#transaction("readwrite", (rows) => this.#add(rows, row));
         await this.#look();
+        this.#tell();
         this.#send();
         return key;
     }
@@ -138,12 +140,17 @@ export class Outbox {
     registered(name, cometd) {
         this.#cometd = cometd;
         this.#look().catch((error) => this.#complain(error));
+        if (typeof BroadcastChannel === "function") {
+            this.#tabs = new BroadcastChannel(`crewel.outbox ${this.#name}`);
+            this.#tabs.onmessage = () => this.#heard();
+        }
     }
 
     unregistered() {
         this.#isConnected = false;
         clearTimeout(this.#timer);
-        this.#cometd = null;
+        this.#tabs?.close();
+        this.#tabs = this.#cometd = null;
     }
 
     incoming(message) {
@@ -175,6 +182,17 @@ export class Outbox {
             this.#waiting = count;
             this.#onChange(this);
         }
+    }
+
+    /** Tells the other tabs that there is more or less in the database. */
+    #tell() {
+        this.#tabs?.postMessage(null);
+    }
+
+    /** Another tab has kept a publish, which this one sends if it can, or has sent some. */
+    #heard() {
+        this.#look().catch((error) => this.#complain(error));
+        this.#send();
     }
 
     async #send() {
@@ -213,6 +231,7 @@ export class Outbox {
             }
             const left = await this.#sendTogether(rows);
             await this.#look();
+            this.#tell();
             if (left) {
                 this.#retry();
                 break;
@@ -379,12 +398,6 @@ function isOfTheServer({transport}) {
 /** Whether a text in this value is not valid Unicode: no server can read its JSON. */
 function hasHalf(value) {
     return HALF.test((JSON.stringify(value) ?? "").replaceAll("\\\\", ""));
-}
-
-/** Whether a repeat may succeed: there was no reply, the session was lost, or the server lacks a resource. */
-function isTemporary(reply) {
-    const code = reply.ext?.publish?.errorCode ?? "";
-    return !reply.error || UNKNOWN_SESSION.test(reply.error) || TEMPORARY.test(code);
 }
 
 /** Runs `work` in one tab at a time. (Only secure origins have locks; without one, the keys identify duplicates.) */

@@ -5,7 +5,8 @@ import {fileURLToPath} from "node:url";
 
 const here = dirname(dirname(fileURLToPath(import.meta.url)));
 const top = dirname(here);
-const scripts = readdirSync(join(top, "extensions")).filter((name) => name.endsWith(".js"));
+// The package has a cometd.js of its own: where the client is depends on who provides it.
+const scripts = readdirSync(join(top, "extensions")).filter((name) => name.endsWith(".js") && name !== "cometd.js");
 const files = [...scripts.map((name) => join("extensions", name)), "LICENSE"];
 
 for (const file of files) {

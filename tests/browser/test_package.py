@@ -10,6 +10,7 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from crewel.pages import EXTENSIONS
 from tests.conftest import StartServer
+from tests.ports import free_port
 from tests.server_process import ROOT, Server
 
 LIMIT_S = 600.0
@@ -117,7 +119,7 @@ def shows(page: Page, *pizzas: str) -> None:
 def use_readme(page: Page) -> None:
     """Use all extensions on the page of the README, which was opened while the server was away."""
     # The orders of the other tab are on the same channel, and come too where this page was connected before them.
-    lines = page.get_by_role("listitem").filter(has_not_text=re.compile("not connected|undefined pizzas"))
+    lines = page.get_by_role("listitem").filter(has_not_text="undefined pizzas")
 
     def press(button: str, pizzas: str, *shown: str) -> None:
         page.get_by_label("Pizzas").fill(pizzas)
@@ -139,17 +141,18 @@ def status(page: Page, text: str) -> None:
 def test_the_package_has_the_scripts_that_the_server_serves(package: Path) -> None:
     files = {path.name: path.read_bytes() for path in package.iterdir()}
     for name, path in EXTENSIONS.items():
-        assert files.pop(f"{name}.js") == path.read_bytes()
+        assert (files.pop(f"{name}.js") == path.read_bytes()) is (name != "cometd")  # each has it from elsewhere
     assert files.keys() == {
-        "package.json", "README.md", "LICENSE", "index.js", "index.d.ts",
+        "package.json", "README.md", "LICENSE", "index.js", "index.d.ts", "connect.d.ts", "react.js", "react.d.ts",
         "messages.d.ts", "outbox.d.ts", "request.d.ts", "session.d.ts", "update.d.ts",
     }  # fmt: skip
 
 
-def test_the_types_know_what_the_modules_export(package: Path) -> None:
-    """Each exported name of a module is declared, and nothing else is but types."""
+def test_the_types_know_what_the_modules_export(project: Path) -> None:
+    """Each exported name of a module is declared, and nothing else is but types. All can be imported without a browser."""
+    package = project / "node_modules" / "@crewel" / "client"
     script = "import(process.argv[1]).then((module) => console.log(JSON.stringify(Object.keys(module))))"
-    for name in ("outbox", "request", "session", "update"):
+    for name in ("connect", "outbox", "react", "request", "session", "update"):
         ended = subprocess.run(
             ["node", "-e", script, str(package / f"{name}.js")],
             capture_output=True,
@@ -168,7 +171,19 @@ def test_the_types_know_what_the_modules_export(package: Path) -> None:
 
 
 WRONG_ARGUMENTS = """
-import {Outbox, RequestExtension, SessionExtension} from "@crewel/client";
+import {Outbox, RequestExtension, SessionExtension, connect} from "@crewel/client";
+import {useChannel} from "@crewel/client/react";
+const connection = connect({url: "/cometd", token: async () => "t"});
+// @ts-expect-error
+connect("/cometd");
+// @ts-expect-error
+connect({name: "joe/1"});
+// @ts-expect-error
+connect({url: "/cometd", token: async () => 1});
+// @ts-expect-error
+connection.on("opened", () => {});
+// @ts-expect-error
+useChannel(connection, "/orders");
 new Outbox({name: "orders"}).publish("/orders", null);
 // @ts-expect-error
 new Outbox("orders");
@@ -201,22 +216,33 @@ SAMPLES = (
     "docs/reference/browser.md",
 )
 """The pages whose samples in JavaScript use `cometd` and the package."""
-_SAMPLE = re.compile(r"^( *)```(js|ts)[^\n]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+_SAMPLE = re.compile(r'^( *)```(js|tsx?)(?: title="(.*?)")?\n(.*?)^ *```$', re.DOTALL | re.MULTILINE)
+_GENERATED = re.compile(r"<!-- generated.*?end of generated -->", re.DOTALL)
+"""The declarations of the package, which are compiled with everything that imports it."""
 _MODULES = (
     ('"/static/vendor/cometd/cometd.js"', '"cometd"'),
-    ('"./session.mjs"', '"@crewel/client/session.js"'),
+    ('"./extensions/', '"@crewel/client/'),
     ('"/extensions/', '"@crewel/client/'),
 )
-_EXCERPT = 'import {CometD} from "cometd";\ndeclare const cometd: CometD;\n'
-_NAMES = 'import {ErrorAnswer, Outbox, RequestExtension, SessionExtension, UpdateExtension} from "@crewel/client";\n'
+_EXCERPT = """
+import type {CometD} from "cometd";
+import {connect, type Connection} from "@crewel/client";
+declare const cometd: CometD;
+declare const connection: Connection;
+"""
 
 
 def samples(*, are_strict: bool) -> Iterator[tuple[str, str]]:
-    """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript."""
+    """The samples of the pages with the names of their files: those in TypeScript, or those in JavaScript. A module that others
+    import has the name that the page gives it."""
     for page in SAMPLES:
-        for number, (_, language, text) in enumerate(_SAMPLE.findall((ROOT / page).read_text("utf-8"))):
-            is_program = not text.lstrip().startswith(("{", "[")) and not re.search(r"^export ", text, re.MULTILINE)
-            if is_program and (language == "ts") == are_strict:
+        written = _GENERATED.sub("", (ROOT / page).read_text("utf-8"))
+        for number, (_, language, title, text) in enumerate(_SAMPLE.findall(written)):
+            if (language != "js") != are_strict:
+                continue
+            if title and re.search(r"^export ", text, re.MULTILINE):
+                yield f"{Path(page).stem}/{title}", text
+            else:
                 yield f"{Path(page).stem}{number}.ts", program(text)
 
 
@@ -224,9 +250,8 @@ def program(sample: str) -> str:
     """The sample as a module. An excerpt gets the client and the names that it speaks of, unless it brings them."""
     for here, there in _MODULES:
         sample = sample.replace(here, there)
-    client = "" if re.search(r"const cometd\b|, CometD[,}]|{CometD", sample) else _EXCERPT
-    names = "" if "@crewel/client" in sample else _NAMES
-    return f"{client}{names}{sample}\nexport {{}};\n"
+    has_own = re.search(r"const (cometd|connection|{outbox})\b|import .*@crewel/client", sample)
+    return f"{'' if has_own else _EXCERPT}{sample}\nexport {{}};\n"
 
 
 @pytest.mark.parametrize("are_strict", [True, False])
@@ -241,9 +266,13 @@ def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path,
     found = dict(samples(are_strict=are_strict))
     assert len(found) >= (1 if are_strict else 15)
     for name, text in found.items():
+        (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text(text)
     if are_strict:
         (directory / "wrong.ts").write_text(WRONG_ARGUMENTS)
+    for each in ("vue", "@vue", "svelte"):
+        if not (project / "node_modules" / each).exists():
+            (project / "node_modules" / each).symlink_to(ROOT / "tests" / "interop" / "node_modules" / each)
     (directory / "node.d.ts").write_text('declare module "cometd-nodejs-client";\n')
     config = {
         "extends": "../tsconfig.json",
@@ -252,6 +281,21 @@ def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path,
     }
     (directory / "tsconfig.json").write_text(json.dumps(config))
     _run(*CHECK, "--project", str(directory), cwd=project)
+
+
+COMPILE = """
+import {compile} from "svelte/compiler";
+const {warnings} = compile(process.argv[1], {});
+if (warnings.length) {
+    throw new Error(warnings.join());
+}
+"""
+
+
+def test_the_component_of_the_documentation_compiles() -> None:
+    page = (ROOT / "docs" / "reference" / "browser.md").read_text("utf-8")
+    (component,) = re.findall(r'^```html title="\w+\.svelte"\n(.*?)^```$', page, re.DOTALL | re.MULTILINE)
+    _run("node", "--input-type=module", "--eval", COMPILE, component, cwd=ROOT / "tests" / "interop")
 
 
 @pytest.mark.timeout(900)  # of this the build is almost all, on a busy machine
@@ -271,28 +315,86 @@ def test_orders_survive_the_server_and_the_tab(
     order(first, "Margherita")
     shows(first, "Margherita")
     server.kill()
-    status(first, "connecting, 0 waiting")
+    status(first, "offline, 0 waiting")
     order(first, "Funghi")
     order(first, "Tonno")
-    status(first, "connecting, 2 waiting")
+    status(first, "offline, 2 waiting")
     first.close()
     second = open_tab("shop/2")
-    status(second, "connecting, 2 waiting")
+    status(second, "offline, 2 waiting")
     # In the same profile it might send the orders before the second tab has subscribed.
     readme = other_context.new_page()
     readme.goto(f"{site}/readme/?server={server.url}")
-    expect(readme.get_by_role("listitem").first).to_have_text(
-        "not connected: no server, or http.allowed_origins lacks this page"
-    )
+    status(readme, "offline: no server, or http.allowed_origins lacks this page")
     again = start_server(*sets, *(text for text in server.store_sets), port=server.port or 0)
     assert again.url == server.url
     shows(second, "Funghi", "Tonno")
     status(second, "connected, 0 waiting")
     third = open_tab("shop/2")
-    status(third, "shop/2 is open in another tab, 0 waiting")
+    status(third, "waiting, 0 waiting")
     second.close()
     status(third, "connected, 0 waiting")
     use_readme(readme)
+
+
+HOT = """
+import {StrictMode} from "react";
+import {createRoot} from "react-dom/client";
+import {connection} from "./crewel";
+import {Orders} from "./Orders";
+
+const root = createRoot(document.getElementById("root")!);
+Object.assign(window, {connection, renderings: 0});
+
+function render(Page: typeof Orders): void {
+    root.render(<StrictMode><Page /></StrictMode>);
+    window.renderings += 1;
+}
+
+declare global {
+    interface Window { renderings: number }
+}
+render(Orders);
+import.meta.hot!.accept("./Orders", (loaded) => render(loaded!.Orders));
+"""
+"""The page of the example, which takes a new version of a module without being loaded again. StrictMode mounts twice then."""
+
+
+@contextmanager
+def developing(project: Path) -> Iterator[str]:
+    """Serve the example as a developer does, until the block ends."""
+    port = free_port()
+    command = ["npx", "vite", "--port", str(port), "--strictPort", "--host", "127.0.0.1"]
+    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as vite:
+        try:
+            assert vite.stdout is not None
+            assert any("Local:" in line for line in vite.stdout), "vite has ended"
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            vite.terminate()
+
+
+def test_a_new_version_of_a_module_keeps_the_session(
+    project: Path, start_server: StartServer, context: BrowserContext
+) -> None:
+    """In StrictMode, in which React mounts each component twice, and with hot reload, which runs the modules again."""
+    (project / "src" / "hot.tsx").write_text(HOT)
+    (project / "hot.html").write_text((project / "index.html").read_text().replace("main.tsx", "hot.tsx"))
+    with developing(project) as origin:
+        server = start_server(f"http.allowed_origins={origin}")
+        page = context.new_page()
+        page.goto(f"{origin}/hot.html?server={server.url}&name=dev/1")
+        status(page, "connected, 0 waiting")
+        order(page, "Margherita")
+        shows(page, "Margherita")
+        client = page.evaluate("connection.cometd.getClientId()")
+        module = project / "src" / "crewel.ts"
+        module.write_text(module.read_text() + "export const version = 2;\n")
+        page.wait_for_function("() => renderings === 2", timeout=LIMIT_MS)
+        order(page, "Funghi")
+        shows(page, "Funghi")
+        status(page, "connected, 0 waiting")
+        assert page.evaluate("connection.cometd.getClientId()") == client
 
 
 WITHOUT_A_BUNDLER = """

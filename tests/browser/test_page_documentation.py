@@ -98,9 +98,6 @@ def test_the_page_is_served_by_another_server(browser: Browser, directory: Path,
         assert f'"{CREWEL}{path}"' in GUIDE
         script = script.replace(f'"{path}"', f'"{base}{path}"')
     assert f'replace `import.meta.url` with `"{CREWEL}"`' in " ".join(GUIDE.split())
-    (start,) = re.findall(r"^cometd\.init\(.*$", script, re.MULTILINE)
-    (lines,) = re.findall(r"^    ```js\n(.*?)^    ```$", GUIDE, re.DOTALL | re.MULTILINE)
-    script = script.replace(start, f"{lines}{start}")
     (directory / "page" / "app.js").write_text(script.replace("import.meta.url", f'"{base}"'))
     page = f"http://127.0.0.1:{port}/page/"
     with running(directory, "-m", "http.server", str(port), "--bind", "127.0.0.1"), ordered(browser, page):

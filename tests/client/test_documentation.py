@@ -66,9 +66,8 @@ async def test_the_example_of_acknowledging_runs_in_a_browser(start_server: Star
     """Under Node, which has no addresses to import from."""
     server = start_server()
     script = block("how-to/acknowledging.md", "js").replace(ADDRESS, server.url)
-    script = script.replace('"/static/vendor/cometd/cometd.js"', '"cometd"')
-    script = script.replace('"/extensions/update.js"', json.dumps((ROOT / "extensions" / "update.js").as_uri()))
-    script = f'import {{adapt}} from "cometd-nodejs-client";\nadapt();\nconsole.info = () => {{}};\n{script}'
+    script = script.replace('"/extensions/connect.js"', json.dumps((ROOT / "extensions" / "connect.js").as_uri()))
+    script = f'import {{adapt}} from "cometd-nodejs-client";\nadapt();\nconsole.error = () => {{}};\n{script}'
     command = ["node", "--input-type=module", "--eval", script]
     node = await asyncio.create_subprocess_exec(
         *command, cwd=ROOT / "tests" / "interop", stdout=asyncio.subprocess.PIPE
@@ -150,7 +149,7 @@ async def test_each_tab_begins_the_history(start_server: StartServer) -> None:
     """Of docs/how-to/topics.md: in Python, in JavaScript under Node, and on the command line."""
     url, page = start_server().url, "how-to/topics.md"
     publish = compile(block(page, "python"), page, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    script = in_node(url, page, 'cometd.addListener("/meta/publish", () => process.exit());')
+    script = in_node(url, page, 'connection.cometd.addListener("/meta/publish", () => process.exit());')
     async with asyncio.timeout(6 * LIMIT_S), Client(url) as client:
         await eval(publish, {"client": client})
         for command in (["node", "--input-type=module", "--eval", script], ["sh", "-c", block(page, "sh")]):
@@ -241,15 +240,14 @@ async def test_what_one_excerpt_publishes_the_other_processes(
 
 
 def in_node(url: str, page: str, more: str = "", number: int = 0) -> str:
-    """A script that logs in with the stock client, and then does what an example in JavaScript says."""
+    """A script that connects, and then does what an example in JavaScript says."""
     return f"""
         import {{adapt}} from "cometd-nodejs-client";
         adapt();
-        const {{CometD}} = await import("cometd");
-        const cometd = new CometD();
-        cometd.configure({{url: "{url}"}});
+        const {{connect}} = await import({json.dumps((ROOT / "extensions" / "connect.js").as_uri())});
+        const connection = connect({{url: "{url}"}});
         {more}
-        cometd.handshake(() => {{ {block(page, "js", number)} }});
+        {block(page, "js", number)}
     """
 
 

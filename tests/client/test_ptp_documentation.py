@@ -79,7 +79,7 @@ def members(url: str) -> list[list[str]]:
     """Return the commands that join the group in each tab of the page."""
     tabs = {each.language: each.text for each in blocks_of(FILE)}  # the last block of each language
     assert ADDRESS in tabs["js"]
-    script = tabs["js"].replace(ADDRESS, url).replace('"/static/vendor/cometd/cometd.js"', '"cometd"')
+    script = tabs["js"].replace(ADDRESS, url).replace('"/extensions/', f'"{(ROOT / "extensions").as_uri()}/')
     return [
         [sys.executable, "-c", f"{tabs['python']}\nimport asyncio\nasyncio.run(cook({url!r}, 1))"],
         ["node", "--input-type=module", "--eval", f'import {{adapt}} from "cometd-nodejs-client";\nadapt();\n{script}'],

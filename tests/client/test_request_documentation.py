@@ -60,11 +60,16 @@ async def test_the_page_asks_and_answers(start_server: StartServer) -> None:
     """Under Node, which has no addresses to import from; and the stock client of the page answers it."""
     server = start_server()
     script = blocks("js")[0].replace(ADDRESS, server.url)
-    script = script.replace('"/static/vendor/cometd/cometd.js"', '"cometd"')
-    script = script.replace('"/extensions/request.js"', json.dumps((ROOT / "extensions" / "request.js").as_uri()))
-    script = f'import {{adapt}} from "cometd-nodejs-client";\nadapt();\nconsole.info = () => {{}};\n{script}'
-    stock = script.split("cometd.handshake(")[0] + f"cometd.handshake(() => {{ {blocks('js')[1]} }});"
-    stock += '\ncometd.addListener("/meta/subscribe", () => console.log("ready"));'
+    script = script.replace('"/extensions/', f'"{(ROOT / "extensions").as_uri()}/')
+    adapted = 'import {adapt} from "cometd-nodejs-client";\nadapt();\nconsole.info = () => {};\n'
+    script = adapted + script
+    stock = f"""{adapted}
+        const {{CometD}} = await import("cometd");
+        const cometd = new CometD();
+        cometd.configure({{url: "{server.url}"}});
+        cometd.addListener("/meta/subscribe", () => console.log("ready"));
+        cometd.handshake(() => {{ {blocks("js")[1]} }});
+    """
     answering, asking = None, None
     try:
         async with asyncio.timeout(2 * LIMIT_S), Client(server.url) as client:

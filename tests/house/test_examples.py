@@ -50,7 +50,7 @@ def test_the_javascript_example_hears_itself(start_server: StartServer) -> None:
         adapt();
         const log = console.log;
         console.log = (...words) => {{ log(...words); process.exit(0); }};
-        {example("js", start_server())}
+        {example("js", start_server()).replace("@crewel/client", str(ROOT / "extensions" / "connect.js"))}
     """
     command = ["node", "--input-type=module", "--eval", script]
     ended = subprocess.run(command, cwd=INTEROP, capture_output=True, text=True, timeout=LIMIT_S)

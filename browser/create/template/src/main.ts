@@ -1,10 +1,11 @@
-import {connect} from "./crewel.ts";
+import {connect} from "@crewel/client";
 
 interface Order {
     pizzas: number;
 }
 
 const CHANNEL = "/orders/today";
+const address = new URLSearchParams(location.search).get("server") ?? import.meta.env.VITE_CREWEL_URL ?? "http://127.0.0.1:8080/cometd";
 const form = document.querySelector("form")!;
 const amount = form.querySelector<HTMLInputElement>("input[name=pizzas]")!;
 const status = document.querySelector("[role=status]")!;
@@ -16,23 +17,25 @@ function show(text: string): void {
     list.append(line);
 }
 
-const {cometd, outbox} = connect({
-    onStatus: text => { status.textContent = text; },
-    // After each handshake, because a new session has no subscriptions.
-    onConnected: () => cometd.subscribe(CHANNEL, message => {
-        const order = message.data as Order;
-        if (order.pizzas > 10) {
-            throw new Error("the oven is too small"); // the message is rejected, and becomes a dead letter
-        }
-        show(`${order.pizzas} pizzas`);
-    }),
+const connection = connect({
+    url: address,
+    outbox: {onRefused: publish => show(`refused: ${publish.message}`)},
 });
-cometd.onListenerException = (error: Error) => show(`rejected: ${error.message}`);
+connection.on("status", ({state, reason}) => {
+    status.textContent = reason ? `${state}: ${reason.message}` : state;
+});
+connection.on("rejected", ({error}) => show(`rejected: ${error.message}`));
+
+connection.subscribe(CHANNEL, message => {
+    const order = message.data as Order;
+    if (order.pizzas > 10) {
+        throw new Error("the oven is too small"); // the message is rejected, and becomes a dead letter
+    }
+    show(`${order.pizzas} pizzas`);
+}).catch((error: Error) => show(error.message));
 
 form.addEventListener("submit", event => {
     event.preventDefault();
     const order: Order = {pizzas: amount.valueAsNumber};
-    outbox.publish(CHANNEL, order).catch((error: Error) => show(`not kept: ${error.message}`));
+    connection.outbox.publish(CHANNEL, order).catch((error: Error) => show(`not kept: ${error.message}`));
 });
-
-cometd.handshake();

@@ -1,0 +1,26 @@
+/** What a failed reply to a publish or a subscribe says. */
+
+const UNKNOWN_SESSION = /^40[12]:/;
+const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
+
+/** What the server says beside the `error` of a reply: {errorCode, message}, or nothing. */
+function told(reply) {
+    return reply.ext?.publish ?? reply.ext?.subscribe ?? {};
+}
+
+/** Whether a repeat may succeed: there was no reply, the session was lost, or the server lacks a resource. */
+export function isTemporary(reply) {
+    return !reply.error || UNKNOWN_SESSION.test(reply.error) || TEMPORARY.test(told(reply).errorCode ?? "");
+}
+
+/** The server refused what was sent, or it is unknown whether it has it: then `errorCode` is empty. */
+export class ReplyError extends Error {
+    constructor(channel, reply) {
+        const {errorCode = "", message} = told(reply);
+        const lost = "the connection was lost, and it is unknown whether the server has it";
+        super(`${channel}: ${message ?? reply.error ?? reply.failure?.exception?.message ?? lost}`);
+        this.name = "ReplyError";
+        this.errorCode = errorCode || (reply.error?.split(":").at(-1) ?? "");
+        this.reply = reply;
+    }
+}

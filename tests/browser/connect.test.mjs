@@ -1,0 +1,274 @@
+/** What `connect()` decides without a browser: tokens, pauses, and which subscriptions are sent. Run by node --test, see test_modules.py. */
+import assert from "node:assert/strict";
+import {mock, test} from "node:test";
+import {connect} from "../../extensions/connect.js";
+import {pause} from "../../extensions/connect-attempts.js";
+import {Subscriptions} from "../../extensions/connect-subscriptions.js";
+import {Token, expiryOf} from "../../extensions/connect-token.js";
+import {ReplyError, isTemporary} from "../../extensions/replies.js";
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+// Without a browser
+
+test("without a browser, a connection does nothing and no promise must be handled", async () => {
+    const connection = connect({url: "/cometd", name: "joe/1", token: () => assert.fail("asked")});
+    connection.on("status", () => assert.fail("called"))();
+    const promises = [connection.subscribe("/a", () => {}), connection.reply("/a", () => {}), connection.publish("/a", 1), connection.request("/a", 1)];
+    await settled();
+    for (const promise of promises) {
+        await assert.rejects(promise, /there is no browser here/);
+    }
+    assert.equal(connection.status.state, "connecting");
+    await connection.close();
+});
+
+test("wrong options are refused with the right ones", () => {
+    assert.throws(() => connect(), /takes options with a url/);
+    assert.throws(() => connect({name: "joe/1"}), /takes options with a url/);
+    assert.throws(() => connect({url: "/cometd", name: 1}), /name is a string/);
+    assert.throws(() => connect({url: "/cometd", token: {}}), /token is a string or a function/);
+});
+
+// Pauses
+
+test("pauses double up to the longest one, and are at least half of that", () => {
+    const delays = {minDelay: 1000, maxDelay: 5000};
+    assert.deepEqual([0, 1, 2, 3, 9].map((failures) => pause(failures, delays, 1)), [1000, 2000, 4000, 5000, 5000]);
+    assert.deepEqual([0, 1, 2, 3, 9].map((failures) => pause(failures, delays, 0)), [500, 1000, 2000, 2500, 2500]);
+});
+
+// Tokens
+
+const jwt = (claims) => `e30.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.x`;
+const inMs = (ms) => jwt({exp: (Date.now() + ms) / 1000, sub: "ä?>"});
+
+test("a token says when it expires, or not", () => {
+    assert.equal(expiryOf(jwt({exp: 12, sub: "ä?>"})), 12000);
+    for (const other of [jwt({}), jwt({exp: "12"}), "opaque", "a.b.c", undefined]) {
+        assert.equal(expiryOf(other), null);
+    }
+});
+
+test("a value is shown again and again", async () => {
+    const token = new Token("t");
+    await token.ready();
+    assert.equal(token.show(), "t");
+    token.refuse();
+    await token.ready();
+    assert.equal(token.show(), "t");
+    assert.equal(new Token(undefined).show(), undefined);
+});
+
+test("a function is asked when its token is refused, expires or does not say when", async () => {
+    const asked = [];
+    for (const [given, times] of [[() => inMs(60000), 1], [() => inMs(500), 2], [async () => "opaque", 2]]) {
+        const token = new Token(() => asked.push(given) && given());
+        asked.length = 0;
+        await token.ready();
+        await token.ready();
+        assert.equal(asked.length, times);
+        token.show();
+        token.refuse();
+        await token.ready();
+        assert.equal(asked.length, times + 1);
+    }
+});
+
+test("a refusal of the token before does not count against the next one", async () => {
+    let asked = 0;
+    const token = new Token(() => jwt({exp: Date.now() / 1000 + 60, number: (asked += 1)}));
+    await token.ready();
+    token.show();
+    token.refuse();
+    await token.ready();
+    token.refuse(); // a late answer to the one that was shown
+    await token.ready();
+    assert.equal(asked, 2);
+});
+
+test("what the function throws, or returns in place of a token, is an error", async () => {
+    await assert.rejects(new Token(() => undefined).ready(), /token returns a string/);
+    await assert.rejects(new Token(async () => { throw new Error("away"); }).ready(), /away/);
+});
+
+test("a token is asked for before it expires, and again after a failure, while the page is connected", async () => {
+    mock.timers.enable({apis: ["setTimeout", "Date"], now: 1e12});
+    try {
+        let asked = 0;
+        const token = new Token(() => {
+            asked += 1;
+            if (asked === 2) {
+                throw new Error("away");
+            }
+            return inMs(100000);
+        });
+        const later = async (ms) => {
+            mock.timers.tick(ms);
+            for (let turn = 0; turn < 10; turn += 1) {
+                await null;
+            }
+            return asked;
+        };
+        await token.ready();
+        token.keepFresh();
+        assert.equal(await later(74999), 1);
+        assert.equal(await later(1), 2);
+        assert.equal(await later(18749), 2);
+        assert.equal(await later(1), 3);
+        assert.equal(await later(75000), 4);
+        token.rest();
+        assert.equal(await later(99999), 4);
+    } finally {
+        mock.timers.reset();
+    }
+});
+
+// Replies
+
+test("a reply says whether a repeat may succeed", () => {
+    assert.ok(isTemporary({successful: false}));
+    assert.ok(isTemporary({error: "402::unknown"}));
+    assert.ok(isTemporary({error: "503::x", ext: {subscribe: {errorCode: "resource.unavailable"}}}));
+    assert.ok(!isTemporary({error: "403::subscribe_denied"}));
+});
+
+test("an error says why the server refused, or that it is unknown whether it did", () => {
+    const refused = new ReplyError("/a", {error: "403:/a:publish_denied"});
+    assert.deepEqual([refused.message, refused.errorCode], ["/a: 403:/a:publish_denied", "publish_denied"]);
+    const lost = new ReplyError("/a", {failure: {}});
+    assert.deepEqual([lost.message, lost.errorCode], ["/a: the connection was lost, and it is unknown whether the server has it", ""]);
+});
+
+// Subscriptions
+
+/** Subscriptions with a client that only notes what it sends. */
+function world() {
+    const sent = [];
+    const ended = [];
+    const handles = new Map();
+    let id = 0;
+    const cometd = {
+        batch: (send) => send(),
+        isDisconnected: () => false,
+        removeListener: ({id}) => handles.delete(id),
+        unsubscribe: (handle, answer) => {
+            handles.delete(handle.id);
+            sent.push(["unsubscribe", handle.channel, answer]);
+        },
+    };
+    const subscriptions = new Subscriptions(cometd, (end) => ended.push(end));
+    /** As the client does it: the first listener of a channel sends. */
+    const start = (channel) => (props, answered) => {
+        const handle = {id: (id += 1), channel};
+        if (![...handles.values()].includes(channel)) {
+            sent.push(["subscribe", channel, answered, props]);
+        }
+        handles.set(handle.id, channel);
+        return handle;
+    };
+    const add = (channel, options) => {
+        const listener = Symbol(channel);
+        return {listener, promise: subscriptions.add(listener, channel, start(channel), options)};
+    };
+    const fail = (channel, reply) => {
+        [...handles].filter(([, name]) => name === channel).forEach(([key]) => handles.delete(key));
+        sent.at(-1)[2]({successful: false, ...reply});
+    };
+    const shake = () => {
+        handles.clear();
+        subscriptions.restore();
+    };
+    return {subscriptions, sent, ended, handles, add, fail, shake, log: () => sent.splice(0).map(([what, channel]) => `${what} ${channel}`)};
+}
+
+test("subscriptions are sent with each session, once for a channel", async () => {
+    const {add, shake, sent, log} = world();
+    const [first, second] = [add("/a", {filter: "x"}), add("/a", {filter: "x"})];
+    shake();
+    assert.deepEqual(sent[0][3], {ext: {subscribe: {filter: "x"}}});
+    sent[0][2]({successful: true, id: "1"});
+    assert.deepEqual(await Promise.all([first.promise, second.promise]), [{successful: true, id: "1"}, {successful: true, id: "1"}]);
+    const third = add("/a", {filter: "x"});
+    assert.equal((await third.promise).id, "1");
+    assert.deepEqual(log(), ["subscribe /a"]);
+    shake();
+    assert.deepEqual(log(), ["subscribe /a"]);
+    assert.throws(() => add("/a", {filter: "y"}), /with other options/);
+});
+
+test("a subscription that was lost on its way is sent when the server is reached", async () => {
+    const {subscriptions, add, shake, sent, fail, log} = world();
+    const {promise} = add("/a");
+    shake();
+    fail("/a", {failure: {}});
+    subscriptions.pause();
+    subscriptions.resume();
+    assert.deepEqual(sent.map(([what]) => what), ["subscribe", "subscribe"]);
+    sent.at(-1)[2]({successful: true});
+    await promise;
+    subscriptions.resume();
+    assert.equal(log().length, 2);
+});
+
+test("a refused subscription is not sent again; one that is refused later has ended", async () => {
+    const {add, shake, sent, fail, ended} = world();
+    const refused = add("/a");
+    const granted = add("/b");
+    refused.promise.catch(() => {});
+    shake();
+    sent[1][2]({successful: true});
+    sent.pop();
+    fail("/a", {error: "403:/a:subscribe_denied"});
+    await assert.rejects(refused.promise, /subscribe_denied/);
+    await granted.promise;
+    assert.deepEqual(ended, []);
+    sent.length = 0;
+    shake();
+    assert.deepEqual(sent.map(([, channel]) => channel), ["/b"]);
+    fail("/b", {error: "403:/b:subscribe_denied"});
+    assert.deepEqual(ended.map(({subscription, errorCode}) => [subscription, errorCode]), [["/b", "subscribe_denied"]]);
+});
+
+test("a subscription that is ended while the server is away is ended in the session that comes back", async () => {
+    const {subscriptions, add, shake, sent, log} = world();
+    const {listener, promise} = add("/a");
+    shake();
+    sent[0][2]({successful: true});
+    await promise;
+    subscriptions.pause();
+    await subscriptions.remove(listener, "/a");
+    assert.deepEqual(log(), ["subscribe /a"]);
+    shake();
+    assert.deepEqual(sent.map(([what, channel]) => `${what} ${channel}`), ["unsubscribe /a"]);
+    sent[0][2]({successful: true});
+    subscriptions.resume();
+    assert.deepEqual(log(), ["unsubscribe /a"]);
+});
+
+test("a subscription that was never sent is not ended at the server", async () => {
+    const {subscriptions, add, shake, log} = world();
+    const {listener, promise} = add("/a");
+    const rejected = assert.rejects(promise, /changed my mind/);
+    await subscriptions.remove(listener, "/a", new Error("changed my mind"));
+    await rejected;
+    shake();
+    assert.deepEqual(log(), []);
+});
+
+test("the server ends a subscription, and a closed connection all of them", async () => {
+    const {subscriptions, add, shake, sent, ended, log} = world();
+    const first = add("/a");
+    const second = add("/b");
+    shake();
+    sent[0][2]({successful: true});
+    await first.promise;
+    subscriptions.end({subscription: "/a", errorCode: "resource.exhaust", message: "too expensive"});
+    assert.deepEqual(ended, [{subscription: "/a", errorCode: "resource.exhaust", message: "too expensive"}]);
+    const closed = assert.rejects(second.promise, /no connection: closed/);
+    subscriptions.close({ext: {publish: {errorCode: "", message: "no connection: closed"}}});
+    await closed;
+    log();
+    shake();
+    assert.deepEqual(log(), []);
+});

@@ -1,0 +1,247 @@
+"""`connect()` in a real browser: with the server away, killed and back, tokens that expire, and two tabs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import TimeoutError as WaitedTooLong
+
+from tests.cli.command import crewel
+from tests.conftest import StartServer
+from tests.ports import free_port
+from tests.security.issuer import SECRET, signed
+from tests.server_process import ROOT, Server
+
+LIMIT_MS = 60_000
+CONNECT = """
+async (options) => {
+    const {connect} = await import("/extensions/connect.js");
+    if (window.tokens) {
+        options.token = () => tokens();
+    }
+    const connection = connect({retry: {minDelay: 100, maxDelay: 400}, ...options});
+    const states = [connection.status.state];
+    Object.assign(window, {connect, connection, states, seen: [], failed: [], rejected: [], ended: []});
+    const told = (error) => { failed.push(error.message); };
+    connection.on("status", ({state, reason}) => states.push(reason ? `${state}: ${reason.message}` : state));
+    connection.on("ended", ({subscription}) => ended.push(subscription));
+    window.hear = (channel, options) => connection.subscribe(channel, ({data}) => {
+        seen.push(data);
+        if (data === "wrong") {
+            throw new Error("too hot");
+        }
+    }, options).catch(told);
+    window.say = (channel, data, options) => connection.publish(channel, data, {persistent: true, ...options}).catch(told);
+}
+"""
+CONNECTED = "() => connection.status.state === 'connected'"
+UNREACHED = "offline: no server, or http.allowed_origins lacks this page"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server that has the pages and the modules. It is never away."""
+    server = Server(["--port=0"], tmp_path_factory.mktemp("home"))
+    yield server
+    assert server.close() == 0
+    assert "Traceback" not in server.stderr
+
+
+def opened(context: BrowserContext, home: Server, /, **options: object) -> Page:
+    """A page that connects."""
+    page = context.new_page()
+    page.goto(f"{home.base}/")
+    page.evaluate(CONNECT, {"url": "/cometd", **options})
+    return page
+
+
+def until(page: Page, condition: str, argument: object = None) -> None:
+    try:
+        page.wait_for_function(condition, arg=argument, timeout=LIMIT_MS)
+    except WaitedTooLong:
+        pytest.fail(f"not {condition}: {page.evaluate('({states, seen, failed, rejected, ended})')}")
+
+
+def saw(page: Page, *messages: str) -> None:
+    """Wait until the page has received just these."""
+    until(page, "messages => String(seen) === String(messages)", list(messages))
+
+
+def publish(server: Server, channel: str, data: str) -> None:
+    ended = crewel("pub", channel, f'"{data}"', "--persistent", directory=ROOT, environ={"CREWEL_URL": server.url})
+    assert ended.status == 0, ended.err
+
+
+ASK = """
+async () => {
+    await connection.reply("/power", ({data}) => data ** 2);
+    return (await connection.request("/power", 7)).data;
+}
+"""
+REFUSED = """
+async () => {
+    const errors = [];
+    for (const attempt of [
+        () => connection.subscribe("/meta/none", () => {}),
+        () => connection.subscribe("/life/a", () => {}, {group: "kitchen"}),
+        () => connection.publish("/life/a", 1, {priority: 77}),
+        () => connection.request("/nobody", 1, {timeout: 50}),
+    ]) {
+        await attempt().catch(({name, errorCode = ""}) => errors.push(`${name} ${errorCode}`));
+    }
+    return errors;
+}
+"""
+
+
+def test_a_page_connects_subscribes_publishes_and_closes(home: Server, context: BrowserContext) -> None:
+    page = opened(context, home, name="life/1")
+    assert page.evaluate("connect({url: '/cometd', name: 'life/1'}) === connection")
+    page.evaluate(
+        "void connection.on('rejected', ({message, error}) => rejected.push(`${message.data}: ${error.message}`))"
+    )
+    assert page.evaluate("hear('/life/*').then(({reply}) => reply.successful)")
+    assert page.evaluate("hear('/life/a').then(({channel}) => channel)") == "/life/a"
+    assert page.evaluate("say('/life/b', 'first').then(({successful}) => successful)")
+    saw(page, "first")
+    page.evaluate("say('/life/b', 'wrong')")
+    until(page, "() => String(rejected) === 'wrong: too hot'")
+    assert page.evaluate(ASK) == 49
+    assert page.evaluate(REFUSED) == [
+        "ReplyError create_denied",
+        "TypeError ",
+        "ReplyError user.illegalArgument",
+        "AnswerTimeoutError ",
+    ]
+    assert page.evaluate("states") == ["connecting", "connected"]
+    page.evaluate("connection.close()")
+    assert page.evaluate("states") == ["connecting", "connected", "closed"]
+    assert (
+        page.evaluate("connection.publish('/life/b', 1).catch(({message}) => message)")
+        == "/life/b: no connection: closed"
+    )
+    page.evaluate(CONNECT, {"url": "/cometd", "name": "life/1"})
+    until(page, CONNECTED)
+    assert page.evaluate("connection.session.reply.reconnected") is False
+
+
+def test_a_subscription_ends_when_the_page_ends_it(home: Server, context: BrowserContext) -> None:
+    page = opened(context, home)
+    page.evaluate("Promise.all([hear('/end/a'), hear('/end/a').then((it) => { window.second = it; })])")
+    page.evaluate("second.unsubscribe()")
+    page.evaluate("say('/end/a', 'one')")
+    saw(page, "one")
+    page.evaluate(
+        "(async () => { window.ending = new AbortController(); await hear('/end/b', {signal: ending.signal}); })()"
+    )
+    page.evaluate("ending.abort()")
+    page.evaluate("(async () => { await say('/end/b', 'lost'); await say('/end/a', 'two'); })()")
+    saw(page, "one", "two")
+    aborted = "connection.subscribe('/end/c', () => {}, {signal: AbortSignal.abort()}).catch(({name}) => name)"
+    assert page.evaluate(aborted) == "AbortError"
+
+
+def test_a_page_connects_when_the_server_comes_later_and_again_after_a_restart(
+    home: Server, start_server: StartServer, context: BrowserContext
+) -> None:
+    sets, port = [f"http.allowed_origins={home.base}"], free_port()
+    page = opened(context, home, url=f"http://127.0.0.1:{port}/cometd", name="late/1", timeout=LIMIT_MS)
+    page.evaluate("void hear('/late/a'), void say('/late/a', 'while away')")
+    until(page, "() => states.length > 1")
+    server = start_server(*sets, port=port)
+    saw(page, "while away")
+    assert page.evaluate("states") == ["connecting", UNREACHED, "connected"]
+    assert page.evaluate("connection.cometd.getTransport().type") == "websocket"
+    server.kill()
+    until(page, "() => connection.status.state === 'offline'")
+    page.evaluate("void hear('/late/b'), void say('/late/b', 'while killed')")
+    start_server(*sets, *server.store_sets, port=port)
+    saw(page, "while away", "while killed")
+    publish(server, "/late/a", "afterwards")
+    saw(page, "while away", "while killed", "afterwards")
+    assert page.evaluate("failed") == []
+
+
+def test_a_page_uses_long_polling_where_no_websocket_is_let_through(home: Server, context: BrowserContext) -> None:
+    page = context.new_page()
+    page.goto(f"{home.base}/")
+    page.evaluate(
+        "() => { window.WebSocket = class { constructor() { setTimeout(() => this.onclose({code: 1006})); } }; }"
+    )
+    page.evaluate(CONNECT, {"url": "/cometd"})
+    page.evaluate("Promise.all([hear('/poll'), say('/poll', 'here')])")
+    saw(page, "here")
+    assert page.evaluate("[...states, connection.cometd.getTransport().type]") == [
+        "connecting",
+        "connected",
+        "long-polling",
+    ]
+
+
+def test_a_token_is_asked_for_before_it_expires_and_after_a_refusal(
+    home: Server, start_server: StartServer, context: BrowserContext, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    keys = tmp_path_factory.mktemp("keys") / "jwt.secret"
+    keys.write_text(SECRET)
+    sets = ("security.policy=jwt", "security.jwt_leeway_ms=0", f"http.allowed_origins={home.base}")
+    server = start_server(*sets, f"security.jwt_keys={keys}")
+    page = context.new_page()
+    asked: list[float] = []
+    given = {"lifetime": 4.0, "key": SECRET}
+
+    def token() -> str:
+        asked.append(time.monotonic())
+        if len(asked) == 1:
+            raise AssertionError("the back end is away")
+        return signed(given["key"], exp=int(time.time() + float(given["lifetime"])), sub="ann", publish=["/chat/*"])
+
+    page.expose_function("tokens", token)
+    page.goto(f"{home.base}/")
+    page.evaluate(CONNECT, {"url": server.url, "name": "ann/1", "timeout": LIMIT_MS})
+    page.evaluate("hear('/chat/a')")
+    states = page.evaluate("states")
+    assert states[0] == "connecting"
+    assert states[1].startswith("offline: no token: ")
+    assert states[2:] == ["connected"]
+    clients = "() => connection.cometd.getClientId()"
+    for _ in range(2):
+        client = page.evaluate(clients)
+        until(
+            page,
+            "client => connection.status.state === 'connected' && connection.cometd.getClientId() !== client",
+            client,
+        )
+        assert page.evaluate("connection.session.reply.reconnected")
+    assert len(asked) >= 4
+    assert set(page.evaluate("states.slice(2)")) == {"connected", "connecting"}
+    given["key"] = "another secret that has more than the thirty-two bytes that are asked for"
+    until(page, "() => connection.status.state === 'refused'")
+    assert not page.evaluate("connection.status.isFinal")
+    given.update(key=SECRET, lifetime=3600.0)
+    page.evaluate("void say('/chat/a', 'again')")
+    saw(page, "again")
+    assert page.evaluate("failed") == []
+    page.evaluate("connection.close()")
+    page.evaluate("() => { delete window.tokens; }")
+    page.evaluate(CONNECT, {"url": server.url, "name": "ann/1", "token": "wrong"})
+    until(page, "() => connection.status.isFinal")
+    assert page.evaluate("connection.status.reason.errorCode") == "user.security.authentication.accessDenied"
+
+
+def test_two_tabs_share_a_name_and_an_outbox(home: Server, context: BrowserContext) -> None:
+    first = opened(context, home, name="tabs/1")
+    first.evaluate("hear('/tabs/a')")
+    second = opened(context, home, name="tabs/1")
+    until(second, "() => connection.status.state === 'waiting'")
+    second.evaluate("void hear('/tabs/a')")
+    second.evaluate("connection.outbox.publish('/tabs/a', 'by the first')")
+    saw(first, "by the first")
+    until(second, "() => connection.outbox.waiting === 0")
+    first.close(run_before_unload=False)
+    until(second, CONNECTED)
+    assert second.evaluate("connection.session.reply.reconnected")
+    publish(home, "/tabs/a", "for the second")
+    saw(second, "for the second")
