@@ -15,6 +15,7 @@ from pathlib import Path
 
 import interfaces
 import measured
+import yaml
 from interfaces import table
 
 from crewel import metrics
@@ -161,6 +162,22 @@ def figures() -> str:
     """Return the table of what /metrics shows."""
     rows = ((f"`{row.name}`", row.kind, code(row.label or ""), row.meaning) for row in metrics.DECLARED)
     return table(("name", "kind", "label", "meaning"), rows)
+
+
+def alerts() -> str:
+    """Return the table of the alert rules, with what to do about each."""
+    rules = yaml.safe_load((ROOT / "docs" / "how-to" / "monitoring" / "alerts.yml").read_text("utf-8"))
+    rows = (
+        (
+            f"`{rule['alert']}`",
+            rule["labels"]["severity"],
+            rule.get("for", "at once").replace("m", " min"),
+            re.sub(r"{{ \$labels[.](\w+) }}", lambda label: label[1].upper(), rule["annotations"]["action"]),
+        )
+        for group in rules["groups"]
+        for rule in group["rules"]
+    )
+    return table(("alert", "severity", "after", "what to do"), rows)
 
 
 def errors() -> str:
@@ -386,6 +403,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "topic-states": topic_states,
     "topic-transitions": topic_transitions,
     "metrics": figures,
+    "alerts": alerts,
     "errors": errors,
     "codes": codes,
     "categories": categories,
