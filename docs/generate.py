@@ -167,12 +167,19 @@ def figures() -> str:
 def alerts() -> str:
     """Return the table of the alert rules, with what to do about each."""
     rules = yaml.safe_load((ROOT / "docs" / "how-to" / "monitoring" / "alerts.yml").read_text("utf-8"))
+    names = json.loads((ROOT / "docs" / "stable.json").read_text("utf-8"))["commands"]
+    command = re.compile(rf"(?:{'|'.join(sorted((name for name in names if ' ' in name), key=len, reverse=True))})\b")
+
+    def action(text: str) -> str:
+        labels = re.sub(r"{{ \$labels[.](\w+) }}", lambda label: label[1].upper(), text)
+        return command.sub(r"`\g<0>`", labels)
+
     rows = (
         (
             f"`{rule['alert']}`",
             rule["labels"]["severity"],
             rule.get("for", "at once").replace("m", " min"),
-            re.sub(r"{{ \$labels[.](\w+) }}", lambda label: label[1].upper(), rule["annotations"]["action"]),
+            action(rule["annotations"]["action"]),
         )
         for group in rules["groups"]
         for rule in group["rules"]
