@@ -89,7 +89,7 @@ _NAME_COLUMNS = ("class", "field")
 """The columns beside the first one that hold names."""
 _NAME = re.compile(r"(?:--)?[\w@/][\w@./:{}*-]*")
 _MOST_WORDS = 3
-"""Of a name with what follows it, such as `PUT /_mock/script`; a longer one is a command line, and no name."""
+"""Of a name with what follows it, such as `PUT /_mock/script`; more are a command line, and no name."""
 _FIELDS = re.compile(r"<code>\{((?:&quot;|\")\w+[^<]*)\}</code>")
 """The fields of an object, in what a row says of it."""
 _PYTHON = re.compile(r"#(crewel(?:\.\w+)+)$")
@@ -129,7 +129,7 @@ def with_rows(content: str, url: str) -> tuple[str, list[Name]]:
                     continue
                 seen.add(name)
                 anchor = anchor or _free(name, taken)
-                names.append(Name(name, f"{url}#{anchor}", text(cells[-1])))
+                names.append(Name(name, f"{url}#{anchor}", text(cells[1 if begin else -1])))
             if not anchor:
                 return f"<tr>{inner}</tr>"
             first, end, rest = inner.partition("</code>")
@@ -149,9 +149,12 @@ def _names(columns: Sequence[str], cells: Sequence[str]) -> Iterator[str]:
     for number, (column, cell) in enumerate(zip(columns, cells, strict=False)):
         if (number and column not in _NAME_COLUMNS) or not cell.startswith("<code>"):
             continue
-        for code in _CODE.findall(cell):
+        codes = _CODE.findall(cell)
+        if any(len(code.split()) > _MOST_WORDS for code in codes[:1]):
+            continue
+        for code in codes:
             name = html.unescape(code).partition(" ")[0]
-            if _NAME.fullmatch(name) and len(code.split()) <= _MOST_WORDS:
+            if _NAME.fullmatch(name):
                 yield name
                 yield from (
                     f"{name}.{field}"
