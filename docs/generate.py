@@ -15,6 +15,7 @@ from pathlib import Path
 
 import interfaces
 import measured
+import yaml
 from interfaces import table
 
 from crewel import metrics
@@ -161,6 +162,29 @@ def figures() -> str:
     """Return the table of what /metrics shows."""
     rows = ((f"`{row.name}`", row.kind, code(row.label or ""), row.meaning) for row in metrics.DECLARED)
     return table(("name", "kind", "label", "meaning"), rows)
+
+
+def alerts() -> str:
+    """Return the table of the alert rules, with what to do about each."""
+    rules = yaml.safe_load((ROOT / "docs" / "how-to" / "monitoring" / "alerts.yml").read_text("utf-8"))
+    names = json.loads((ROOT / "docs" / "stable.json").read_text("utf-8"))["commands"]
+    command = re.compile(rf"(?:{'|'.join(sorted((name for name in names if ' ' in name), key=len, reverse=True))})\b")
+
+    def action(text: str) -> str:
+        labels = re.sub(r"{{ \$labels[.](\w+) }}", lambda label: label[1].upper(), text)
+        return command.sub(r"`\g<0>`", labels)
+
+    rows = (
+        (
+            f"`{rule['alert']}`",
+            rule["labels"]["severity"],
+            rule.get("for", "at once").replace("m", " min"),
+            action(rule["annotations"]["action"]),
+        )
+        for group in rules["groups"]
+        for rule in group["rules"]
+    )
+    return table(("alert", "severity", "after", "what to do"), rows)
 
 
 def errors() -> str:
@@ -386,6 +410,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "topic-states": topic_states,
     "topic-transitions": topic_transitions,
     "metrics": figures,
+    "alerts": alerts,
     "errors": errors,
     "codes": codes,
     "categories": categories,

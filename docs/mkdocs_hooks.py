@@ -37,6 +37,7 @@ _LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<tar
 _LOADED = re.compile(
     r"<(?:script|img|iframe|source|link rel=\"?(?:stylesheet|preconnect))\b[^>]*?(?:src|href)=\"?(https?://[^\s\">]+)"
 )
+_SHORT_CODE = re.compile(r"<code>([^<]{1,24})</code>")
 _WORKER = re.compile(r"assets/javascripts/workers/search\.\w+\.min\.js")
 _ROW = re.compile(r"^\| \[(?P<title>[^\]]+)\]\((?P<target>[^)]+)\) \|", re.MULTILINE)
 
@@ -149,7 +150,8 @@ def on_post_template(output_content: str, *, template_name: str, config: MkDocsC
 
 
 def _named(output: str) -> str:
-    """The page with names for what the theme leaves without one, or gives the same one twice, and without empty headings."""
+    """The page with names for what the theme leaves without one, or gives the same one twice, without empty headings, and with
+    a class for code that is short enough for one line."""
     seen: Counter[str] = Counter()
 
     def unique(found: re.Match[str]) -> str:
@@ -159,6 +161,7 @@ def _named(output: str) -> str:
     named = output.replace(
         'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
     )
+    named = _SHORT_CODE.sub(r'<code class="short">\1</code>', named)
     named = _WORKER.sub("assets/search.js", re.sub(r"<th([^>]*)></th>", r"<td\1></td>", named))
     return re.sub(r'(<nav class="md-nav[^"]*"[^>]* aria-label=")([^"]*)"', unique, named)
 

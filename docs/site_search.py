@@ -17,39 +17,64 @@ from typing import Any
 BOOST = {"tutorial": 1.6, "how-to": 1.5, "explanation": 1.2, "contributing": 0.7, "project": 0.3, "decisions": 0.3}
 """How much a word in a page of each directory counts: most readers look for a guide, few for a reason."""
 FINDS = {
+    "explanation/guarantees.md": (
+        "at least once",
+        "deduplication",
+        "delivery guarantee",
+        "exactly once",
+        "idempotent",
+        "ordering",
+    ),
+    "explanation/performance.md": ("benchmark", "latency", "memory", "throughput"),
+    "explanation/storage.md": ("persistence", "redis", "valkey"),
     "how-to/acknowledging.md": ("ack", "acknowledge", "acknowledgement", "nack", "reject", "retry"),
     "how-to/analysing.md": ("duckdb", "pandas"),
     "how-to/celery.md": ("celery", "task queue"),
     "how-to/cells.md": ("cell", "multi-tenancy", "sharding", "tenant"),
-    "how-to/cluster.md": ("high availability", "scale", "scaling"),
+    "how-to/cluster.md": ("high availability", "load balancer", "scale", "scaling", "sticky sessions", "workers"),
     "how-to/console.md": ("admin", "console", "dashboard"),
     "how-to/dead-letters.md": ("webhook",),
-    "how-to/deploying.md": ("backup", "restore", "systemd"),
+    "how-to/deploying.md": ("backup", "restore", "systemd", "upgrade"),
+    "how-to/disk.md": ("disk full", "out of memory"),
     "how-to/django.md": ("django", "asgi", "wsgi"),
+    "how-to/docker.md": ("compose", "container", "docker compose"),
     "how-to/fastapi.md": ("fastapi", "pydantic"),
     "how-to/flask.md": ("flask", "gunicorn"),
+    "how-to/from-cometd-java.md": ("cometd",),
+    "how-to/from-faye.md": ("faye",),
+    "how-to/from-socket-io.md": ("rooms", "socket.io"),
     "how-to/java.md": ("I_Callback", "java", "jms", "xmlblaster client"),
     "how-to/jwt.md": ("jwt", "authentication", "login", "oauth", "token"),
     "how-to/kubernetes.md": ("helm", "k8s"),
     "how-to/monitoring.md": ("alert", "alerts", "grafana", "prometheus"),
     "how-to/operating.md": ("backlog",),
     "how-to/page.md": ("CORS", "browser"),
-    "how-to/point-to-point.md": ("consumer group", "offline", "presence", "work queue"),
-    "how-to/proxies.md": ("caddy", "haproxy", "https", "nginx", "tls"),
+    "how-to/pipeline.md": ("gold", "pipeline", "spark"),
+    "how-to/point-to-point.md": ("consumer group", "offline", "online", "presence", "work queue"),
+    "how-to/proxies.md": ("caddy", "certificate", "haproxy", "https", "nginx", "tls", "websocket"),
     "how-to/python.md": ("asyncio", "python", "sync", "synchronous"),
-    "how-to/salesforce.md": ("salesforce",),
+    "how-to/request-reply.md": ("request reply", "rpc"),
+    "how-to/salesforce.md": ("change events", "platform events", "salesforce"),
     "how-to/security.md": ("authorization", "permissions", "rate limit"),
-    "how-to/subscribing.md": ("filter", "recovery", "replay", "subscribe"),
-    "how-to/testing.md": ("pytest",),
+    "how-to/sessions.md": ("durable", "session"),
+    "how-to/subscribing.md": ("filter", "recovery", "replay", "subscribe", "subscription", "wildcard"),
+    "how-to/testing.md": ("clock", "pytest", "test"),
     "how-to/topics.md": ("expiry", "retention", "ttl"),
-    "reference/browser.md": ("@crewel/client", "Next.js", "React", "typescript"),
+    "reference/browser.md": ("@crewel/client", "Next.js", "React", "npm", "typescript"),
     "reference/client.md": ("prefetch",),
+    "reference/errors.md": ("402", "403", "413", "error code"),
+    "reference/protocol.md": ("/meta/connect", "/meta/handshake", "bayeux", "connect", "handshake", "long-polling"),
+    "reference/rest.md": ("http api", "rest api"),
+    "reference/subscriptions.md": ("replayId",),
     "tutorial/chat.md": ("getting started", "install", "quickstart"),
     "tutorial/dead-letters.md": ("dead letter", "dead letter queue", "dlq", "redrive"),
+    "tutorial/held-receiver.md": ("hold", "on hold", "pause"),
 }
 """What readers type who look for a page, beside the words of its title."""
 NAMED = "reference/"
 """The pages whose tables and headings hold names."""
+_COMMANDS = {"how-to/pipeline.html": "crewel pipeline "}
+"""Guides with a table of commands, and how a command begins there."""
 
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _ROW = re.compile(r"<tr>(.*?)</tr>", re.DOTALL)
@@ -63,6 +88,8 @@ _FIGURES = ("project/bench/", "project/index.html")
 _NAME_COLUMNS = ("class", "field")
 """The columns beside the first one that hold names."""
 _NAME = re.compile(r"(?:--)?[\w@/][\w@./:{}*-]*")
+_MOST_WORDS = 3
+"""Of a name with what follows it, such as `PUT /_mock/script`; more are a command line, and no name."""
 _FIELDS = re.compile(r"<code>\{((?:&quot;|\")\w+[^<]*)\}</code>")
 """The fields of an object, in what a row says of it."""
 _PYTHON = re.compile(r"#(crewel(?:\.\w+)+)$")
@@ -82,7 +109,7 @@ def with_rows(content: str, url: str) -> tuple[str, list[Name]]:
 
     The columns are for small screens, where each row is a card (docs/assets/site.css).
     """
-    taken, names = set(_ID.findall(content)), []
+    taken, names, begin = set(_ID.findall(content)), [], _COMMANDS.get(url, "")
     seen: set[str] = set()  # an option of many commands is a name once
 
     def table(found: re.Match[str]) -> str:
@@ -96,12 +123,13 @@ def with_rows(content: str, url: str) -> tuple[str, list[Name]]:
                 lambda cell: f'<td{cell[2]} data-label="{html.escape(next(labels, ""))}">{cell[3]}</td>', each[1]
             )
             anchor = ""
-            for name in _names(columns, cells) if url.startswith(NAMED) else ():
+            is_named = url.startswith(NAMED) or (begin and columns[:1] == ["command"])
+            for name in map(begin.__add__, _names(columns, cells) if is_named else ()):
                 if name in seen:
                     continue
                 seen.add(name)
                 anchor = anchor or _free(name, taken)
-                names.append(Name(name, f"{url}#{anchor}", text(cells[-1])))
+                names.append(Name(name, f"{url}#{anchor}", text(cells[1 if begin else -1])))
             if not anchor:
                 return f"<tr>{inner}</tr>"
             first, end, rest = inner.partition("</code>")
@@ -121,7 +149,10 @@ def _names(columns: Sequence[str], cells: Sequence[str]) -> Iterator[str]:
     for number, (column, cell) in enumerate(zip(columns, cells, strict=False)):
         if (number and column not in _NAME_COLUMNS) or not cell.startswith("<code>"):
             continue
-        for code in _CODE.findall(cell):
+        codes = _CODE.findall(cell)
+        if any(len(code.split()) > _MOST_WORDS for code in codes[:1]):
+            continue
+        for code in codes:
             name = html.unescape(code).partition(" ")[0]
             if _NAME.fullmatch(name):
                 yield name

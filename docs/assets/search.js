@@ -5,8 +5,10 @@ importScripts("minisearch.js");
 
 const SETUP = 0, READY = 1, QUERY = 2, RESULT = 3; // the kinds of messages
 const MAX_NAMES = 4, MAX_PAGES = 30, MAX_SECTIONS = 8;
+const PHRASE = 3, ROW = 0.3; // how much more words count that stand as in the query, and how much less those of a row of a table
 const AROUND = 110; // characters of an excerpt on each side of a word that was found
 const WORD = /[\p{L}\p{N}_$@](?:[\p{L}\p{N}_.$@:/-]*[\p{L}\p{N}_$@])?/gu;
+const PLAIN = /^[a-z ]+$/, VARIABLE = /^CREWEL_([A-Z]+)__([A-Z_]+)$/; // a query in words; a setting in the environment
 const ENTITIES = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&#39;": "'"};
 
 let docs, index, documents, pages, exactly;
@@ -38,9 +40,15 @@ function stemmed(word) {
     return lower.length > 5 && /^\p{L}+$/u.test(lower) ? lower.replace(/(?:ing|ed|es|e|s)$/, "") : lower;
 }
 
-/** What a query is compared with as a whole: blanks and back-ticks do not count. */
+/** Words as a phrase is looked for in them: "long-polling" and "long polling" are one. */
+function withBlanks(text) {
+    return text.toLowerCase().replaceAll("-", " ");
+}
+
+/** What a query is compared with as a whole: blanks and back-ticks do not count, and a setting has its dotted name. */
 function spelled(text) {
-    return text.replace(/`/g, "").replace(/\s+/g, " ").trim();
+    return text.replace(/`/g, "").replace(/\s+/g, " ").trim()
+        .replace(VARIABLE, (_, group, name) => `${group}.${name}`.toLowerCase());
 }
 
 /** Builds the index: at the first query, because most pages are read without one. */
@@ -48,6 +56,7 @@ function setUp() {
     documents = docs.map((doc, id) => ({
         ...doc, id, page: doc.location.split("#")[0], plainTitle: plain(doc.title), plainText: plain(doc.text),
         keywords: doc.location.includes("#") ? "" : (doc.tags ?? []).join(" "),
+        words: withBlanks(plain(`${doc.title} ${doc.text}`)),
     }));
     pages = new Map();
     exactly = new Map();
@@ -73,10 +82,9 @@ function setUp() {
         searchOptions: {
             tokenize: text => text.match(WORD) ?? [],
             boost: {plainTitle: 8, keywords: 30},
-            prefix: term => term.length > 1,
+            prefix: (term, at, terms) => term.length > 1 && at === terms.length - 1, // the last word may not be typed to its end
             fuzzy: term => term.length > 4 ? 0.2 : false,
             weights: {prefix: 0.5, fuzzy: 0.25},
-            boostDocument: id => documents[id].boost ?? 1,
         },
     });
     index.addAll(documents);
@@ -89,16 +97,32 @@ function remember(word, doc) {
     }
 }
 
-/** The documents that are called exactly as the query: pages first, then names. */
+/** The documents that are called exactly as the query: pages first, then names, the whole ones first. */
 function called(query) {
     const found = [...new Set([...exactly.get(query) ?? [], ...exactly.get(squashed(query)) ?? []])];
-    return [...found.filter(doc => !doc.names), ...found.filter(doc => doc.names).slice(0, MAX_NAMES)];
+    const isWhole = doc => doc.names[0] === query;
+    const names = found.filter(doc => doc.names).sort((a, b) => isWhole(b) - isWhole(a));
+    return [...found.filter(doc => !doc.names), ...names.slice(0, MAX_NAMES)];
 }
 
-/** The sections with all words of the query; those with some of them if there are none. */
+/** The sections with all words of the query; those with some of them if there are none; and else those with words like them. */
 function searched(query) {
-    const all = index.search(query, {combineWith: "AND"});
-    return all.length ? all : index.search(query, {combineWith: "OR"});
+    const phrase = withBlanks(query), isPlain = PLAIN.test(query), boosts = new Map();
+    function boostDocument(id) {
+        if (!boosts.has(id)) {
+            const {boost = 1, names, words} = documents[id];
+            const hasPhrase = phrase.includes(" ") && words.includes(phrase);
+            boosts.set(id, boost * (hasPhrase ? PHRASE : 1) * (isPlain && names ? ROW : 1));
+        }
+        return boosts.get(id);
+    }
+    for (const options of [{combineWith: "AND"}, {combineWith: "OR"}, {combineWith: "OR", fuzzy: 0.35}]) {
+        const found = index.search(query, {...options, boostDocument});
+        if (found.length) {
+            return found;
+        }
+    }
+    return [];
 }
 
 function answer(query) {

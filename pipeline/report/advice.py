@@ -178,6 +178,16 @@ def at_once(incident: Mapping[str, Any], incidents: Rows) -> Rows:
     ]
 
 
+def by_incident(incidents: Rows) -> list[Rows]:
+    """Return the rows of each incident, the largest first: it may have been at several receivers."""
+    left, groups = [*incidents], []
+    while left:
+        group = at_once(left[0], left)
+        groups.append(group)
+        left = [row for row in left if not any(row is each for each in group)]
+    return sorted(groups, key=lambda group: -sum(row["letters"] for row in group))
+
+
 def _what(incident: Mapping[str, Any]) -> tuple[Any, ...]:
     """What the rows of one incident have in common, at whichever receivers it was."""
     return incident["code"], incident["template"], incident["cause"]
@@ -218,15 +228,22 @@ def _of_incident(group: Rows) -> Advice:
 
 
 def of_poison(rows: Rows) -> Iterable[Advice]:
-    """Yield what to do about messages that receivers reject again and again."""
-    for row in rows[:_MOST]:
+    """Yield what to do about messages that receivers reject again and again, one row for those with the same evidence."""
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
         # What is discarded is gone: it is never advised for a message that most receivers took.
-        letters = row["dead_letters"] if row["receivers"] > row["takers"] else []
+        is_there = bool(row["dead_letters"]) and row["receivers"] > row["takers"]
+        groups.setdefault((row["why"], is_there), []).append(row)
+    for (why, is_there), group in [*groups.items()][:_MOST]:
+        names = listed([f"`{row['message_id']}` on `{row['channel']}`" for row in group], _MOST)
+        its, evidence = ("its", why) if len(group) == 1 else ("their", f"of each, {why}")
+        letters = f"the dead letters of the first {_MOST}" if len(group) > _MOST else f"{its} dead letters"
         yield Advice(
-            f"`{row['message_id']}` on `{row['channel']}`: {row['why']}. Check its content, and fix its publisher. A redrive"
-            " would only fail again"
-            + ("; this discards its dead letters:" if letters else ". It has no dead letters any more."),
-            f"crewel dead-letters discard {' '.join(letters)}" if letters else "",
+            f"{names}: {evidence}. Check {its} content, and fix {its} publisher. A redrive would only fail again"
+            + (f"; this discards {letters}:" if is_there else ". There are no dead letters any more."),
+            "\n".join(f"crewel dead-letters discard {' '.join(row['dead_letters'])}" for row in group[:_MOST])
+            if is_there
+            else "",
         )
 
 

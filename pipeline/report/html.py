@@ -15,6 +15,7 @@ from crewel.pipeline.report.pieces import (
     Rows,
     advices,
     as_code,
+    closed,
     duration,
     example,
     figure,
@@ -28,7 +29,7 @@ from crewel.pipeline.report.pieces import (
     tile,
     trend,
 )
-from crewel.pipeline.report.plots import Span, bars, columns, lines, number, strips
+from crewel.pipeline.report.plots import Span, columns, lines, number, strips
 
 _STYLE: Final = Path(__file__).parent / "report.css"
 TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter", "damaged table")
@@ -60,13 +61,13 @@ def page(told: Mapping[str, Any]) -> str:
         advices(advice.now(told)),
         f'<section><h2>In short</h2><ul class="words">{"".join(_sentences(told, links))}</ul></section>',
         _died(told, links),
-        _backlog(told["backlog"], told["slots"]["minutes"]),
-        _settling(told, links),
         _receivers(told, links),
         _channels(told["failing_channels"], told["totals"]["channels"], links),
         _poison(told["poison"], told["totals"]["poison"], links),
-        _capacity(told, links),
         _audit(told, links),
+        _backlog(told["backlog"], told["slots"]["minutes"]),
+        _settling(told, links),
+        _capacity(told, links),
     ]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -172,27 +173,31 @@ def _first(names: Iterable[str]) -> str:
 
 
 def _died(told: Mapping[str, Any], links: Links) -> str:
-    incidents: Rows = told["incidents"]
+    rows: Rows = told["incidents"]
+    incidents = [_at_all(each) for each in advice.by_incident(rows)]
     by_code: Counter[str] = Counter(told["totals"]["codes"])
     shown = [code for code, _ in by_code.most_common(_MOST_CODES)]
     series: dict[str, Counter[datetime]] = {code: Counter() for code in (*shown, _OTHERS)}
     for row in told["deaths"]:
         series[row["code"] if row["code"] in shown else _OTHERS][row["minute"]] += row["letters"]
     over_time = {code: [*counts.items()] for code, counts in series.items() if counts}
+    numbers = ", ".join(f"{as_code(code)} {number(count)}" for code, count in by_code.most_common(10))
     return section(
         "Dead letters",
         "A dead letter is a message that one receiver did not take. The server keeps it until an operator redrives or"
-        " discards it. The dead letters of one row share receiver, code, cause and the wording of the reason, and follow one"
-        " another within 10 minutes.",
+        " discards it. The dead letters of one row share code, cause and the wording of the reason, and follow one another"
+        " within 10 minutes.",
+        f"<p>By code: {numbers}.</p>" if numbers else "",
         columns(f"Dead letters by {told['slots']['deaths']}", over_time, "dead letters") if by_code else "",
-        bars("Dead letters by code", by_code.most_common(10)) if by_code else "",
         table(
             incidents,
             ("Dead letters", lambda row: _kept(row, links), True),
             ("Code", lambda row: _explained(row["code"]) + _others(row["other_codes"]), False),
             (
-                "Receiver, channels",
-                lambda row: f"{links.receiver(row['receiver'])}<br>{folded(map(links.channel, row['channels']))}",
+                "Receivers, channels",
+                lambda row: "<br>".join(
+                    (folded(map(links.receiver, row["receivers"])), folded(map(links.channel, row["channels"])))
+                ),
                 False,
             ),
             ("Cause", lambda row: escape(row["cause"] or "-"), False),
@@ -204,14 +209,31 @@ def _died(told: Mapping[str, Any], links: Links) -> str:
                 True,
             ),
             none="There are no dead letters.",
-            of=told["counts"]["incidents"],
+            of=told["counts"]["incidents"] - len(rows) + len(incidents),
         ),
     )
 
 
+def _at_all(rows: Rows) -> dict[str, Any]:
+    """One row for an incident at several receivers; the time until death and the attempts are those of the first."""
+    channels = dict.fromkeys(channel for row in rows for channel in row["channels"])
+    kept = [row["kept"] for row in rows]
+    return {
+        **rows[0],
+        "receivers": list(dict.fromkeys(row["receiver"] for row in rows)),
+        "channels": [*channels],
+        "letters": sum(row["letters"] for row in rows),
+        "kept": None if None in kept else sum(kept),
+        "other_codes": list(dict.fromkeys(code for row in rows for code in row["other_codes"])),
+        "first_at": min(row["first_at"] for row in rows),
+        "last_at": max(row["last_at"] for row in rows),
+    }
+
+
 def _kept(row: Mapping[str, Any], links: Links) -> str:
     """How many died; those that are still there, the operator can see."""
-    link = links.letters(f"{number(row['kept'])} kept", row["receiver"], row["code"]) if row["kept"] else ""
+    receiver = row["receiver"] if len(row["receivers"]) == 1 else ""
+    link = links.letters(f"{number(row['kept'])} kept", receiver, row["code"]) if row["kept"] else ""
     return number(row["letters"]) + (f"<br>{link}" if link else "")
 
 
@@ -317,8 +339,12 @@ def _settling(told: Mapping[str, Any], links: Links) -> str:
         name: [(row["minute"], row[column]) for row in rows]
         for name, column in (("half within", "p50_ms"), ("9 of 10 within", "p90_ms"), ("99 of 100 within", "p99_ms"))
     }
-    return section(
+    slowest = max((row["p99_ms"] for row in rows if row["p99_ms"] is not None), default=None)
+    return closed(
         "Time to acknowledgement",
+        f"99 of 100 within {duration(slowest)} in the slowest {told['slots']['minutes']}"
+        if slowest is not None
+        else "",
         "From storing a message to its acknowledgement, over all channels. Each point is"
         f" {_one(told['slots']['minutes'])}.",
         lines("Time to acknowledgement", series, "ms", pause_s=_pause(told["slots"]["minutes"])),
@@ -351,8 +377,10 @@ def _backlog(rows: Rows, slot: str) -> str:
         "became pending": [(row["minute"], row["owed"]) for row in rows],
         "ended": [(row["minute"], row["ended"]) for row in rows],
     }
-    return section(
+    most = max((row["waiting"] for row in rows), default=0)
+    return closed(
         "Backlog",
+        f"{number(rows[-1]['waiting'])} pending at the end, {number(most)} at most" if rows else "",
         f"Deliveries that became pending in {_one(slot)}, that ended in it, and that were pending at its end. A line that"
         " grows and does not come down is a receiver that does not keep up.",
         lines(f"Deliveries by {slot}", series, "messages"),
@@ -365,8 +393,10 @@ def _capacity(told: Mapping[str, Any], links: Links) -> str:
         "stored": [(row["hour"], row["persistent"]) for row in rows],
         "transient": [(row["hour"], row["transient"]) for row in rows],
     }
-    return section(
+    stored, transient = (sum(row[name] for row in rows) for name in ("persistent", "transient"))
+    return closed(
         "Volume",
+        f"{number(stored)} stored, {number(transient)} transient",
         f"Messages by {told['slots']['hours']}. Transient messages are counted with `events.level=all` only.",
         columns(f"Messages by {told['slots']['hours']}", series, "messages"),
         table(

@@ -37,12 +37,12 @@ class Links:
         return self._link(f"message/{quote(name, safe='')}" if _MESSAGE.fullmatch(name) else "", name)
 
     def letters(self, words: str, receiver: str, code: str) -> str:
-        """Words that lead to the dead letters of a receiver with a code; none without an address."""
+        """Words that lead to the dead letters with a code, of one receiver or, if that is empty, of all; none without an
+        address."""
         if self.origin is None:
             return ""
-        return self._link(
-            f"dead-letters?receiver={quote(receiver, safe='')}&code={quote(code, safe='')}", words, is_code=False
-        )
+        of = f"receiver={quote(receiver, safe='')}&" if receiver else ""
+        return self._link(f"dead-letters?{of}code={quote(code, safe='')}", words, is_code=False)
 
     def letter(self, words: str, place: str) -> str:
         """Words that lead to a dead letter; none without an address."""

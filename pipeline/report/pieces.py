@@ -17,6 +17,8 @@ Column = tuple[str, Callable[[Mapping[str, Any]], str], bool]
 
 MOST_SHOWN: Final = 10
 """Rows of a table that are seen at once."""
+MOST_ADVICES: Final = 5
+"""What to do that is seen at once."""
 MOST_KEPT: Final = 100
 """Rows that the page has, the others on demand."""
 _MOST_LINES: Final = 4
@@ -28,6 +30,12 @@ _NONE: Final = "-"
 def section(title: str, words: str, *parts: str) -> str:
     """Make a section of the page."""
     return f"<section><h2>{escape(title)}</h2><p>{code(words)}</p>{''.join(parts)}</section>"
+
+
+def closed(title: str, short: str, words: str, *parts: str) -> str:
+    """Make a section of the page that is opened on demand, and says its finding in short until then."""
+    head = f"<summary><h2>{escape(title)}</h2>{f'<small>{escape(short)}</small>' if short else ''}</summary>"
+    return f"<section class='closed'><details>{head}<p>{code(words)}</p>{''.join(parts)}</details></section>"
 
 
 def tile(figure: int | str, name: str, words: str, *, is_bad: bool) -> str:
@@ -82,7 +90,11 @@ def advices(found: Iterable[Advice]) -> str:
     rows = [f"<li>{code(words)}{f'<pre>{escape(command)}</pre>' if command else ''}</li>" for words, command in found]
     if not rows:
         return ""
-    return f'<section class="do"><h2>What to do now</h2><ol>{"".join(rows)}</ol></section>'
+    first, rest = f"<ol>{''.join(rows[:MOST_ADVICES])}</ol>", rows[MOST_ADVICES:]
+    if rest:
+        more = f"<ol start='{MOST_ADVICES + 1}'>{''.join(rest)}</ol>"
+        first += f"<details class='rest'><summary>{number(len(rest))} more</summary>{more}</details>"
+    return f'<section class="do"><h2>What to do now</h2>{first}</section>'
 
 
 def example(head: str, body: str, link: str = "") -> str:

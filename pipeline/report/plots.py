@@ -131,27 +131,6 @@ def columns(title: str, series: Mapping[str, Points], unit: str = "") -> str:
     return _legend(series) + _in_all(draw)
 
 
-def bars(title: str, rows: Sequence[tuple[str, float]], unit: str = "") -> str:
-    """Draw a bar for each label, from above in the order given."""
-    if not rows:
-        return nothing(title)
-    most = max(value for _, value in rows) or 1
-
-    def draw(layout: _Layout) -> str:
-        wide = layout.width - layout.label - 90
-        drawn = []
-        for index, (label, value) in enumerate(rows):
-            name, y = _named(layout, index, label)
-            width = max(wide * value / most, 1.5)
-            drawn.append(
-                f'{name}<rect class="fill c0" x="{layout.label}" y="{y}" width="{width:.1f}" height="18" rx="2"/>'
-                f'<text class="label" x="{layout.label + width + 6:.1f}" y="{y + 14}">{_with(value, unit)}</text>'
-            )
-        return _svg(title, layout, len(rows) * _row(layout) + 8, drawn)
-
-    return _in_all(draw)
-
-
 def strips(title: str, rows: Mapping[str, Sequence[Span]], kinds: Sequence[str], begin: datetime, end: datetime) -> str:
     """Draw for each name its time from begin to end, on which its spans lie. `kinds` are what a span can be of."""
     if not rows or begin >= end:

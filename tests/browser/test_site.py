@@ -87,6 +87,37 @@ QUERIES = {
     "rate limit": "how-to/security.html",
     "webhook": "how-to/dead-letters.html",
     "install": "tutorial/chat.html",
+    "cells": "how-to/cells.html",
+    "move tenant": "how-to/cells.html",
+    "multi tenant": "how-to/cells.html",
+    "connect": "reference/protocol.html",
+    "/meta/connect": "reference/protocol.html",
+    "long polling": "reference/protocol.html",
+    "connects that arrive twice": "reference/sessions.html",
+    "websocket": "how-to/proxies.html",
+    "load balancer": "how-to/cluster.html",
+    "workers": "how-to/cluster.html",
+    "upgrade": "how-to/deploying.html",
+    "valkey": "explanation/storage.html",
+    "at least once": "explanation/guarantees.html",
+    "order of messages": "explanation/guarantees.html",
+    "wildcard": "how-to/subscribing.html",
+    "rooms": "how-to/from-socket-io.html",
+    "rpc": "how-to/request-reply.html",
+    "pause": "tutorial/held-receiver.html",
+    "pytest fixture": "how-to/testing.html",
+    "docker compose": "how-to/docker.html",
+    "crewel pipeline report": "how-to/pipeline.html#crewel-pipeline-report",
+    "CrewelDropsMessages": "reference/metrics.html#CrewelDropsMessages",
+    "CREWEL_HTTP__PORT": "reference/settings.html#http.port",
+    "failing_channels": "reference/pipeline-tables.html",
+    "delay": "reference/sessions.html#delay",
+    "413": "reference/errors.html",
+    "pyhton": "how-to/python.html",
+    "sesion": "how-to/sessions.html",
+    "subcription": "how-to/subscribing.html",
+    "handshke": "reference/protocol.html",
+    "authentification": "how-to/jwt.html",
 }
 """What readers type, and the page or the row of a table that has to come first."""
 SEARCH = """async ([box, queries]) => {
@@ -138,6 +169,9 @@ FIT = """() => {
         const hasRoom = box.right <= wide && (box.width >= 150 || meaning.textContent.length <= 40);
         if (!hasRoom) found.push(`no room for the meaning: ${row.id}`);
     }
+    for (const code of document.querySelectorAll("article .short")) {
+        if (code.getClientRects().length > 1) found.push(`broken: ${code.textContent}`);
+    }
     for (const pre of document.querySelectorAll("article pre:has(> .md-code__nav)")) {
         const [code, button] = ["code", "nav"].map(part => pre.querySelector(part).getBoundingClientRect());
         if (code.right > button.left) found.push(`below the button: ${pre.textContent.slice(0, 40)}`);
@@ -146,7 +180,14 @@ FIT = """() => {
 }"""
 """Looks at a page: names whole, meanings visible, no code below the copy button; returns what is wrong. A phone has no room
 for the longest codes, which may break behind a dot."""
-FITTING = ("commands", "errors", "metrics", "pipeline-tables", "sessions", "settings")
+FITTING = (
+    "explanation/storage",
+    "how-to/acknowledging",
+    *(
+        f"reference/{name}"
+        for name in ("commands", "errors", "metrics", "pipeline-tables", "sessions", "settings", "xmlblaster")
+    ),
+)
 LEFT_OVER = re.compile(r"#{2,} |\*\*(?=\w)|\]\(|```|`\w|^=== |^!!! |^\|.*\|$", re.MULTILINE)
 """Markdown that should have been rendered."""
 COLOURED = {
@@ -335,7 +376,7 @@ def test_names_are_whole_and_their_meaning_is_visible(browser: Browser, site: st
     with browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce") as context:
         page = context.new_page()
         for name in FITTING:
-            page.goto(f"{site}/reference/{name}.html", wait_until="load")
+            page.goto(f"{site}/{name}.html", wait_until="load")
             if found := page.evaluate(FIT):
                 wrong[name] = found[:5]
     assert wrong == {}

@@ -133,6 +133,17 @@ def test_a_channel_is_found_by_a_query(started: Wire) -> None:
     assert json.loads(started.send(b"", f"/services/data/v60.0/query?{query}", "GET"))["totalSize"] == 1
 
 
+def test_names_and_texts_of_a_query_may_have_any_case(started: Wire) -> None:
+    created = json.loads(started.send(b'{"Name":"Acme","City":"Rome"}', "/services/data/v60.0/sobjects/Account"))
+    query = urlencode({"q": f"select id, name, CITY from account where ID = '{created['id']}' limit 1"})
+    (found,) = json.loads(started.send(b"", f"/services/data/v60.0/query?{query}", "GET"))["records"]
+    assert found["attributes"]["type"] == "Account"
+    assert {**found, "attributes": None} == {"attributes": None, "Id": created["id"], "Name": "Acme", "City": "Rome"}
+    query = urlencode({"q": "SELECT Id FROM Account WHERE Name = 'ACME'"})
+    assert json.loads(started.send(b"", f"/services/data/v60.0/query?{query}", "GET"))["totalSize"] == 1
+    assert b'"Acme"' in started.send(b"", f"/services/data/v60.0/sobjects/account/{created['id']}", "GET")
+
+
 def test_the_history_and_what_was_missed(salesforce: Salesforce, started: Wire) -> None:
     started.subscribe(ORDERS)
     started.connect()

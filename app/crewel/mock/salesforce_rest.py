@@ -63,7 +63,7 @@ class _Rest:
 
     async def create(self, request: web.Request) -> web.Response:
         """Create a record, a PushTopic or a generic channel, or publish a platform event."""
-        org, name, asked = self._org, request.match_info["name"], await request.json()
+        org, name, asked = self._org, self._object(request.match_info["name"]), await request.json()
         if name.endswith("__e"):
             self._salesforce.publish(f"/event/{name}", asked)
             return json_response(_created(_record_id("e00", org), queued=True), status=201)
@@ -80,13 +80,13 @@ class _Rest:
 
     async def show(self, request: web.Request) -> web.Response:
         """Return a record that a client has created."""
-        name, record = request.match_info["name"], request.match_info["id"]
+        name, record = self._object(request.match_info["name"]), request.match_info["id"]
         found = self._records(name).get(record)
         return _not_found() if found is None else json_response(_row(name, record, found))
 
     async def change(self, request: web.Request) -> web.Response:
         """Update or delete a record."""
-        name, record = request.match_info["name"], request.match_info["id"]
+        name, record = self._object(request.match_info["name"]), request.match_info["id"]
         kept = self._org.records.get(name, {})
         # One that no client has created is changed too: its change event is what tests of streaming clients need.
         if request.method == "DELETE":
@@ -121,6 +121,11 @@ class _Rest:
             header = {"recordIds": [record], "entityName": entity, "changeType": kind}
             self._salesforce.publish(channel, fields, header=header)
 
+    def _object(self, name: str) -> str:
+        """The name of an object as the org has it: requests may spell it in any case."""
+        known = ("PushTopic", "StreamingChannel", *self._org.records)
+        return next((each for each in known if each.lower() == name.lower()), name)
+
     def _records(self, name: str) -> dict[str, dict[str, Any]]:
         """The fields of all records of an object, by their ids."""
         if name == "PushTopic":
@@ -134,12 +139,12 @@ class _Rest:
         asked = _QUERY.fullmatch(request.query.get("q", ""))
         if asked is None:
             return json_response([{"message": _KNOWN_QUERIES, "errorCode": "MALFORMED_QUERY"}], status=400)
-        selected = re.split(r"\s*,\s*", asked["fields"])
-        rows = [_row(asked["name"], record, fields) for record, fields in self._records(asked["name"]).items()]
+        selected, name = re.split(r"\s*,\s*", asked["fields"]), self._object(asked["name"])
+        rows = [_row(name, record, fields) for record, fields in self._records(name).items()]
         if asked["field"] is not None:
-            rows = [row for row in rows if row.get(asked["field"]) == asked["value"]]
+            rows = [row for row in rows if _is(_field(row, asked["field"])[1], asked["value"])]
         rows = rows[: None if asked["limit"] is None else int(asked["limit"])]
-        records = [{name: row.get(name) for name in ("attributes", *selected)} for row in rows]
+        records = [dict(_field(row, field) for field in ("attributes", *selected)) for row in rows]
         return json_response({"totalSize": len(records), "done": True, "records": records})
 
 
@@ -161,6 +166,16 @@ def _row(name: str, record: str, fields: dict[str, Any]) -> dict[str, Any]:
     number = shapes.NEWEST_VERSION
     attributes = {"type": name, "url": f"/services/data/v{number}/sobjects/{name}/{record}"}
     return {"attributes": attributes, "Id": record, **fields}
+
+
+def _field(row: dict[str, Any], name: str) -> tuple[str, Any]:
+    """The field of a record with this name, in any case; null if it has none."""
+    return next(((known, value) for known, value in row.items() if known.lower() == name.lower()), (name, None))
+
+
+def _is(value: Any, text: str) -> bool:
+    """Whether a field has this text, in any case."""
+    return isinstance(value, str) and value.lower() == text.lower()
 
 
 def _record_id(prefix: str, org: Org) -> str:

@@ -176,6 +176,21 @@ def test_poison_is_not_sent_again_but_discarded() -> None:
     assert advice.command == ""
 
 
+def test_poison_messages_with_the_same_evidence_are_one_row() -> None:
+    rows = [poison(message_id=str(number), dead_letters=[f"{number}-0", f"{number}-1"]) for number in range(13)]
+    other = poison(message_id="99", why="client/joe/1 rejected it", receivers=1, takers=0)
+    alike, alone = of_poison([*rows, other])
+    assert alike.words.startswith(
+        "`0` on `/orders/new`, `1` on `/orders/new`, `2` on `/orders/new` and 10 more: of each, 4"
+    )
+    assert "this discards the dead letters of the first 3:" in alike.words
+    assert alike.command.splitlines() == [f"crewel dead-letters discard {number}-0 {number}-1" for number in range(3)]
+    assert alone.words.startswith("`99` on `/orders/new`: client/joe/1 rejected it. Check its content")
+    (two,) = of_poison(rows[:2])
+    assert "Check their content, and fix their publisher" in two.words
+    assert "this discards their dead letters:" in two.words
+
+
 def test_the_dead_letters_of_a_changed_publisher_are_chosen_by_channel_and_time(spark: SparkSession) -> None:
     (advice,) = of_channels([failing_channel()])
     assert "`client/shop/1` changed: the data is `{n: text}`, and was `{n: number}` before" in advice.words

@@ -249,12 +249,12 @@ def test_nothing_that_clients_wrote_is_taken_for_html() -> None:
 
 
 def test_of_long_tables_ten_rows_are_seen_and_the_others_on_demand() -> None:
-    incidents = [incident(receiver=f"client/r{number}/1") for number in range(140)]
+    incidents = [incident(receiver=f"client/r{number}/1", template=f"{number}") for number in range(140)]
     page_of = page({**SOME, "incidents": incidents, "counts": {**SOME["counts"], "incidents": 5000}})
     text = Reader(page_of).text
-    at_once, _, rest = page_of.partition("<details class='rest'>")
+    at_once, _, rest = page_of[page_of.index("<h2>Dead letters</h2>") :].partition("<details class='rest'>")
     assert "client/r9/1" in at_once
-    assert "client/r10/1" not in at_once[at_once.index("<h2>Dead letters</h2>") :]
+    assert "client/r10/1" not in at_once
     assert "client/r99/1" in rest
     assert "client/r100/1" not in rest
     assert "the next 90" in text
@@ -262,6 +262,48 @@ def test_of_long_tables_ten_rows_are_seen_and_the_others_on_demand() -> None:
     few = Reader(page({**SOME, "incidents": incidents[:12], "counts": {**SOME["counts"], "incidents": 12}})).text
     assert "2 more" in few
     assert "more in the tables" not in few
+
+
+def test_an_incident_at_several_receivers_is_one_row() -> None:
+    names = [f"client/r{number}/1" for number in range(3)]
+    rows = [incident(receiver=names[0], kept=3), *(incident(receiver=name, channels=["/b"]) for name in names[1:])]
+    other = incident(receiver="client/other/1", template="the disk is full", letters=7)
+    counts = {**SOME["counts"], "incidents": 4}
+    made = page({**SOME, "incidents": [other, *rows], "counts": counts, "url": "http://localhost:8080"})
+    table = made[made.index("<h2>Dead letters</h2>") :].partition("</section>")[0]
+    assert table.count("<tr>") == 1 + 2, "a head, and two rows"
+    assert "more in the tables" not in table
+    text = Reader(table).text
+    assert text.index("9 7 kept") < text.index("7 2 kept"), "the largest comes first"
+    assert "client/r0/1 2 more client/r1/1 client/r2/1 /orders/new 1 more /b" in text
+    assert 'dead-letters?code=user.update.error"' in table
+    assert "dead-letters?receiver=client%2Fother%2F1&amp;code=" in table
+    unknown = page({**SOME, "incidents": [rows[0], incident(receiver=names[1], kept=None)], "counts": counts})
+    assert "kept" not in Reader(unknown).text.partition("By code")[2]
+
+
+def test_what_is_no_finding_is_closed_and_says_its_figure() -> None:
+    made = page(SOME)
+    rest = made[made.index("<h2>Backlog</h2>") :]
+    assert rest.count("<section") == 2
+    for words in (
+        "Backlog 1 pending at the end, 1 at most",
+        "Time to acknowledgement From",
+        "Volume 9 stored, 1 transient",
+    ):
+        assert words in Reader(made).text
+    slow = {**SOME["settling"][0], "p99_ms": 2000.0}
+    text = Reader(page({**SOME, "settling": [*SOME["settling"], slow]})).text
+    assert "Time to acknowledgement 99 of 100 within 2 s in the slowest minute From" in text
+
+
+def test_the_five_most_urgent_things_to_do_are_seen_and_the_others_on_demand() -> None:
+    channels = [failing_channel(channel=f"/c{number}") for number in range(3)]
+    sick = [receiver("on hold", session=f"client/r{number}/1") for number in range(3)]
+    made = page({**NOTHING, "failing_channels": channels, "receivers": sick, "poison": [poison()]})
+    box = made[made.index("What to do now") : made.index("In short")]
+    at_once, _, rest = box.partition("<details class='rest'><summary>2 more</summary><ol start='6'>")
+    assert (at_once.count("<li>"), rest.count("<li>")) == (5, 2)
 
 
 def test_on_a_phone_a_row_of_many_columns_is_closed_until_it_is_opened() -> None:

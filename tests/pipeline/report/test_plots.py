@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crewel.pipeline.report.plots import Span, _ticks, bars, columns, duration, lines, number, strips
+from crewel.pipeline.report.plots import Span, _ticks, columns, duration, lines, number, strips
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 MINUTE_MS = 60_000
@@ -117,7 +117,6 @@ def test_a_point_alone_is_seen_however_many_there_are() -> None:
         lines("x", {}),
         lines("x", {"a": minutes(None)}),
         columns("x", {"a": minutes(0)}),
-        bars("x", []),
         strips("x", {}, ["a"], NOON, NOON),
     ],
 )
@@ -126,7 +125,7 @@ def test_where_there_is_nothing_to_draw_that_is_said(drawn: str) -> None:
 
 
 def test_names_are_text() -> None:
-    drawn = bars("<x>", [("<b>", 1)]) + lines("<x>", {"<b>": minutes(1)}) + columns("<x>", {"<b>": minutes(1)})
+    drawn = lines("<x>", {"<b>": minutes(1)}) + columns("<x>", {"<b>": minutes(1)})
     assert "<b>" not in drawn
     assert "<x>" not in drawn
 
@@ -134,7 +133,6 @@ def test_names_are_text() -> None:
 def test_each_plot_is_there_for_a_screen_and_for_a_phone() -> None:
     span = Span(NOON, NOON + timedelta(minutes=1), "a")
     for drawn in (
-        bars("x", [("name", 1)]),
         lines("x", {"a": minutes(1)}),
         columns("x", {"a": minutes(1)}),
         strips("x", {"name": [span]}, ["a"], NOON, NOON + timedelta(hours=1)),

@@ -53,6 +53,7 @@ public final class SessionExtension implements ClientSession.Extension {
     public static SessionExtension addTo(BayeuxClient client, SessionOptions options) {
         SessionExtension extension = new SessionExtension(Objects.requireNonNull(options));
         client.addExtension(extension);
+        LastHandshake.of(client); // for a publisher that is made after the login was refused
         // Extensions see a refused handshake after the client has read its advice; transport listeners see it before.
         client.addTransportListener(new TransportListener() {
             @Override
