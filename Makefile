@@ -205,6 +205,7 @@ check: $(PYTHON_READY)  ## Check format, style, types, import directions, genera
 	$(BIN)/ruff check
 	$(BIN)/mypy --exclude '^app/crewel/pipeline/'
 	$(BIN)/lint-imports --cache-dir .cache/import_linter
+	$(BIN)/python tools/sync_client.py --check
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python docs/prose.py
 	$(BIN)/python docs/stock_prose.py
@@ -218,6 +219,7 @@ docs: tables $(DOCS_READY)  ## Write the generated tables of docs/ again, and bu
 	@echo "$(BIN)/python -m http.server --directory build/site 8000 serves it at http://127.0.0.1:8000/"
 
 tables: $(PYTHON_READY)
+	$(BIN)/python tools/sync_client.py
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/stable.py
 

@@ -422,7 +422,7 @@ class TestWho:
         keys.write_text(changed)
         kept.write_text(signed(changed))
         start_server(*sets, port=server.port)
-        while (said := listening.told()) != "crewel: connected again":
+        while (said := listening.told().strip()) != "crewel: connected again":
             assert "trying again" in said
         pub = ("pub", "/chat/demo", "1", "--url", server.url, "--token-file", str(kept))
         assert crewel(*pub, directory=tmp_path) == (0, "", "")

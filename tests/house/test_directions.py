@@ -36,13 +36,7 @@ NAMES_THE_BROKER_STILL = {
 }
 """Modules that get the whole broker where they need a part of it. The list may only shrink."""
 MAY_IMPORT = {
-    "client": {
-        "bayeux",
-        "errors",
-        "proxies",
-        "qos",
-        "trace_context",
-    },  # the protocol and the options, and nothing of the server
+    "client": {"bayeux", "errors", "proxies", "qos", "trace_context"},  # the protocol and its options, not the server
     "conformance": {"proxies"},  # it tests any Bayeux server, so it must not judge by Crewel's own code
     "extensions": {"bayeux", "broker", "delivery", "errors", "extension", "metrics", "qos", "settings"},
     "pipeline": {"errors", "check_result", "proxies", "storage"},  # the keys of the store

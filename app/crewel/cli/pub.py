@@ -18,6 +18,8 @@ LONGEST_MS = 100_000
 PATIENCE_MS = 30_000
 """How long a persistent message is tried again, unless the command says otherwise."""
 
+Count = Annotated[int | None, typer.Option(min=1, help="Publish DATA this many times, or at most this many lines.")]
+
 
 @bayeux_client.with_options(qos_options.OF_PUBLISH)
 def pub(
@@ -29,9 +31,7 @@ def pub(
             help="JSON or text. `-`, or nothing with a pipe: each line of standard input is one message.",
         ),
     ] = None,
-    count: Annotated[
-        int | None, typer.Option(min=1, help="Publish DATA this many times, or at most this many lines.")
-    ] = None,
+    count: Count = None,
     rate: Annotated[
         float | None, typer.Option(min=0.001, help="Messages per second. Default: as fast as the server replies.")
     ] = None,
@@ -78,9 +78,8 @@ def pub(
     if timeout_ms is not None and not is_stored:
         raise typer.BadParameter("--timeout-ms needs --persistent or --force-queuing")
     options["retry_for"] = patience = (timeout_ms or PATIENCE_MS) / 1000 if is_stored else 0.0
-    client = bayeux_client.patient_client(
-        url, transport, bayeux_client.credential(token, token_file), proxy, patience, **bayeux_client.as_sender(name)
-    )
+    who = bayeux_client.credential(token, token_file)
+    client = bayeux_client.patient_client(url, transport, who, proxy, patience, **bayeux_client.as_sender(name))
     texts = _lines() if data is None or data == "-" else _repeated(data, 1 if count is None else count)
     bayeux_client.run(_publish(client, channel, _paced(texts, count, rate), options, as_json))
 

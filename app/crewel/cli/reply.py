@@ -55,15 +55,8 @@ def reply(
     if echo is (command is not None):
         raise typer.BadParameter("give either --echo or --command CMD")
     answer: OnRequest = _echo if command is None else _command(command, timeout_ms / 1000)
-    client = bayeux_client.client(
-        url,
-        transport,
-        bayeux_client.credential(token, token_file),
-        proxy,
-        name=name,
-        resume_file=resume_file,
-        update=True,
-    )
+    who = bayeux_client.credential(token, token_file)
+    client = bayeux_client.client(url, transport, who, proxy, name=name, resume_file=resume_file, update=True)
     work = _reply(client, channel, answer, at_once, count, {} if group is None else {"group": group})
     bayeux_client.run(work, is_endless=count is None)
 

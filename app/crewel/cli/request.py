@@ -36,13 +36,9 @@ def request(
     name = qos_options.channel_name(channel)
     text = standard_streams.read_text().strip() if data == "-" else data
     options: dict[str, Any] = {"persistent": persistent or None, "to": qos_options.addresses(to)}
+    who = bayeux_client.credential(token, token_file)
     client = bayeux_client.patient_client(
-        url,
-        transport,
-        bayeux_client.credential(token, token_file),
-        proxy,
-        timeout_ms / 1000,
-        **bayeux_client.as_sender(sender),
+        url, transport, who, proxy, timeout_ms / 1000, **bayeux_client.as_sender(sender)
     )
     bayeux_client.run(_request(client, name, qos_options.value(text), timeout_ms / 1000, options, as_json))
 

@@ -97,15 +97,9 @@ def sub(
         raise typer.BadParameter("--update-exception needs --ack, and is not --oneway")
     if max_open is not None and not settling["ack"]:
         raise typer.BadParameter("--max-open needs --ack, and is not --oneway")
+    who = bayeux_client.credential(token, token_file)
     client = bayeux_client.client(
-        url,
-        transport,
-        bayeux_client.credential(token, token_file),
-        proxy,
-        name=name,
-        leave=leave,
-        resume_file=resume_file,
-        **settling,
+        url, transport, who, proxy, name=name, leave=leave, resume_file=resume_file, **settling
     )
     take = _taker(_printer(as_json), update_exception, update_message)
     reader = Reader(client, wanted, options, take, count)

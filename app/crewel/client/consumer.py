@@ -49,7 +49,7 @@ class Delivery(Message[DataT]):
     """How often this worker's code has raised an exception for it."""
     timer: asyncio.TimerHandle | None = field(default=None, repr=False)
     """Runs while it waits for another attempt."""
-    block: AbstractContextManager[Any] = field(default_factory=nullcontext, repr=False, compare=False)
+    _block: AbstractContextManager[Any] = field(default_factory=nullcontext, init=False, repr=False, compare=False)
     """The span of its block."""
     copies: list[Handling] = field(default_factory=list, repr=False)
     """Later deliveries of this message, sent again while the worker has it: what ends this one ends them."""
@@ -107,14 +107,10 @@ class Delivery(Message[DataT]):
             self.consumer.forget(self)
         return [first, *self.copies]
 
-    def processing(self) -> AbstractContextManager[Any]:
-        """The span of its block, if its client makes spans."""
-        return (NO_TRACES if self.consumer is None else self.consumer.client.traces).processing(self)
-
     async def __aenter__(self) -> Self:
-        self.block = self.processing()
-        self.block.__enter__()
-        self.block_begins()
+        self._block = processing(self)
+        self._block.__enter__()
+        block_begins(self)
         return self
 
     async def __aexit__(
@@ -123,40 +119,50 @@ class Delivery(Message[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        self.block.__exit__(kind, error, trace)
-        return self.block_ends(error)
+        self._block.__exit__(kind, error, trace)
+        return block_ends(self, error)
 
-    def block_begins(self) -> None:
-        """The application decides what happens to it."""
-        self.defer()
-        if self.consumer is not None:
-            self.consumer.block_begins(self)
 
-    def block_ends(self, error: BaseException | None) -> bool:
-        """Decide what the application has not decided. Returns whether the exception stays in the block."""
-        if error is None and not self.is_waiting:
-            self.acknowledge()
-        elif isinstance(error, Exception):
-            self._failed(error)
-        if self.consumer is not None:
-            self.consumer.block_ends(self)
-        return isinstance(error, Exception)
+def processing(delivery: Delivery[Any]) -> AbstractContextManager[Any]:
+    """The span of the block of a delivery, if its client makes spans."""
+    return (NO_TRACES if delivery.consumer is None else delivery.consumer.client.traces).processing(delivery)
 
-    def _failed(self, error: Exception) -> None:
-        code, text = failure_of(error)
-        if not self.is_open or self.consumer is None or self.is_waiting:
-            log.error("message %s of %s: an exception after the message ended", self.id, self.channel, exc_info=error)
-            return
-        self.failures += 1  # and not `attempt`: a message that was fetched when the worker died has not failed
-        if self.failures < self.consumer.attempts:
-            delay = self.consumer.pause(self.failures)
-            log.warning("message %s of %s failed, next attempt in %.1f s: %s", self.id, self.channel, delay, text)
-            self.retry(delay)
-        else:
-            # An exception with a code of its own is meant for the server; any other is a fault of the program.
-            trace = None if code != INTERNAL_ERROR else error
-            log.error("message %s of %s is rejected: %s (%s)", self.id, self.channel, text, code, exc_info=trace)
-            self.reject(code, text)
+
+def block_begins(delivery: Delivery[Any]) -> None:
+    """`async with` it begins: the application decides what happens to it."""
+    delivery.defer()
+    if delivery.consumer is not None:
+        delivery.consumer.block_begins(delivery)
+
+
+def block_ends(delivery: Delivery[Any], error: BaseException | None) -> bool:
+    """`async with` it ends: decide what the application has not decided. Returns whether the exception stays in the block."""
+    if error is None and not delivery.is_waiting:
+        delivery.acknowledge()
+    elif isinstance(error, Exception):
+        _failed(delivery, error)
+    if delivery.consumer is not None:
+        delivery.consumer.block_ends(delivery)
+    return isinstance(error, Exception)
+
+
+def _failed(delivery: Delivery[Any], error: Exception) -> None:
+    code, text = failure_of(error)
+    if not delivery.is_open or delivery.consumer is None or delivery.is_waiting:
+        log.error(
+            "message %s of %s: an exception after the message ended", delivery.id, delivery.channel, exc_info=error
+        )
+        return
+    delivery.failures += 1  # and not `attempt`: a message that was fetched when the worker died has not failed
+    if delivery.failures < delivery.consumer.attempts:
+        delay = delivery.consumer.pause(delivery.failures)
+        log.warning("message %s of %s failed, next attempt in %.1f s: %s", delivery.id, delivery.channel, delay, text)
+        delivery.retry(delay)
+    else:
+        # An exception with a code of its own is meant for the server; any other is a fault of the program.
+        trace = None if code != INTERNAL_ERROR else error
+        log.error("message %s of %s is rejected: %s (%s)", delivery.id, delivery.channel, text, code, exc_info=trace)
+        delivery.reject(code, text)
 
 
 Handler = Callable[[Delivery[DataT]], object]

@@ -133,6 +133,7 @@ class Outbox:
         if on_refused is not None:
             check_function("on_refused", on_refused)
         self.path = None if path is None else Path(path)
+        """Its file; None: it is in memory."""
         self.waiting = 0
         """How many publishes the server has not answered yet."""
         self.failure: ClientError | None = None

@@ -193,7 +193,9 @@ class Subscription(Generic[DataT]):
         self.channel = channel
         """The channel or wildcard as the server knows it."""
         self.bound = bound
+        """How many messages wait to be read, at most."""
         self.overflow = overflow
+        """What happens to a message if the queue is full."""
         self.dropped = 0
         """How many messages the policy has cost so far."""
         self.invalid = 0

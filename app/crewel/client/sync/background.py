@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import cache
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any, Generic, Never, TypeVar
 
 from crewel.client.client_message import Message
 from crewel.client.subscription import CALLER
@@ -98,6 +99,19 @@ class Background:
                 "a listener or an extension of the client cannot wait for the client, because it runs in the client's event"
                 " loop: let another thread do it"
             )
+
+
+class Fact(Generic[_T]):
+    """An attribute that `part` of an object has: what the event loop says of it, for all threads to read."""
+
+    def __init__(self, part: str, name: str) -> None:
+        self._read: Callable[[object], _T] = attrgetter(f"{part}.{name}")
+
+    def __get__(self, shown: object, kind: type) -> _T:
+        return self._read(shown)
+
+    def __set__(self, shown: object, value: Never) -> None:
+        raise AttributeError("this is for the client to set")
 
 
 async def _called_by(thread: threading.Thread, function: Callable[[], Coroutine[Any, Any, None]]) -> None:

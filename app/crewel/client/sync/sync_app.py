@@ -44,12 +44,10 @@ class App:
     Names, arguments and errors are those of `crewel.client.App`; the functions run in threads.
     """
 
+    # Written by tools/sync_client.py, as crewel.client.App has it
     def __init__(self, url: str, *, number: int = 1, **options: Unpack[Options]) -> None:
         check_count("number", number)
-        self.client = Client(url, **options)
-        """The client for what the functions publish; it is open while the app runs."""
-        self._number = number
-        self._parts: dict[str, Part] = {}
+        self._begin(Client(url, **options), number)
 
     @overload
     def consumer(
@@ -82,15 +80,24 @@ class App:
         at_once: int = 1,
         **options: Unpack[WorkerOptions],
     ) -> Callable[[Any], Any]:
-        """Call the function below with each message of a channel or a wildcard, at most `at_once` at the same time, each in a
-        thread. The other arguments and the errors are those of `crewel.client.App.consumer`."""
+        """Call the function below with each message of a channel or a wildcard, at most `at_once` at the same time, each
+        in a thread. The arguments and errors are those of `crewel.client.App.consumer`."""
         check_count("at_once", at_once)
+        return self._adding(lambda own: self.client.consume(channel, name=own, data=data, **options), name, at_once)
 
+    # End of what is written
+
+    def _begin(self, client: Client, number: int) -> None:
+        self.client = client
+        """The client for what the functions publish; it is open while the app runs."""
+        self._number = number
+        self._parts: dict[str, Part] = {}
+
+    def _adding(self, consume: Callable[[str], Consumer], name: str | None, at_once: int) -> Callable[[Any], Any]:
         def add(handler: Any) -> Any:
             check_handler(handler)
             session = session_name(name, handler, self._number, self._parts)
-            made = self.client.consume(channel, name=session, data=data, **options)
-            self._parts[session] = Part(made, handler, at_once)
+            self._parts[session] = Part(consume(session), handler, at_once)
             return handler
 
         return add

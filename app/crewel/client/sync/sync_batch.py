@@ -9,7 +9,7 @@ from crewel.bayeux.message import Fields
 from crewel.client import publish_options
 from crewel.client.client_message import Reply
 from crewel.client.publish_options import PublishOptions
-from crewel.client.sync.background import Background
+from crewel.client.sync.background import Background, Fact
 
 
 class Batch:
@@ -20,16 +20,17 @@ class Batch:
     """
 
     def __init__(self, background: Background, batch: publish_options.Batch) -> None:
-        self._background, self._batch = background, batch
+        self._background, self._origin = background, batch
 
-    @property
-    def replies(self) -> list[Reply]:
-        """One reply for each message, in the order of publishing, once the block has ended."""
-        return self._batch.replies
+    # Written by tools/sync_client.py, as crewel.client.Batch has it
+    replies = Fact[list[Reply]]("_origin", "replies")
+    """One reply for each message, in the order of publishing, once the block has ended."""
 
     def publish(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> None:
         """Add one message. Raises ValueError for a channel that takes no publish."""
-        self._batch.publish(channel, data, ext, **options)
+        self._origin.publish(channel, data, ext, **options)
+
+    # End of what is written
 
     def __enter__(self) -> Self:
         return self
@@ -40,4 +41,4 @@ class Batch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._background.wait_for(self._batch.__aexit__(kind, error, trace))
+        self._background.wait_for(self._origin.__aexit__(kind, error, trace))

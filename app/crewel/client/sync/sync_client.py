@@ -13,7 +13,7 @@ from typing import Any, Self, Unpack, overload
 from weakref import WeakSet
 
 from crewel.bayeux.message import Fields
-from crewel.client import client, client_message
+from crewel.client import client, client_message, outbox
 from crewel.client.arguments import check_count, check_function, check_kind
 from crewel.client.client import QUEUE_BOUND
 from crewel.client.client_extension import Extension
@@ -24,7 +24,7 @@ from crewel.client.publish_options import PublishOptions
 from crewel.client.requests import Requests
 from crewel.client.states import OnState, State
 from crewel.client.subscription import Overflow, ReceiveOptions, SubscribeOptions
-from crewel.client.sync.background import background
+from crewel.client.sync.background import Fact, background
 from crewel.client.sync.sync_batch import Batch
 from crewel.client.sync.sync_consumer import Consumer
 from crewel.client.sync.sync_message import Message
@@ -48,6 +48,7 @@ class Client:
     process is closed then.
     """
 
+    # Written by tools/sync_client.py, as crewel.client.Client has it
     def __init__(
         self,
         url: str,
@@ -57,100 +58,46 @@ class Client:
         outbox: Outbox | None = None,
         **options: Unpack[Options],
     ) -> None:
-        if outbox is not None:
-            check_kind("outbox", outbox, 'an Outbox of crewel.client.sync, such as Outbox("orders.outbox")', Outbox)
-        origin = None if outbox is None else outbox.origin
-        self._begin(client.Client(url, extensions=extensions, on_state=on_state, outbox=origin, **options), outbox)
+        own = _origin_of(outbox)
+        self._begin(client.Client(url, extensions=extensions, on_state=on_state, outbox=own, **options), outbox)
 
-    def _begin(self, origin: client.Client, outbox: Outbox | None = None) -> None:
-        self._client, self._background = origin, background()
-        self._pools: WeakSet[ThreadPoolExecutor] = WeakSet()  # a pool ends when no callback needs it
-        self.outbox = outbox
-        """The outbox that keeps publishes while there is no session; None without one."""
-
-    @classmethod
-    def of(cls, origin: client.Client) -> Self:
-        """Return this client for programs without asyncio. It must have been made for the loop of all synchronous clients."""
-        made = cls.__new__(cls)
-        cls._begin(made, origin)
-        return made
-
-    @property
-    def state(self) -> State:
-        """The state of the session."""
-        return self._client.state
-
-    @property
-    def client_id(self) -> str | None:
-        """The session's id, which is a secret; another one after every handshake."""
-        return self._client.client_id
-
-    @property
-    def transport(self) -> str | None:
-        """The transport in use."""
-        return self._client.transport
-
-    @property
-    def acknowledges(self) -> bool:
-        """Whether deliveries of this session are acknowledged."""
-        return self._client.acknowledges
-
-    @property
-    def settles(self) -> bool:
-        """Whether the server receives the status of each message of this session."""
-        return self._client.settles
-
-    @property
-    def unclaimed(self) -> int:
-        """How many messages wait here for a listener."""
-        return self._client.unclaimed
-
-    @property
-    def name(self) -> str | None:
-        """The public name that the server gave this session, if it was asked for one."""
-        return self._client.name
-
-    @property
-    def resume(self) -> str | None:
-        """The secret that takes this session over, for the client that continues it; another one after each handshake."""
-        return self._client.resume
-
-    @property
-    def login(self) -> Fields:
-        """All that the server answered about this session: `reconnected`, `queued`, `durable` and more."""
-        return self._client.login
-
-    @property
-    def requests(self) -> Requests:
-        """The requests that wait for answers, and how many answers came twice or too late."""
-        return self._client.requests
+    state = Fact[State]("_origin", "state")
+    """The state of the session."""
+    client_id = Fact[str | None]("_origin", "client_id")
+    """The session's id, which is a secret; another one after every handshake."""
+    transport = Fact[str | None]("_origin", "transport")
+    """The transport in use."""
+    acknowledges = Fact[bool]("_origin", "acknowledges")
+    """Whether deliveries of this session are acknowledged."""
+    settles = Fact[bool]("_origin", "settles")
+    """Whether the server receives the status of each message of this session."""
+    unclaimed = Fact[int]("_origin", "unclaimed")
+    """How many messages wait here for a listener."""
+    name = Fact[str | None]("_origin", "name")
+    """The public name that the server gave this session, if it was asked for one."""
+    resume = Fact[str | None]("_origin", "resume")
+    """The secret that takes this session over, for the client that continues it; another one after each handshake."""
+    login = Fact[Fields]("_origin", "login")
+    """All that the server answered about this session: `reconnected`, `queued`, `durable` and more."""
+    requests = Fact[Requests]("_origin", "requests")
+    """The requests that wait for answers, and how many answers came twice or too late."""
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Call `listener` with every `Transition` of the session. Returns a function that removes the listener."""
-        remove = self._background.call(lambda: self._client.on_state(listener))
+        remove = self._background.call(lambda: self._origin.on_state(listener))
         return lambda: self._background.call(remove)
 
     def add_extension(self, extension: Extension) -> None:
-        """Append an extension. If it must see the handshake, add it before you open the client."""
-        self._background.call(lambda: self._client.add_extension(extension))
+        """Append an extension. If it must see the handshake, add it before you enter the client."""
+        self._background.call(lambda: self._origin.add_extension(extension))
 
     def remove_extension(self, extension: Extension) -> None:
         """Remove an extension. Raises ValueError if the client does not have it."""
-        self._background.call(lambda: self._client.remove_extension(extension))
-
-    def open(self) -> Self:
-        """Make the handshake, as entering does. Raises TransportError, HandshakeRefused, NegotiationError."""
-        self._background.wait_for(self._client.__aenter__())
-        _OPEN.add(self)
-        return self
-
-    def close(self) -> None:
-        """Disconnect, as leaving does. Callbacks that still run are not awaited; their messages stay open."""
-        self.__exit__(None, None, None)
+        self._background.call(lambda: self._origin.remove_extension(extension))
 
     def ready(self, timeout: float = 10.0) -> None:
         """Wait until requests can be sent. Raises NotConnectedError, DisconnectedError."""
-        self._background.wait_for(self._client.ready(timeout))
+        self._background.wait_for(self._origin.ready(timeout))
 
     def publish(
         self,
@@ -161,27 +108,24 @@ class Client:
         retry_for: float = 0.0,
         **options: Unpack[PublishOptions],
     ) -> Reply:
-        """Publish one message, and return the server's reply. Arguments and errors are those of `crewel.client.Client.publish`.
-
-        reply = client.publish("/orders/new", {"pizza": 4}, persistent=True, key="order-17", retry_for=30)
-        """
-        return self._background.wait_for(
-            self._client.publish(channel, data, ext, retry_for=retry_for, **options),
-        )
+        """Publish one message, and return the server's reply. The arguments and errors are those of
+        `crewel.client.Client.publish`."""
+        return self._background.wait_for(self._origin.publish(channel, data, ext, retry_for=retry_for, **options))
 
     def enqueue(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> str:
-        """Put one message into the outbox, and return its idempotency key. Arguments and errors are those of
+        """Put one message into the outbox, and return its idempotency key. The arguments and errors are those of
         `crewel.client.Client.enqueue`."""
-        return self._background.wait_for(self._client.enqueue(channel, data, ext, **options))
+        return self._background.wait_for(self._origin.enqueue(channel, data, ext, **options))
 
     def batch(self) -> Batch:
-        """Publishes that travel in one payload: `with client.batch() as batch: batch.publish(…)`."""
-        return Batch(self._background, self._client.batch())
+        """Publishes that travel in one payload: `with client.batch() as batch: batch.publish(…)`. The arguments and errors
+        are those of `crewel.client.Client.batch`."""
+        return Batch(self._background, self._origin.batch())
 
     def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
-        """Call the server's procedure `target`, and return its result, a JSON value. `timeout` is in seconds. Raises
-        RemoteCallFailedError, RemoteCallTimeoutError, PublishRefused."""
-        return self._background.wait_for(self._client.remote_call(target, data, timeout))
+        """Call the server's procedure `target`, and return its result, a JSON value. The arguments and errors are those of
+        `crewel.client.Client.remote_call`."""
+        return self._background.wait_for(self._origin.remote_call(target, data, timeout))
 
     def request(
         self,
@@ -191,11 +135,9 @@ class Client:
         ext: Fields | None = None,
         **options: Unpack[PublishOptions],
     ) -> client_message.Message:
-        """Publish a request, and return the first answer. Arguments and errors are those of `crewel.client.Client.request`.
-
-        answer = client.request("/data/power", 7, timeout=5)
-        """
-        return self._background.wait_for(self._client.request(channel, data, timeout, ext, **options))
+        """Publish a request, and return the first answer (docs/how-to/request-reply.md). The arguments and errors are
+        those of `crewel.client.Client.request`."""
+        return self._background.wait_for(self._origin.request(channel, data, timeout, ext, **options))
 
     def reply(
         self,
@@ -206,12 +148,16 @@ class Client:
         is_addressed: bool = False,
         **options: Unpack[SubscribeOptions],
     ) -> Subscription:
-        """Answer the requests on a channel or a wildcard with the result of `callback(message)`, at most `at_once` at the same
-        time, each in a thread. The other arguments and the errors are those of `crewel.client.Client.reply`."""
+        """Answer the requests on a channel or a wildcard with the result of `callback(message)`, at most `at_once` at the
+        same time, each in a thread. The arguments and errors are those of `crewel.client.Client.reply`."""
         check_count("at_once", at_once)
-        answer = self._in_threads(callback, at_once, is_answer=True)
-        replying = self._client.reply(channel, answer, at_once=at_once, is_addressed=is_addressed, **options)
-        return Subscription(self._background, self._background.wait_for(replying))
+        called = self._in_threads(callback, at_once, is_answer=True)
+        return Subscription(
+            self._background,
+            self._background.wait_for(
+                self._origin.reply(channel, called, at_once=at_once, is_addressed=is_addressed, **options)
+            ),
+        )
 
     @overload
     def subscribe(
@@ -231,16 +177,13 @@ class Client:
     def subscribe(
         self, channel: str, callback: OnMessage | None = None, *, data: Any = None, **options: Unpack[ReceiveOptions]
     ) -> Subscription:
-        """Subscribe to a channel or a wildcard, before or after you open the client. Arguments and errors are those of
-        `crewel.client.Client.subscribe`; a `callback` runs in a thread of this subscription, with one message after another. If
-        it raises SystemExit, the client logs it, the message stays open, and the next one follows.
-
-        for message in client.subscribe("/orders/*", filter="data.pizza > `3`"):
-            print(message.data)
-        """
+        """Subscribe to a channel or a wildcard, before or after you open the client. A `callback` runs in a thread of this
+        subscription, with one message after another. If it raises SystemExit, the client logs it, the message stays
+        open, and the next one follows. The arguments and errors are those of `crewel.client.Client.subscribe`."""
         called = None if callback is None else self._in_threads(callback, 1)
-        subscribing = self._client.subscribe(channel, called, data=data, **options)
-        return Subscription(self._background, self._background.wait_for(subscribing))
+        return Subscription(
+            self._background, self._background.wait_for(self._origin.subscribe(channel, called, data=data, **options))
+        )
 
     @overload
     def consume(
@@ -251,14 +194,9 @@ class Client:
     def consume(self, channel: str, *, name: str, data: Any = None, **options: Unpack[WorkerOptions]) -> Consumer: ...
 
     def consume(self, channel: str, *, name: str, data: Any = None, **options: Unpack[WorkerOptions]) -> Consumer:
-        """Return the messages of a channel or a wildcard for a worker that survives crashes and restarts. Arguments and errors
-        are those of `crewel.client.Client.consume`.
-
-        for order in client.consume("/orders/*", name="worker/1"):
-            with order:
-                bake(order.data)
-        """
-        made = self._client.consume(channel, name=name, data=data, **options)
+        """Return the messages of a channel or a wildcard for a worker that survives crashes and restarts
+        (docs/reference/client.md). The arguments and errors are those of `crewel.client.Client.consume`."""
+        made = self._origin.consume(channel, name=name, data=data, **options)
         return Consumer(self._background, made, Client.of(made.client))
 
     def listen(
@@ -270,15 +208,40 @@ class Client:
         overflow: Overflow = Overflow.HOLD,
         unclaimed: bool = False,
     ) -> Subscription:
-        """Receive messages on a channel or a wildcard without a subscription at the server. Arguments and errors are those of
-        `crewel.client.Client.listen`; a `callback` runs in a thread."""
+        """Receive messages on a channel or a wildcard without a subscription at the server. A `callback` runs in a thread.
+        The arguments and errors are those of `crewel.client.Client.listen`."""
         called = None if callback is None else self._in_threads(callback, 1)
         return Subscription(
             self._background,
             self._background.call(
-                lambda: self._client.listen(channel, called, bound=bound, overflow=overflow, unclaimed=unclaimed)
+                lambda: self._origin.listen(channel, called, bound=bound, overflow=overflow, unclaimed=unclaimed)
             ),
         )
+
+    # End of what is written
+
+    def _begin(self, origin: client.Client, outbox: Outbox | None = None) -> None:
+        self._origin, self._background = origin, background()
+        self._pools: WeakSet[ThreadPoolExecutor] = WeakSet()  # a pool ends when no callback needs it
+        self.outbox = outbox
+        """The outbox that keeps publishes while there is no session; None without one."""
+
+    @classmethod
+    def of(cls, origin: client.Client) -> Self:
+        """Return this client for programs without asyncio. It must have been made for the loop of all synchronous clients."""
+        made = cls.__new__(cls)
+        cls._begin(made, origin)
+        return made
+
+    def open(self) -> Self:
+        """Make the handshake, as entering does. Raises TransportError, HandshakeRefused, NegotiationError."""
+        self._background.wait_for(self._origin.__aenter__())
+        _OPEN.add(self)
+        return self
+
+    def close(self) -> None:
+        """Disconnect, as leaving does. Callbacks that still run are not awaited; their messages stay open."""
+        self.__exit__(None, None, None)
 
     def _in_threads(
         self, callback: OnMessage, most: int, *, is_answer: bool = False
@@ -314,10 +277,17 @@ class Client:
     ) -> None:
         _OPEN.discard(self)
         try:
-            self._background.leave(lambda: self._client.__aexit__(kind, error, trace))
+            self._background.leave(lambda: self._origin.__aexit__(kind, error, trace))
         finally:
             for pool in list(self._pools):
                 pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _origin_of(given: Outbox | None) -> outbox.Outbox | None:
+    if given is None:
+        return None
+    check_kind("outbox", given, 'an Outbox of crewel.client.sync, such as Outbox("orders.outbox")', Outbox)
+    return given.origin
 
 
 _OPEN: WeakSet[Client] = WeakSet()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Self
 from crewel.client import consumer
 from crewel.client.arguments import check_count, check_function
 from crewel.client.client_message import DataT
-from crewel.client.sync.background import Background
+from crewel.client.sync.background import Background, Fact
 from crewel.client.sync.sync_message import Delivery, hand_back
 from crewel.client.sync.threads import ProgramExit, in_thread
 
@@ -38,25 +38,32 @@ class Consumer(Generic[DataT]):
         self.client = client
         """The session of its own that it has."""
 
-    @property
-    def attempts(self) -> int:
-        """How often a message that raises an exception is tried."""
-        return self._origin.attempts
+    # Written by tools/sync_client.py, as crewel.client.Consumer has it
+    attempts = Fact[int]("_origin", "attempts")
+    """How often a message that raises an exception is tried."""
+    retrying = Fact[int]("_origin", "retrying")
+    """How many messages wait for another attempt."""
+    fetched = Fact[int]("_origin", "fetched")
+    """How many messages this process has fetched ahead."""
+    invalid = Fact[int]("_origin", "invalid")
+    """How many messages were rejected because their data has not the type that the worker asks for."""
 
-    @property
-    def fetched(self) -> int:
-        """How many messages this process has fetched ahead."""
-        return self._origin.fetched
+    def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
+        """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. The
+        arguments and errors are those of `crewel.client.Consumer.batch`."""
+        messages = self._background.wait_for(self._origin.batch(most, within=within))
+        return [Delivery.of(message, self._background) for message in messages]
 
-    @property
-    def invalid(self) -> int:
-        """How many messages were rejected because their data has not the type that the worker asks for."""
-        return self._origin.invalid
+    def stop(self) -> None:
+        """Take no more messages: the iteration ends, and `run` ends when its handlers have ended. Call it in the handler of
+        SIGTERM. The next worker gets the messages that were fetched and not handed out."""
+        self._background.call_soon(self._origin.stop)
 
-    @property
-    def retrying(self) -> int:
-        """How many messages wait for another attempt."""
-        return self._origin.retrying
+    def close(self) -> None:
+        """Leave the session; messages that are open stay open."""
+        self._background.wait_for(self._origin.close())
+
+    # End of what is written
 
     def run(self, handler: Handler[DataT], *, at_once: int = 1) -> None:
         """Call `handler(message)` for each message, at most `at_once` at the same time, each in a thread, and start the calls
@@ -82,22 +89,6 @@ class Consumer(Generic[DataT]):
                 self._background.wait_for(self._origin.run(handle, at_once=at_once))
             except ProgramExit as end:
                 raise end.error from None
-
-    def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
-        """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. Acknowledge or
-        reject each of them when you have processed it. The list is empty after `stop` or `close`. Raises the errors of the
-        iteration, and ValueError."""
-        messages = self._background.wait_for(self._origin.batch(most, within=within))
-        return [Delivery.of(message, self._background) for message in messages]
-
-    def stop(self) -> None:
-        """Take no more messages: the iteration ends, and `run` ends when its handlers have ended. Call it in the handler of
-        SIGTERM, or from another thread. The next worker gets the messages that were fetched and not handed out."""
-        self._background.call_soon(self._origin.stop)
-
-    def close(self) -> None:
-        """Leave the session; messages that are open stay open."""
-        self._background.wait_for(self._origin.close())
 
     def __iter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from crewel.client import client_message, consumer
 from crewel.client.client_message import DataT, Handling
-from crewel.client.sync.background import Background
+from crewel.client.sync.background import Background, Fact
 
 
 @dataclass(slots=True)
@@ -26,14 +26,14 @@ class Message(client_message.Message[DataT]):
         """Return this message for other threads."""
         return cls(origin.channel, origin.data, origin.fields, origin=origin, background=background)
 
+    # Written by tools/sync_client.py, as crewel.client.Message has it
     def settle(self) -> None:
         """It is done."""
         self._decide(self.origin.settle)
 
     def reject(self, code: str, text: str = "") -> None:
-        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md).
-
-        In a client without `update` this has no effect, and a warning in the log names what is missing."""
+        """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). The arguments and
+        errors are those of `crewel.client.Message.reject`."""
         self._decide(lambda: self.origin.reject(code, text))
 
     def working(self) -> None:
@@ -47,6 +47,8 @@ class Message(client_message.Message[DataT]):
     def give_up(self) -> Handling | None:
         """Leave it to another listener, which has to end what is returned."""
         return self.background.call(self.origin.give_up)
+
+    # End of what is written
 
     def _decide(self, decision: Callable[[], None]) -> None:
         hand_back(self)
@@ -67,7 +69,7 @@ class Delivery(Message[DataT]):
     the message then stays open, and the server sends it again.
     """
 
-    block: AbstractContextManager[Any] = field(default_factory=nullcontext, kw_only=True, repr=False, compare=False)
+    _block: AbstractContextManager[Any] = field(default_factory=nullcontext, init=False, repr=False, compare=False)
     """The span of its block."""
 
     @property
@@ -75,29 +77,19 @@ class Delivery(Message[DataT]):
         assert isinstance(self.origin, consumer.Delivery)
         return self.origin
 
-    @property
-    def attempt(self) -> int:
-        """How often it was sent, this time included. Also counts the times when the worker ended before it came to it."""
-        return self._delivery.attempt
-
-    @property
-    def failures(self) -> int:
-        """How often this worker's code has raised an exception for it."""
-        return self._delivery.failures
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has no end yet."""
-        return self._delivery.is_open
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it waits for another attempt."""
-        return self._delivery.is_waiting
+    # Written by tools/sync_client.py, as crewel.client.Delivery has it
+    attempt = Fact[int]("_delivery", "attempt")
+    """How often it was sent, this time included. Also counts the times when the worker ended before it came to the message."""
+    failures = Fact[int]("_delivery", "failures")
+    """How often this worker's code has raised an exception for it."""
+    is_open = Fact[bool]("_delivery", "is_open")
+    """Whether it has no end yet."""
+    is_waiting = Fact[bool]("_delivery", "is_waiting")
+    """Whether it waits for another attempt."""
 
     def acknowledge(self) -> None:
         """It is done: the server deletes it."""
-        self.settle()
+        self._decide(self._delivery.acknowledge)
 
     def retry(self, after: float = 0.0) -> None:
         """Try the message again after `after` seconds, when its block has ended, behind the messages that this process has
@@ -105,10 +97,12 @@ class Delivery(Message[DataT]):
         recorded the message."""
         self._decide(lambda: self._delivery.retry(after))
 
+    # End of what is written
+
     def __enter__(self) -> Self:
-        self.block = self._delivery.processing()  # the context of this thread, and not that of the event loop
-        self.block.__enter__()
-        self.background.call(self._delivery.block_begins)
+        self._block = consumer.processing(self._delivery)  # the context of this thread, and not that of the event loop
+        self._block.__enter__()
+        self.background.call(lambda: consumer.block_begins(self._delivery))
         self.is_deferred = True
         return self
 
@@ -118,9 +112,9 @@ class Delivery(Message[DataT]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        self.block.__exit__(kind, error, trace)
+        self._block.__exit__(kind, error, trace)
         hand_back(self)
-        return self.background.call(lambda: self._delivery.block_ends(error))
+        return self.background.call(lambda: consumer.block_ends(self._delivery, error))
 
 
 def hand_back(shown: Message) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from crewel.client import outbox
 from crewel.client.errors import ClientError
 from crewel.client.outbox import MAX_BYTES, MAX_MESSAGES, RefusedPublish
-from crewel.client.sync.background import background
+from crewel.client.sync.background import Fact, background
 
 
 class Outbox:
@@ -19,6 +19,7 @@ class Outbox:
     with each `RefusedPublish`, in the thread of the event loop.
     """
 
+    # Written by tools/sync_client.py, as crewel.client.Outbox has it
     def __init__(
         self,
         path: str | PathLike[str] | None = None,
@@ -27,24 +28,14 @@ class Outbox:
         max_bytes: int = MAX_BYTES,
         on_refused: Callable[[RefusedPublish], None] | None = None,
     ) -> None:
-        self.origin = outbox.Outbox(path, max_messages=max_messages, max_bytes=max_bytes, on_refused=on_refused)
-        """The outbox as the event loop has it."""
-        self._background = background()
+        self._begin(outbox.Outbox(path, max_messages=max_messages, max_bytes=max_bytes, on_refused=on_refused))
 
-    @property
-    def path(self) -> Path | None:
-        """Its file; None: it is in memory."""
-        return self.origin.path
-
-    @property
-    def waiting(self) -> int:
-        """How many publishes the server has not answered yet."""
-        return self.origin.waiting
-
-    @property
-    def failure(self) -> ClientError | None:
-        """Why it sends no more: the client's session has ended."""
-        return self.origin.failure
+    path = Fact[Path | None]("origin", "path")
+    """Its file; None: it is in memory."""
+    waiting = Fact[int]("origin", "waiting")
+    """How many publishes the server has not answered yet."""
+    failure = Fact[ClientError | None]("origin", "failure")
+    """Why it sends no more: the client's session has ended."""
 
     def drained(self, timeout: float | None = None) -> None:
         """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, and the error that
@@ -58,3 +49,10 @@ class Outbox:
     def forget_refused(self) -> None:
         """Delete them."""
         self._background.wait_for(self.origin.forget_refused())
+
+    # End of what is written
+
+    def _begin(self, origin: outbox.Outbox) -> None:
+        self.origin = origin
+        """The outbox as the event loop has it."""
+        self._background = background()

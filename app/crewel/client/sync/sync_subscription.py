@@ -8,7 +8,7 @@ from typing import Generic, Self
 from crewel.client import client_message, subscription
 from crewel.client.client_message import DataT
 from crewel.client.subscription import Overflow, Position
-from crewel.client.sync.background import Background
+from crewel.client.sync.background import Background, Fact
 from crewel.client.sync.sync_message import Message
 
 
@@ -29,72 +29,42 @@ class Subscription(Generic[DataT]):
     def __init__(self, background: Background, origin: subscription.Subscription[DataT]) -> None:
         self._background, self._origin = background, origin
 
-    @property
-    def channel(self) -> str:
-        """The channel or wildcard as the server knows it."""
-        return self._origin.channel
-
-    @property
-    def bound(self) -> int:
-        """How many messages wait to be read, at most."""
-        return self._origin.bound
-
-    @property
-    def overflow(self) -> Overflow:
-        """What happens to a message if the queue is full."""
-        return self._origin.overflow
-
-    @property
-    def dropped(self) -> int:
-        """How many messages the policy has cost so far."""
-        return self._origin.dropped
-
-    @property
-    def invalid(self) -> int:
-        """How many messages were rejected because their data has not the type of the subscription."""
-        return self._origin.invalid
-
-    @property
-    def recovered(self) -> bool | None:
-        """Whether all that was missed since the position came or comes; None if no position was given."""
-        return self._origin.recovered
+    # Written by tools/sync_client.py, as crewel.client.Subscription has it
+    channel = Fact[str]("_origin", "channel")
+    """The channel or wildcard as the server knows it."""
+    bound = Fact[int]("_origin", "bound")
+    """How many messages wait to be read, at most."""
+    overflow = Fact[Overflow]("_origin", "overflow")
+    """What happens to a message if the queue is full."""
+    dropped = Fact[int]("_origin", "dropped")
+    """How many messages the policy has cost so far."""
+    invalid = Fact[int]("_origin", "invalid")
+    """How many messages were rejected because their data has not the type of the subscription."""
+    recovered = Fact[bool | None]("_origin", "recovered")
+    """Whether all that was missed since the position came or comes; None if no position was given."""
 
     @property
     def position(self) -> Position:
         """The position after the last message that the application received, for `since` of a later subscription."""
         return self._background.call(lambda: self._origin.position)
 
-    @property
-    def queued(self) -> int:
-        """How many messages wait to be read."""
-        return self._origin.queued
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next message meets the policy."""
-        return self._origin.is_full
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether no more messages will come."""
-        return self._origin.is_ended
+    queued = Fact[int]("_origin", "queued")
+    """How many messages wait to be read."""
+    is_full = Fact[bool]("_origin", "is_full")
+    """Whether the next message meets the policy."""
+    is_ended = Fact[bool]("_origin", "is_ended")
+    """Whether no more messages will come."""
 
     def receive(self, timeout: float | None = None) -> Message[DataT]:
-        """The next message. `timeout` is in seconds; None or -1: without limit.
-
-        Raises:
-            TimeoutError: none came within `timeout` seconds.
-            SubscriptionEndedError: it was unsubscribed, or the client was closed.
-            ValueError: `timeout` is no number of seconds.
-        """
+        """The next message. The arguments and errors are those of `crewel.client.Subscription.receive`."""
         return self._shown(self._background.take(lambda: self._origin.receive(timeout)))
 
     def unsubscribe(self) -> None:
-        """End the subscription; the last one of its channel unsubscribes at the server.
-
-        What is unread counts as settled: the application does not want it any more.
-        """
+        """End the subscription; the last one of its channel unsubscribes at the server. The arguments and errors are those
+        of `crewel.client.Subscription.unsubscribe`."""
         self._background.wait_for(self._origin.unsubscribe())
+
+    # End of what is written
 
     def __iter__(self) -> Self:
         return self
