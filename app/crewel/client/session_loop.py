@@ -51,7 +51,7 @@ from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnec
 from crewel.client.router import Interest, Router
 from crewel.client.states import USABLE, Event, Life, State
 from crewel.client.subscription import Progress
-from crewel.client.tokens import Tokens
+from crewel.client.token_source import Tokens
 
 log = logging.getLogger("crewel.client")
 

@@ -36,7 +36,7 @@ def traces(*, is_on: bool) -> Traces:
     if not is_on:
         return NO_TRACES
     try:
-        from crewel.client.telemetry import Telemetry
+        from crewel.client.client_spans import Telemetry
     except ImportError as error:
         raise ClientError(f"traces needs OpenTelemetry: install crewel[otel] (there is no {error.name})") from error
     return Telemetry()

@@ -366,8 +366,8 @@ class Socket(ParsedPeer):
         if len(payload) <= _DEFLATED_AT_ONCE or not self._ws.compress:
             await self._ws.send_frame(payload, WSMsgType.TEXT)
             return
-        # aiohttp compresses it in a thread, in a task that nobody asks for its error once the writer is cancelled. So it is
-        # waited for in a task that goes on: of that one, the error is known.
+        # aiohttp compresses it in a thread, in a task whose error is never read once the writer is cancelled. So another task,
+        # which is not cancelled, waits for it and reads the error.
         sending = asyncio.create_task(self._ws.send_frame(payload, WSMsgType.TEXT))
         sending.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([sending])

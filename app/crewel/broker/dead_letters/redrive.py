@@ -292,9 +292,9 @@ class DeadLetterRedrive:
             rooms[receiver] = _Free(self._shared_queues.bounds(receiver), self._shared_queues.waiting(receiver), 0)
         elif receiver not in rooms:
             session = self._names.find(receiver)
-            if session is not None and session.mailbox.bounds is not None:
-                waiting, size = session.mailbox.depth, session.mailbox.size
-                rooms[receiver] = _Free(session.mailbox.bounds, waiting, size)
+            view = None if session is None else session.mailbox.view()
+            if view is not None and view.bounds is not None:
+                rooms[receiver] = _Free(view.bounds, view.depth, view.size)
             else:
                 delivery = self._runtime.settings.delivery
                 rooms[receiver] = _Free(Bounds(delivery.queue_max_entries, delivery.queue_max_bytes), 0, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crewel.client import TokenUnavailableError
-from crewel.client.tokens import Tokens, check_token, expiry_of
+from crewel.client.token_source import Tokens, check_token, expiry_of
 from tests.security.issuer import signed
 
 NOW = 1_000_000.0
