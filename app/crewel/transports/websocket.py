@@ -47,6 +47,7 @@ _MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
 CLOSE_TIMEOUT_S = 2.0  # seconds that a peer has to answer our close
 _WORTH_DEFLATING = 256  # bytes
 _MEMORY_LEVEL = 6
+_DEFLATED_AT_ONCE = 16_384  # bytes: what is longer, aiohttp compresses in a thread
 _ENDS = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED})
 _COMPRESSED = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
 BINARY_REFUSED = 1003
@@ -348,7 +349,7 @@ class Socket(ParsedPeer):
                 self._wake.clear()
                 while self._payloads:
                     payload = self._payloads.popleft()
-                    await self._ws.send_frame(payload, WSMsgType.TEXT)
+                    await self._send(payload)
                     self._waits(-len(payload))
                 self._caught_up.set()
                 self._push_more()
@@ -360,6 +361,17 @@ class Socket(ParsedPeer):
             log.exception("a message could not be written, and its socket is closed")
             if self._request.transport is not None:
                 self._request.transport.abort()
+
+    async def _send(self, payload: bytes) -> None:
+        if len(payload) <= _DEFLATED_AT_ONCE or not self._ws.compress:
+            await self._ws.send_frame(payload, WSMsgType.TEXT)
+            return
+        # aiohttp compresses it in a thread, in a task whose error is logged as unhandled if the writer is cancelled meanwhile.
+        # So the writer waits for a task of its own, which is not cancelled and whose error is read.
+        sending = asyncio.create_task(self._ws.send_frame(payload, WSMsgType.TEXT))
+        sending.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait([sending])
+        await sending
 
     # What is asked of it while it is open
 
