@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from functools import reduce
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from crewel.pipeline.delta import Batch
 from crewel.pipeline.jobs import gold
@@ -57,14 +60,24 @@ def subscribed(number: int) -> Rows:
 
 
 def add(spark: SparkSession, tables: Tables, number: int, *parts: Rows) -> list[str]:
-    """Add rows as a batch, and bring gold up to date; return what was said of it."""
+    """Add rows as a batch, and bring gold up to date; return what was said of it.
+
+    The rows of each hour are a file of their own. Of a file, the first and the last millisecond are known, and all hours from
+    one to the other are made again.
+    """
     names = {name for part in parts for name in part}
     for name in sorted(names):
-        rows = [row for part in parts for row in part.get(name, ())]
-        tables.write(TABLES[name], frame(spark, name, rows), Batch("fill", number))
+        rows = sorted((row for part in parts for row in part.get(name, ())), key=hour_of)
+        hours = [frame(spark, name, list(of_hour)) for _, of_hour in groupby(rows, hour_of)]
+        tables.write(TABLES[name], reduce(DataFrame.unionByName, hours), Batch("fill", number))
     told: list[str] = []
     gold.write(tables, told.append)
     return told
+
+
+def hour_of(row: dict[str, Any]) -> int:
+    ms: int = row["ms"]
+    return ms // HOUR_MS
 
 
 def made(tables: Tables) -> dict[str, list[str]]:
