@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import redis
@@ -23,6 +24,7 @@ from crewel.settings.storage import Storage
 from crewel.storage.embedded import server_binary
 
 LIMIT_S = 60.0
+_ASK_AGAIN_S = 0.5
 OTHER_PROGRAM = os.environ.get("CREWEL_TEST_STORE")
 """The program of all stores, also of the embedded ones, if it is not that of Crewel: `make test-store STORE=redis-server`."""
 PROGRAM = server_binary(Storage(server_binary=OTHER_PROGRAM))
@@ -89,11 +91,16 @@ class StoreProcess:
         self._process.wait(LIMIT_S)
 
     def close(self) -> None:
-        """End it, however it is."""
+        """End it, however it is. Redis 7 that has just become a replica refuses until its file is written: ask it again."""
         if self._process.poll() is None:
             self.go_on()
-            self._process.terminate()
-        self._process.wait(LIMIT_S)
+            until(self._ends)
+
+    def _ends(self) -> bool:
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_ASK_AGAIN_S)
+        return self._process.poll() is not None
 
     def _answers(self) -> bool:
         assert self._process.poll() is None, (self.directory / "log").read_text()
