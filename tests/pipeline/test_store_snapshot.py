@@ -137,6 +137,9 @@ def test_what_a_server_has_written_is_understood(address: Address, start_server:
     publish(server, "/orders/new", 3)
     joe.send(joe.message("/meta/unsubscribe", subscription="/bills"))
     until(lambda: len(take(address).waiting) == 3)
+    until(
+        lambda: {name for name, _ in take(address).cursors} == {JOE}
+    )  # the record of who published goes a moment later
     found = take(address)
     ids = [log_id for name, log_id in found.waiting if name == JOE]
     assert len(ids) == 3
