@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.shell_command import shell_command
 from tests.template import Command
 
 pytestmark = pytest.mark.server
@@ -120,9 +121,33 @@ def test_an_environment_that_a_fork_cannot_obey_starts_a_process(tmp_path: Path)
     assert process.returncode == -9
 
 
+def test_a_command_of_a_shell_ends_as_its_program_does_and_is_killed_with_it(tmp_path: Path) -> None:
+    (tmp_path / "show.py").write_text(SHOW)
+    with shell_command() as programs:
+        environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+
+        def typed(text: str, **streams: Any) -> subprocess.Popen[str]:
+            return subprocess.Popen(["sh", "-c", f"exec {text}"], cwd=tmp_path, env=environ, text=True, **streams)
+
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with typed("crewel serve --port=0 --service=show --set=storage.enabled=false", **pipes) as process:
+            out, err = process.communicate("some text", timeout=20)
+        found = json.loads(out)
+        assert (process.returncode, err) == (3, "")
+        assert (found["given"], found["directory"], found["arguments"][0]) == ("some text", str(tmp_path), "serve")
+        for number, status in ((signal.SIGTERM, 0), (signal.SIGKILL, -9)):
+            with typed("crewel serve --port=0 --set=storage.enabled=false", stdout=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline().startswith("ready ")
+                process.send_signal(number)
+                assert process.wait(20) == status
+                assert process.stdout.read() == ""  # the command has ended too, or would hold it
+
+
 def test_commands_end_with_the_tests_that_started_them(tmp_path: Path) -> None:
     script = """
 import os, subprocess
+from tests.shell_command import shell_command
 from tests.template import Command
 process = Command(["serve", "--port=0", "--set=storage.enabled=false"], stdout=subprocess.PIPE, text=True)
 assert process.stdout.readline().startswith("ready ")

@@ -1,13 +1,16 @@
 """That the pages which ask their reader to type commands can be followed as they stand."""
 
+import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from tests.house.source import ROOT
 from tests.ports import free_port
+from tests.shell_command import shell_command
 from tests.terminals import LIMIT_S, Reader, blocks
 
 pytestmark = pytest.mark.timeout(600)
@@ -38,8 +41,17 @@ def follow(page: Path, directory: Path, limit_s: float = LIMIT_S, tab: str = "")
     (directory / ".venv").symlink_to(Path(sys.prefix))
     (directory / "extensions").symlink_to(ROOT / "extensions")
     (directory / "node_modules").symlink_to(ROOT / "tests" / "interop" / "node_modules")
-    with Reader(directory, environ, {"127.0.0.1:8080": address, OTHER_SERVER: str(free_port())}, limit_s) as reader:
-        reader.follow(page, tab)
+    replaced = {"127.0.0.1:8080": address, OTHER_SERVER: str(free_port())}
+    # Tutorials have dozens of commands. Those of the other pages are the installed one, which looks for services by itself.
+    with shell_command() if is_tutorial(page) else nullcontext() as programs:
+        if programs is not None:
+            environ["PATH"] = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        with Reader(directory, environ, replaced, limit_s) as reader:
+            reader.follow(page, tab)
+
+
+def is_tutorial(page: Path) -> bool:
+    return page.parent.name == "tutorial"
 
 
 def seen_by_git(page: Path, directory: Path) -> set[str]:
@@ -56,7 +68,7 @@ def seen_by_git(page: Path, directory: Path) -> set[str]:
 )
 def test_a_page_can_be_followed(page: Path, tab: str, tmp_path: Path) -> None:
     follow(page, tmp_path, tab=tab)
-    if page.parent.name == "tutorial":  # the others may be followed anywhere
+    if is_tutorial(page):  # the others may be followed anywhere
         assert not seen_by_git(page, tmp_path)
 
 
