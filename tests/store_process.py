@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from crewel.storage.embedded import server_binary
 
 LIMIT_S = 60.0
 _ASK_AGAIN_S = 0.5
+_LEAST_PAUSE_S, _MOST_PAUSE_S = 0.005, 0.05
 OTHER_PROGRAM = os.environ.get("CREWEL_TEST_STORE")
 """The program of all stores, also of the embedded ones, if it is not that of Crewel: `make test-store STORE=redis-server`."""
 PROGRAM = server_binary(Storage(server_binary=OTHER_PROGRAM))
@@ -115,10 +116,16 @@ class StoreProcess:
 
 def until(is_so: Callable[[], object]) -> None:
     """Wait until `is_so` says yes; fail after LIMIT_S."""
-    deadline = time.monotonic() + LIMIT_S
-    while not is_so():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.005)
+    assert any(is_so() for _ in looks(LIMIT_S)), "it did not come about in time"
+
+
+def looks(limit_s: float) -> Iterator[None]:
+    """Pause between looks at what nothing announces, for a tenth of the time that has passed: a look costs processor time, often
+    that of the server too."""
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) <= limit_s:
+        yield
+        time.sleep(min(max(passed / 10, _LEAST_PAUSE_S), _MOST_PAUSE_S))
 
 
 _shared: list[StoreProcess] = []

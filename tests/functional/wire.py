@@ -18,6 +18,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
+from tests.store_process import looks
+
 LIMIT_S = 30.0  # against a wait that hangs; a busy machine needs a part of it
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
@@ -217,12 +219,10 @@ def chunked(*chunks: bytes) -> bytes:
 
 def until(holds: Callable[[], Any], limit: float = LIMIT_S) -> Any:
     """Wait until a fact about the server holds that nothing announces; it is looked at again and again."""
-    deadline = time.monotonic() + limit
-    while not (value := holds()):
-        if time.monotonic() > deadline:
-            raise AssertionError("what was waited for did not come")
-        time.sleep(0.005)
-    return value
+    for _ in looks(limit):
+        if value := holds():
+            return value
+    raise AssertionError("what was waited for did not come")
 
 
 def close_connections() -> None:
