@@ -120,8 +120,8 @@ def until(is_so: Callable[[], object]) -> None:
 
 
 def looks(limit_s: float) -> Iterator[None]:
-    """Pause between looks at what nothing announces, for a tenth of the time that has passed: a look costs processor time, often
-    that of the server too."""
+    """Pause between looks at what nothing announces, for a tenth of the time that has passed: a look costs processor time,
+    often that of a server too."""
     began = time.monotonic()
     while (passed := time.monotonic() - began) <= limit_s:
         yield

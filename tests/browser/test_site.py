@@ -1,12 +1,10 @@
 """The site of the documentation: how its pages are rendered, what screen readers read, and what the search finds."""
 
-import fcntl
 import functools
 import http.server
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -19,6 +17,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.server_process import ROOT
+from tests.shared_files import made_once
 
 LIMIT_S = 300.0
 FENCE = re.compile(r"^( *)```.*?^\1``` *$", re.DOTALL | re.MULTILINE)
@@ -183,23 +182,13 @@ pytestmark = pytest.mark.timeout(LIMIT_S * 3)
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built once from the pages as they are: testers that run side by side share it."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    directory = shared / "site"
-    with (shared / "site.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not directory.exists():
-            _build(directory)
-    return directory
+    return made_once(tmp_path_factory, "site", _build)
 
 
 def _build(directory: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(directory)]
     environ = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=LIMIT_S)
-    if built.returncode:
-        shutil.rmtree(directory, ignore_errors=True)
     assert built.returncode == 0, built.stderr
 
 

@@ -26,6 +26,7 @@ from packaging.requirements import Requirement
 from crewel.settings.table import declared
 from tests.house.source import ROOT
 from tests.ports import free_port
+from tests.shared_files import made_once
 from tests.store_process import StoreProcess, until
 
 pytestmark = pytest.mark.server
@@ -54,15 +55,16 @@ def health_check() -> list[str]:
 @pytest.fixture(scope="module")
 def environment_of_its_own(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel and what the lock file says, and nothing else, as the image has it."""
-    directory = tmp_path_factory.mktemp("image")
-    venv.create(directory, with_pip=False)
-    python = directory / "bin" / "python"
-    (packages,) = directory.glob("lib/python*/site-packages")
-    for each in locked():
-        linked(each, packages)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-    run([*pip, "install", "--quiet", "--no-compile", "--no-deps", wheel])  # it is started a few times only
-    return python.parent
+
+    def make(directory: Path) -> None:
+        venv.create(directory, with_pip=False)
+        (packages,) = directory.glob("lib/python*/site-packages")
+        for each in locked():
+            linked(each, packages)
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", directory / "bin" / "python"]
+        run([*pip, "install", "--quiet", "--no-compile", "--no-deps", wheel])  # it is started a few times only
+
+    return made_once(tmp_path_factory, "image", make) / "bin"
 
 
 def locked() -> Iterator[metadata.Distribution]:

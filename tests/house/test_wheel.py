@@ -13,6 +13,7 @@ import pytest
 
 from tests.house.source import ROOT, tracked_files
 from tests.house.wheels import built, copied, source_of
+from tests.shared_files import made_once
 
 pytestmark = pytest.mark.server
 
@@ -55,9 +56,13 @@ def test_a_source_distribution_is_refused_without_the_browser_client(checkout: P
 @pytest.fixture(scope="module")
 def clientless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory into which a checkout without the browser client is installed: `crewel` and nothing else."""
-    checkout = copied(tmp_path_factory.mktemp("checkout"))
-    shutil.rmtree(checkout / "static" / "vendor")
-    (made,) = built(checkout, checkout / "wheels").iterdir()
+
+    def make(directory: Path) -> None:
+        checkout = copied(tmp_path_factory.mktemp("checkout"))
+        shutil.rmtree(checkout / "static" / "vendor")
+        built(checkout, directory)
+
+    (made,) = made_once(tmp_path_factory, "clientless", make).iterdir()
     installed = tmp_path_factory.mktemp("installed")
     zipfile.ZipFile(made).extractall(installed)
     return installed
