@@ -26,7 +26,7 @@ from crewel.admin.feed import Feed
 from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
-from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
+from crewel.broker.cluster import LONGEST_PAUSE_MS
 from crewel.broker.services import Service
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from crewel.bayeux.message import Fields
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.extension import Extension

@@ -25,8 +25,6 @@ MAY_NAME_THE_BROKER = {
     "crewel.mock.salesforce_extension",  # this and the next are roots of their own: servers under test
     "crewel.testing.instance",
 }
-OF_THE_MAILBOXES = {"crewel.broker.session"}
-"""Modules of that package which stand outside its package."""
 NAMES_THE_BROKER_STILL = {
     "crewel.extensions.ack",
     "crewel.extensions.activity",
@@ -88,8 +86,6 @@ def test_no_circle_of_imports_is_larger_than_it_was() -> None:
 def package(name: str) -> str:
     """Return the package that a module is in: of the broker, the one of its subject."""
     parts = name.split(".")
-    if name in OF_THE_MAILBOXES:
-        return "broker.mailboxes"
     return ".".join(parts[1 : 3 if parts[1] == "broker" and len(parts) > 3 else 2])
 
 

@@ -15,7 +15,7 @@ from crewel.admin.role_scopes import covers_channel, covers_session
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import SYSTEM, Channel, parse
 from crewel.broker.session import Session
-from crewel.broker.topics.topic import TopicView
+from crewel.broker.topic_view import TopicView
 from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.qos.fields import one_of

@@ -16,7 +16,6 @@ from crewel.broker.admission.admission import Admission
 from crewel.broker.cluster import Cluster
 from crewel.broker.dead_letters.dead_letters import DeadLetters
 from crewel.broker.durability.durability import Durability
-from crewel.broker.durability.pending_publish import Published
 from crewel.broker.handler_steps import finished
 from crewel.broker.inbound import Inbound, MetaHandlers
 from crewel.broker.mailboxes.mailboxes import Mailboxes
@@ -32,6 +31,7 @@ from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.broker.sweeper import Sweeper
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.broker.upward import UpwardCalls
+from crewel.broker.writing.pending_publish import Published
 from crewel.errors import Refused, ServiceError, coded
 from crewel.metrics import Metrics
 from crewel.qos.publish import PublishQos, read_publish_qos

@@ -23,12 +23,12 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.limiter import Limiter
-from crewel.broker.admission.payers import payers_of
 from crewel.broker.durability.durability import Durability
 from crewel.broker.durability.publish_window import PublishWindow
+from crewel.broker.exchange import Exchange, Peer
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
-from crewel.broker.mailboxes.exchange import Exchange, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.payers import payers_of
 from crewel.broker.publishing.publish_handler import Publisher, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.message import Message
-from crewel.broker.durability.pending_publish import PendingPublish
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.session import Event, Session
+from crewel.broker.writing.pending_publish import PendingPublish
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import PendingDeadLetter, SessionRecord, Submission

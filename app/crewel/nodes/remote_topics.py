@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
-from crewel.broker.topics.topic_shares import Shares, TopicShare
+from crewel.broker.topic_view import Shares, TopicShare
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.calls import Calls

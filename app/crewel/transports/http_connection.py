@@ -22,7 +22,7 @@ from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
-from crewel.broker.mailboxes.exchange import Take
+from crewel.broker.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.fair_turns import FairTurns
 from crewel.transports.connection_caps import ConnectionCaps, address_of

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.addresses import canonical
 from crewel.bayeux.codec import decode, join
-from crewel.broker.mailboxes.exchange import Peer, Take
+from crewel.broker.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, status_line

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode
+from crewel.broker.exchange import Peer, Take
 from crewel.broker.inbound import when_answered
-from crewel.broker.mailboxes.exchange import Peer, Take
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
 from crewel.fair_turns import FairTurns

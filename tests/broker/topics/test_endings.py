@@ -9,9 +9,9 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
+from crewel.broker.topic import Topic
 from crewel.broker.topics import endings
 from crewel.broker.topics.references import QueuedTopics
-from crewel.broker.topics.topic import Topic
 from crewel.errors import StoreError, StoreUncertain
 from crewel.nodes.node_requests import Request, TopicAnswer
 from crewel.nodes.remote_topics import RemoteTopics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewel.broker.addressing.channels import Channels
-from crewel.broker.addressing.consumer_groups import ConsumerGroups
+from crewel.broker.addressing.consumer_groups import ConsumerGroups, kept_groups
 from crewel.broker.addressing.destinations import Destinations
 from crewel.broker.addressing.queue_listeners import AddressingListener
 from crewel.broker.addressing.session_names import BEYOND_STORED, Names
@@ -11,7 +11,6 @@ from crewel.broker.addressing.shared_queues import CommonQueues, SharedQueues
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.topics.topic import kept_groups
 
 
 class Addressing:

@@ -21,7 +21,6 @@ from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.routes import Route, resolve_destination, without_store
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
-from crewel.broker.durability.write_queue import REPEATABLE_S
 from crewel.broker.handler_steps import Promise, Steps, result_of
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
@@ -35,7 +34,7 @@ from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queue_store
 from crewel.storage.receivers import Receiver
-from crewel.storage.script_step import Step
+from crewel.storage.script_step import REPEATABLE_S, Step
 from crewel.storage.shared_queue_store import Addressed, Delivery, SendOutcome, Sent
 
 _FULL: Final = "resource.overflow.queue.entries"
@@ -234,7 +233,7 @@ class Destinations:
         )
         size = len(outgoing.body) * len(outgoing.deliveries)
         if is_scarce:
-            message = message._replace(account=access.shares.admit(outgoing.publisher, size))
+            message = message._replace(account=self._runtime.stored_shares.admit(outgoing.publisher, size))
         # Each has a key, so that it can be asked again what happened to it.
         step = shared_queue_store.send(
             access.keys,

@@ -22,13 +22,12 @@ from crewel.broker.addressing.queue_listeners import AddressingListener
 from crewel.broker.addressing.requeue import Failures, Requeue
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queue import SharedQueue
-from crewel.broker.durability.store_access import DEAD_SESSION
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, stored_of, unstored_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
+from crewel.delivery.records import DEAD_SESSION, EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
 from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue

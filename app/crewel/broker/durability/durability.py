@@ -19,7 +19,6 @@ from time import time
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.admission.payers import receiver_payers
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
@@ -28,14 +27,15 @@ from crewel.broker.durability.log_tail import LogTail
 from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
-from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.acknowledgements import Acknowledgements
 from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.payers import receiver_payers
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.writing.store_phase import StorePhase
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.log_consumer import MAX_CHANGES, LogConsumer
@@ -146,7 +146,7 @@ class Durability:
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
-        self._counting = start("what accounts have in the store", self._access.shares.run_forever)
+        self._counting = start("what accounts have in the store", self._runtime.stored_shares.run_forever)
         self._runtime.cluster.follow_log(self._runtime.supervisor, self.tail.run_forever)
 
     async def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from crewel.bayeux.message import Message
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.session import Event, Session
 from crewel.delivery.entry import Entry
 

@@ -20,17 +20,16 @@ from crewel.broker.addressing.session_names import identity
 from crewel.broker.admission.admission import Admission
 from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.admission.limiter import Limiter
-from crewel.broker.admission.payers import payers_of
-from crewel.broker.durability.log_appender import readonly
 from crewel.broker.handler_steps import Promise, Steps, complete, outcome_of, result_of, resume, start, wait
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.payers import payers_of
 from crewel.broker.publishing.broadcaster import Broadcaster, StoragePlan
-from crewel.broker.refusals import refusal
+from crewel.broker.refusals import readonly, refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.service_registry import RemoteCall
 from crewel.broker.session import Event, Session
-from crewel.broker.topics.topic import Topic
+from crewel.broker.topic import Topic
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.pending_dead_letters import Payers
 from crewel.errors import (

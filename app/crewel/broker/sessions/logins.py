@@ -20,8 +20,8 @@ from crewel.broker.addressing.session_names import digest, is_named, new_reply_i
 from crewel.broker.admission.admission import Admission
 from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.durability.durability import Durability
+from crewel.broker.exchange import Exchange, Peer
 from crewel.broker.handler_steps import Steps, result_of
-from crewel.broker.mailboxes.exchange import Exchange, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.refusals import limited, login_refusal, refused, requested_name, superseded, unavailable
 from crewel.broker.runtime import Runtime

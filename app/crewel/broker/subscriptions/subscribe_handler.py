@@ -13,8 +13,8 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.admission import Admission
 from crewel.broker.admission.guard import NOT_AUTHORIZED
+from crewel.broker.exchange import Exchange
 from crewel.broker.handler_steps import Steps
-from crewel.broker.mailboxes.exchange import Exchange
 from crewel.broker.pipe import META_CHANNELS
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session

@@ -16,10 +16,10 @@ from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.topic import Topic
+from crewel.broker.topic_view import Shares
 from crewel.broker.topics.erasure import TopicEraser
 from crewel.broker.topics.references import QueuedTopics, channel_of
-from crewel.broker.topics.topic import Topic
-from crewel.broker.topics.topic_shares import Shares
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
 from crewel.event_loop import in_turns

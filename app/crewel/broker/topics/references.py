@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.addressing.channels import Channels
-from crewel.broker.addressing.consumer_groups import ConsumerGroups, joined_groups
+from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.topics.topic import Topic, TopicView
-from crewel.broker.topics.topic_shares import Shares, TopicShare
+from crewel.broker.topic import Topic
+from crewel.broker.topic_view import Shares, TopicShare, TopicView, joined_groups
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, PendingMessage

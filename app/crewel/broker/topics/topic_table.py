@@ -20,10 +20,11 @@ from crewel.broker.admission.admission import Admission
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.topic import Topic
 from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
 from crewel.broker.topics.references import QueuedTopics, TopicViews, channel_of
-from crewel.broker.topics.topic import Topic, read_rules
+from crewel.broker.topics.rule_reader import read_rules
 from crewel.broker.topics.topic_changes import TopicChanges
 from crewel.broker.topics.topic_listeners import TopicsListener
 from crewel.delivery.records import LogId
