@@ -17,9 +17,10 @@ from crewel.broker.cluster import Cluster
 from crewel.broker.dead_letters.dead_letters import DeadLetters
 from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import finished
-from crewel.broker.inbound import Inbound, MetaHandlers
+from crewel.broker.inbound import Inbound
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.mailboxes.reports import MailboxReports
+from crewel.broker.meta_handlers import MetaHandlers
 from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.publishing.broadcaster import StoragePlan
 from crewel.broker.publishing.publish_handler import scoped

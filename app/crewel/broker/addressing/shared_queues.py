@@ -17,9 +17,10 @@ from time import time
 from typing import Final
 
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
+from crewel.broker.addressing.failures import Failures
 from crewel.broker.addressing.lease_room import AHEAD, lease_room
 from crewel.broker.addressing.queue_listeners import AddressingListener
-from crewel.broker.addressing.requeue import Failures, Requeue
+from crewel.broker.addressing.requeue import Requeue
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queue import SharedQueue
 from crewel.broker.mailboxes.mailboxes import Mailboxes
