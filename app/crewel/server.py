@@ -258,7 +258,8 @@ def _share_store(broker: Broker, nodes: Nodes, siblings: Siblings) -> Membership
     """Make of this server one of several that share the store."""
     if (why := broker.settings.why_shorter_hold) is not None:
         log.warning("%s", why)
-    return Membership(broker, nodes, siblings)
+    nodes.membership = Membership(broker, siblings)
+    return nodes.membership
 
 
 async def _drain(app: web.Application) -> None:

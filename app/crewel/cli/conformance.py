@@ -45,7 +45,8 @@ def conformance(
     It publishes and subscribes below --root, and leaves nothing behind. Use it only on your own servers.
     """
     from crewel.conformance import runner
-    from crewel.conformance.check_table import CHECKS, TRANSPORTS, Level, Outcome
+    from crewel.conformance.check_table import CHECKS, Level, Outcome
+    from crewel.conformance.verdicts import TRANSPORTS
     from crewel.conformance.wires import Site
     from crewel.errors import SettingsError
 

@@ -38,8 +38,6 @@ class Nodes(Cluster):
     pause_ms = LONGEST_PAUSE_MS
     membership: Membership
     """The part that this node has in the cluster."""
-    link = ""
-    """Where the others reach it."""
 
     def spread(self, channel: Channel, entry: Entry, publisher: str, qos: bytes) -> None:
         """Send a transient message to the nodes that want it."""
@@ -105,7 +103,7 @@ class Nodes(Cluster):
 
     def registration(self, token: str) -> Registration:
         """The tag of this node, and where it accepts links."""
-        return Registration(tag_of(token), self.link)
+        return Registration(tag_of(token), self.membership.link)
 
     def author(self, name: str) -> str:
         """This name."""

@@ -31,8 +31,9 @@ from crewel.errors.codes import is_below
 from crewel.limits import UNLIMITED, Account, Accounts, Rate
 from crewel.qos.filters import ACCOUNT_BURST, ACCOUNT_RATE
 from crewel.qos.names import ANONYMOUS
+from crewel.security.bad_token import BadToken
 from crewel.security.grants import Grants
-from crewel.security.jwt import BadToken, grants_of
+from crewel.security.jwt import grants_of
 from crewel.security.tokens import AdminToken
 from crewel.settings.access import Limits as LimitSettings
 

@@ -32,8 +32,8 @@ from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreEr
 from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
 from crewel.qos.fields import MAX_NUMBER
 from crewel.qos.names import ANONYMOUS, Name
+from crewel.security.bad_token import ACCESS_DENIED, EXPIRED
 from crewel.security.grants import OPERATOR
-from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.sign_in import SIGNED_OUT, own_grants
 from crewel.storage.script_step import TooManySessions
 
