@@ -30,6 +30,7 @@ from crewel.broker.session import Session
 from crewel.broker.sessions.sessions import Sessions
 from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.broker.sweeper import Sweeper
+from crewel.broker.topics.erase_service import offer_erase
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.broker.upward import UpwardCalls
 from crewel.broker.writing.pending_publish import Published
@@ -76,6 +77,7 @@ class Broker:
         self.addressing = addressing = Addressing(runtime, mailboxes, above)
         self.admission = admission = Admission(runtime, mailboxes, addressing, by_id, above.topic_count)
         self.topics = topics = TopicTable(runtime, mailboxes, addressing, admission, by_id, above)
+        offer_erase(runtime, admission.guard, topics)
         self.subscriptions = Subscriptions(runtime, mailboxes, addressing, admission, topics, above)
         self.durability = Durability(runtime, mailboxes, addressing, topics, self.subscriptions, above)
         self.dead_letters = DeadLetters(runtime, mailboxes, addressing)

@@ -24,6 +24,7 @@ from crewel.broker.refusals import readonly
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.broker.topics.topic_changes import TopicChanges
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.broker.writing.pending_publish import PendingPublish, Published
 from crewel.delivery.durable_session import DurableSession
@@ -56,6 +57,7 @@ class LogAppender:
     _mailboxes: Mailboxes
     _addressing: Addressing
     _topics: TopicTable
+    _changes: TopicChanges
     _options: SubscriptionOptions
 
     def __post_init__(self) -> None:
@@ -257,7 +259,7 @@ class LogAppender:
         if logged.addressed:
             self._access.node.skip(logged.id)
             if logged.changed_by:
-                self._topics.changes.take(logged)
+                self._changes.take(logged)
             else:
                 self._destinations.take_addressed(logged, self._access.node.sessions)
             return False
