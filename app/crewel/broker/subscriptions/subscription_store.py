@@ -22,8 +22,8 @@ from crewel.broker.subscriptions.options import Choices, SubscriptionOptions, as
 from crewel.broker.writing.write_queue import BYTES_A_LETTER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, cost_of
-from crewel.delivery.pending_subscriptions import SubscriptionRequest
 from crewel.delivery.records import DEAD_SESSION, EndReason, LogId, PendingDeadLetter, PendingMessage
+from crewel.delivery.subscription_request import SubscriptionRequest
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import session_store as stored_sessions
 from crewel.storage.keys import Keys
