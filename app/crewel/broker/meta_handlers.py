@@ -44,7 +44,7 @@ class MetaHandlers:
 
     def __post_init__(self) -> None:
         self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
-        self._names, self._shared_queues = self._addressing.names, self._addressing.shared_queues
+        self._names = self._addressing.names
         self._logins = self._sessions.logins
         self.by_channel: Mapping[str, Handler] = {
             HANDSHAKE: self._sessions.handshakes.handshake,
@@ -71,7 +71,7 @@ class MetaHandlers:
             session.move(_CONNECT)
             if session.name:
                 self._names.prove(session)
-                self._shared_queues.on_connect(session)
+                self._addressing.on_connect(session)
         if session.mailbox.is_absent or session.mailbox.has_more:
             awaited = self._durability.on_connect(session)
             if awaited is not None:

@@ -335,7 +335,7 @@ class Destinations:
             waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
             self._outbound.loader.on_inbox_message(durable, entry.position, waiting, entry)
         elif delivery.source:  # it is ending, and its end finds the message
-            self._shared_queues.requeue.expect(durable, delivery.source)
+            self._shared_queues.expect(durable, delivery.source)
 
     @staticmethod
     def _outcome(outgoing: _Outgoing, sent: Sent) -> Sending:
