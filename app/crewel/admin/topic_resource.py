@@ -8,7 +8,8 @@ from functools import partial
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands, union
+from crewel.admin.call import Call
+from crewel.admin.command import COUNT, Access, Argument, Command, operation_commands, union
 from crewel.admin.operation import About, Level
 from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
 from crewel.admin.role_scopes import covers_channel, covers_session
