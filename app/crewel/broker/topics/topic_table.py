@@ -23,9 +23,10 @@ from crewel.broker.session import Session
 from crewel.broker.topic import Topic
 from crewel.broker.topics.endings import Endings
 from crewel.broker.topics.erasure import TopicEraser
-from crewel.broker.topics.references import QueuedTopics, TopicViews, channel_of
+from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.rule_reader import read_rules
 from crewel.broker.topics.topic_listeners import TopicsListener
+from crewel.broker.topics.topic_views import TopicViews
 from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
