@@ -52,7 +52,9 @@ class OtherNode:
         self._answering: dict[str, Any] = {}
         registry: Any = SimpleNamespace(others=lambda: [SimpleNamespace(token="other")])
         calls: Any = self
-        remote = RemoteTopics(world.broker.runtime, world.broker.topics, registry, calls)
+        remote = RemoteTopics(
+            world.broker.runtime, world.broker.topics, world.broker.durability.topic_changes, registry, calls
+        )
         world.cluster.shares = remote.shares  # type: ignore[method-assign, assignment]
 
     def serve(self, request: Request[Any, Any], answering: Any) -> None:

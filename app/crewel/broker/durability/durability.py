@@ -119,15 +119,15 @@ class Durability:
         self._events, self._pressure = mailboxes.events, mailboxes.pressure
         self._shared_queues = addressing.shared_queues
         self.stored = self._subscriptions.stored
-        changes = TopicChanges(runtime, self._topics)
-        self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, changes, options)
+        self.topic_changes = TopicChanges(runtime, self._topics)
+        self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, self.topic_changes, options)
         self.acknowledgements = Acknowledgements(runtime, mailboxes, options.filtered, self)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self._runtime.metrics.gauge("last_commit_timestamp_seconds", lambda: self._committed_at)
         self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
         self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
         self._hurry = asyncio.Event()  # set when the next commit should not wait for its time
-        self.inheritance = Inheritance(runtime, self.appender, addressing.destinations, changes, self)
+        self.inheritance = Inheritance(runtime, self.appender, addressing.destinations, self.topic_changes, self)
         self._losses = LossDetector(self._access, self._runtime.settings.node.name, self._runtime.metrics)
         self._closing = asyncio.Event()
 
