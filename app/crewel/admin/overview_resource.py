@@ -94,8 +94,8 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
 
 
 async def _with_others(admin: Administration, counted: SessionCounts) -> SessionCounts:
-    """The same; causes say what only the store knows: what other receivers do with messages that one rejects, and how much
-    those take that fall behind."""
+    """The counts, with causes that say what only the store knows: what other receivers do with messages that one rejects, and
+    how much those take that fall behind."""
     troubles, queues = dict(counted.troubles), dict(counted.queues)
     if "rejects" in troubles:
         others = await admin.taken_by_others()

@@ -401,7 +401,7 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
 
 
 def _repeated_state(sent: Sent, one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationState:
-    """The same of a repeat: what happened when it was sent first. The destination may have meant others then."""
+    """What happened to a message that is sent once more, when it was sent first. The destination may have meant others then."""
     places = (one.queue, *_stored_names(one))
     if one.to in sent.reached or any(outcomes.get(place) is SendOutcome.OK for place in places):
         return DestinationState(one.to)

@@ -115,7 +115,7 @@ class SharedQueues:
         return [queue.name for queue in self._known.values() if queue.count]
 
     async def stored(self) -> list[str]:
-        """The same, as the store has it. Raises StoreError."""
+        """The queues in which something waits, as the store has it. Raises StoreError."""
         return self.names()
 
     def waiting(self, name: str) -> int:
@@ -169,7 +169,8 @@ class SharedQueues:
         self._metrics.ended[EndReason.EXPIRED] += removed
 
     def swept(self, name: str, removed: int, left: int) -> None:
-        """The same, by a step without a place in the order of the log: another node may have put something into it since."""
+        """The store has taken so many messages out of the queue because their life had ended, by a step without a place in the
+        order of the log: another node may have put something into it since."""
         self.expired(name, removed, left)
         self._ask(self._queue(name))
 
@@ -549,7 +550,8 @@ class SharedQueues:
 
 
 class CommonQueues(SharedQueues):
-    """The same where other nodes fill and empty the queues too: the store knows what this one has not learnt yet."""
+    """The shared queues of one broker where other nodes fill and empty them too: the store knows what this one has not learnt
+    yet."""
 
     _looks_left = _MOST_LOOKS
 
@@ -588,7 +590,7 @@ class CommonQueues(SharedQueues):
         return count and super()._lapsed(name, count)
 
     def sweep(self) -> None:
-        """The same; and of the queues without a session here, look at so many at most."""
+        """Sweep as a single node does; of the queues without a session here, look at so many at most."""
         self._looks_left = _MOST_LOOKS
         super().sweep()
 
