@@ -26,6 +26,8 @@ from tests.store_process import own_prefix, shared_store
 
 T = TypeVar("T")
 COMMIT_S = 0.2
+MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}
+"""Options of a session whose client settles each message by itself."""
 
 
 class StoredWorld(World):
