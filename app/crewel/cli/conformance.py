@@ -61,9 +61,8 @@ def conformance(
     through = bayeux_client.proxy_on_the_way(url, proxy)
     site = Site(url.rstrip("/"), dict(_header(each) for each in header or ()), limit, through)
     try:
-        report = asyncio.run(
-            runner.run(site, transports=transport or TRANSPORTS, only=only or (), root=root, expiry_s=expiry)
-        )
+        tried = transport or TRANSPORTS
+        report = asyncio.run(runner.run(site, transports=tried, only=only or (), root=root, expiry_s=expiry))
     except runner.Unreachable as error:
         raise SettingsError(str(error)) from None
     if as_json:

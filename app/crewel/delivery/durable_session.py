@@ -73,6 +73,34 @@ class DurableSession:
         "tries",
     )
 
+    acknowledged: list[LogId]
+    """What its client has acknowledged of the applied messages, until that is applied too."""
+    applied_size: int
+    """Bytes of all that is pending, without records that are not applied."""
+    applied: dict[LogId, PendingMessage]
+    """What is pending in the log, without records that are not applied."""
+    applied_inbox: dict[LogId, PendingMessage]
+    """What is pending in the inbox, outside the log."""
+    in_both: int
+    """How many messages are pending in both, for they came by the log and from a group: each is one, with the bytes that it
+    has in the log."""
+    notices: dict[LogId, PendingMessage]
+    """Notices that topics were erased, which wait like messages and are none: by their places."""
+    _newest: LogId
+    """Nothing beyond this has been open here, or is accounted for; without records that are not applied."""
+    adopted_to: LogId
+    """What was open up to here when the session was taken over counts as sent once more, although it may not have been."""
+    _ended: dict[EndReason, list[LogId]]
+    _fan_out: FanOutBuffer | None
+    """The records of its node, while it has one."""
+    applied_number: int
+    """The number of the last record that is applied here, or was discarded."""
+    evicted: list[int]
+    """The ranks of the pending messages whose bodies are not in memory, sorted."""
+    _stored_notices: dict[str, LogId]
+    failed: dict[str, str]
+    """Pattern -> why the server has ended the subscription, JSON, while the notice of it waits."""
+
     def __init__(self, name: SessionName) -> None:
         self.name = name
         self.connected: Any = None
@@ -111,37 +139,14 @@ class DurableSession:
         """Dead letters that the store does not have; None: it has them all."""
         self.payers: Payers = ()
         """The accounts that its dead letters are charged to until the store has them."""
-
-        # What is pending
-        self.acknowledged: list[LogId] = []
-        """What its client has acknowledged of the applied messages, until that is applied too."""
-        self.applied_size = 0
-        """Bytes of all that is pending, without records that are not applied."""
-        self.applied: dict[LogId, PendingMessage] = {}
-        """What is pending in the log, without records that are not applied."""
-        self.applied_inbox: dict[LogId, PendingMessage] = {}
-        """What is pending in the inbox, outside the log."""
-        self.in_both = 0
-        """How many messages are pending in both, for they came by the log and from a group: each is one, with the bytes that it
-        has in the log."""
-        self.notices: dict[LogId, PendingMessage] = {}
-        """Notices that topics were erased, which wait like messages and are none: by their places."""
-        self._newest = LogId(0)
-        """Nothing beyond this has been open here, or is accounted for; without records that are not applied."""
-        self.adopted_to = LogId(0)
-        """What was open up to here when the session was taken over counts as sent once more, although it may not have been."""
-        self._ended: dict[EndReason, list[LogId]] = {}
-        self._fan_out: FanOutBuffer | None = None
-        """The records of its node, while it has one."""
-        self.applied_number = 0
-        """The number of the last record that is applied here, or was discarded."""
-
-        # Their order
-        self.evicted: list[int] = []
-        """The ranks of the pending messages whose bodies are not in memory, sorted."""
-        self._stored_notices: dict[str, LogId] = {}
-        self.failed: dict[str, str] = {}
-        """Pattern -> why the server has ended the subscription, JSON, while the notice of it waits."""
+        self.acknowledged = []
+        self.applied_size = self.in_both = self.applied_number = 0
+        self.applied, self.applied_inbox, self.notices = {}, {}, {}
+        self._newest = self.adopted_to = LogId(0)
+        self._ended = {}
+        self._fan_out = None
+        self.evicted = []
+        self._stored_notices, self.failed = {}, {}
 
     @classmethod
     def adopted(cls, record: SessionRecord, sent: dict[PendingMessage, PendingMessage] | None = None) -> DurableSession:
