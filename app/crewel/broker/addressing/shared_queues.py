@@ -397,7 +397,7 @@ class SharedQueues:
         self.refresh(name)
 
     def take_expected(self, durable: DurableSession) -> set[str]:
-        """The queues from which messages have gone to this session, which has ended, without a notice; they are told once."""
+        """The queues from which messages have gone to this session, which has ended, without a notice; asked for once."""
         return self._expected.pop(durable, set())
 
     def _found_empty(self, queue: SharedQueue) -> None:
