@@ -30,7 +30,7 @@ import orjson
 import uvloop
 
 from crewel.broker.broker import Broker
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.errors import CrewelError
 from crewel.extensions.ack import AckExtension
 from crewel.settings import Settings, load

@@ -12,7 +12,7 @@ from time import time
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
-from crewel.broker.subscriptions.history_start import Numbers
+from crewel.broker.subscriptions.replay_numbers import Numbers
 from crewel.extension import Extension
 
 HANDSHAKE = "/meta/handshake"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from crewel.bayeux.message import Accepted as Accepted
     from crewel.bayeux.message import Message as Message
     from crewel.broker.broker import Broker as Broker
-    from crewel.broker.dead_letters.dead_letter import DeadLetter as DeadLetter
+    from crewel.broker.dead_letter import DeadLetter as DeadLetter
     from crewel.broker.services import Service as Service
     from crewel.broker.session import Session as Session
     from crewel.broker.session import SessionPart as SessionPart
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "crewel.bayeux.message": ("Accepted", "Message"),
     "crewel.broker.broker": ("Broker",),
-    "crewel.broker.dead_letters.dead_letter": ("DeadLetter",),
+    "crewel.broker.dead_letter": ("DeadLetter",),
     "crewel.broker.services": ("Service",),
     "crewel.broker.session": ("Session", "SessionPart"),
     "crewel.errors": ("RemoteCallError",),

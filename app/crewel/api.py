@@ -11,7 +11,7 @@ from aiohttp import web
 from crewel.bayeux.codec import encode
 from crewel.broker.broker import Broker
 from crewel.errors import Limited, PayloadError
-from crewel.security.jwt import BadToken
+from crewel.security.bad_token import BadToken
 from crewel.transports.bodies import elements_of, media_type, read_body
 from crewel.transports.http_aiohttp import refused, too_many
 from crewel.transports.origins import Origins

@@ -26,7 +26,7 @@ AMID: Final = 8
 SAMPLE: Final = 32
 """Requests that are served without a look at the clock, while none of them is long."""
 AGAIN: Final = 8
-"""The same in a turn whose end is known."""
+"""Requests that are served without a look at the clock in a turn whose end is known."""
 
 Work = Callable[[], object]
 

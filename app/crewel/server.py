@@ -26,7 +26,7 @@ from crewel.admin.feed import Feed
 from crewel.admin.rest import mount_rest
 from crewel.api import mount_api
 from crewel.broker.broker import Broker
-from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
+from crewel.broker.cluster import LONGEST_PAUSE_MS
 from crewel.broker.services import Service
 from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
@@ -258,7 +258,8 @@ def _share_store(broker: Broker, nodes: Nodes, siblings: Siblings) -> Membership
     """Make of this server one of several that share the store."""
     if (why := broker.settings.why_shorter_hold) is not None:
         log.warning("%s", why)
-    return Membership(broker, nodes, siblings)
+    nodes.membership = Membership(broker, siblings)
+    return nodes.membership
 
 
 async def _drain(app: web.Application) -> None:

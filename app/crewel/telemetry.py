@@ -26,7 +26,7 @@ from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
-from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.handler_steps import Steps, resume, start
 from crewel.broker.publishing.publish_handler import Publisher
 from crewel.broker.session import Session, SessionPart

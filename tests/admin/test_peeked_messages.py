@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import Call
+from crewel.admin.call import Call
 from crewel.admin.role_scopes import NotCovered
 from crewel.admin.route import Ask, Route, admit
 from crewel.admin.session_resource import SESSION_COMMANDS, SESSION_ROUTES

@@ -7,7 +7,7 @@ import pytest
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER, Rules
 from crewel.extension import Extension
-from tests.broker.stored_world import StoredWorld
+from tests.broker.stored_world import MESSAGE, Receiver, StoredWorld
 from tests.broker.world import World
 
 
@@ -59,3 +59,9 @@ def make_stored() -> Iterator[Callable[..., StoredWorld]]:
 def stored(make_stored: Callable[..., StoredWorld]) -> StoredWorld:
     """A world with a store and the default settings."""
     return make_stored()
+
+
+@pytest.fixture
+def joe(stored: StoredWorld) -> Receiver:
+    """A client that settles each message by itself, and is subscribed to /a."""
+    return Receiver(stored).started("/a", **MESSAGE)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from crewel.bayeux.message import Fields
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.extension import Extension
@@ -26,6 +26,8 @@ from tests.store_process import own_prefix, shared_store
 
 T = TypeVar("T")
 COMMIT_S = 0.2
+MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}
+"""Options of a session whose client settles each message by itself."""
 
 
 class StoredWorld(World):

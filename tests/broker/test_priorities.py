@@ -7,16 +7,8 @@ from typing import Any
 import pytest
 
 from crewel.qos.connect import Burst
-from tests.broker.stored_world import Receiver, StoredWorld, data, failed, ok, origin
+from tests.broker.stored_world import MESSAGE, Receiver, StoredWorld, data, failed, ok, origin
 from tests.broker.world import Client, World, data_of
-
-MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}
-
-
-@pytest.fixture
-def joe(stored: StoredWorld) -> Receiver:
-    """A client that settles each message by itself, and is subscribed to /a."""
-    return Receiver(stored).started("/a", **MESSAGE)
 
 
 def store(world: StoredWorld, *messages: tuple[int, Any], channel: str = "/a") -> None:

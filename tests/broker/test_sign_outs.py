@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from crewel.broker.sessions.sign_outs import SignOuts
-from crewel.security.jwt import BadToken
+from crewel.security.bad_token import BadToken
 from crewel.security.sign_in import SignIns, code
 from crewel.security.tokens import AdminToken
 from tests.broker.stored_world import MakeStored, StoredWorld

@@ -100,7 +100,7 @@ def test_others_have_their_turn_while_many_sessions_end(stored: StoredWorld, mon
 
 def test_a_start_applies_what_it_reads_in_portions(make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else all of it would be applied in the turn in which the first queue is full."""
-    monkeypatch.setattr("crewel.delivery.log_entries._MAX_APPLIED", 20)
+    monkeypatch.setattr("crewel.delivery.log_consumer._MAX_APPLIED", 20)
     before = make_stored("delivery.commit_ms=60000")
     for number in range(5):
         Receiver(before).started("/a", name=f"joe/{number}")

@@ -14,7 +14,7 @@ import orjson
 from crewel.bayeux.message import Fields
 from crewel.broker.broker import Broker
 from crewel.broker.cluster import SingleNode
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.node_tags import tag_of
 from crewel.broker.services import Service
 from crewel.broker.session import Session

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from crewel.cli.conformance import conformance
-from crewel.conformance.check_table import CHECKS, TRANSPORTS, Outcome
+from crewel.conformance.check_table import CHECKS, Outcome
 from crewel.conformance.runner import Report
+from crewel.conformance.verdicts import TRANSPORTS
 from crewel.errors import SettingsError
 from crewel.testing import Server
 from tests.conformance.conftest import RunChecks

@@ -12,10 +12,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from crewel.conformance.check_table import CHECKS, SECTIONS, WEBSOCKET, Failed, Level, Outcome
+from crewel.conformance.check_table import CHECKS, SECTIONS, Level, Outcome
 from crewel.conformance.report import as_html, as_json
 from crewel.conformance.runner import Report, Result, Unreachable, run
 from crewel.conformance.trial import Trial
+from crewel.conformance.verdicts import WEBSOCKET, Failed
 from crewel.conformance.wires import Site
 from crewel.testing import LoopThread, Server
 from tests.conformance.conftest import RunChecks

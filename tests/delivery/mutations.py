@@ -12,7 +12,6 @@ from crewel.delivery.changes import Changes
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.fan_out_buffer import FanOutBuffer, FanOutRecord, SubscriberSet
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.pending_subscriptions import SubscriptionRequest
 from crewel.delivery.records import (
     Change,
     Commit,
@@ -24,6 +23,7 @@ from crewel.delivery.records import (
     SessionRecord,
     Settled,
 )
+from crewel.delivery.subscription_request import SubscriptionRequest
 from crewel.errors import StoreFull
 from tests.delivery.server_model import Request, Server
 from tests.delivery.store_model import NodeRow, SessionRow, StoreModel, ends_of

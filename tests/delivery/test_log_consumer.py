@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.fan_out_buffer import SubscriberSet
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.pending_subscriptions import SubscriptionRequest
 from crewel.delivery.records import (
     Change,
     Commit,
@@ -18,6 +17,7 @@ from crewel.delivery.records import (
     SessionRecord,
     Transient,
 )
+from crewel.delivery.subscription_request import SubscriptionRequest
 
 A = ("/a", "/*")
 """The patterns of channel /a."""

@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 
 from crewel import server
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings, load
 from crewel.transports import websocket, websocket_fast

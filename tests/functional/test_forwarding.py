@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
+from crewel.broker.cluster import LONGEST_PAUSE_MS
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, data
 from tests.functional.cluster import LONG, NODE

@@ -11,7 +11,7 @@ from tests.house.source import ROOT, modules, shown, tree
 
 SLOTS = {*Session.__slots__, *Mailbox.__slots__}
 BROKER = "app/crewel/broker"
-ROOM = (f"{BROKER}/session.py", f"{BROKER}/mailboxes/")
+ROOM = (f"{BROKER}/session.py", f"{BROKER}/exchange.py", f"{BROKER}/mailboxes/")
 APART = ("app/crewel/client/", "app/crewel/delivery/", "app/crewel/storage/", "pipeline/")  # know no session
 OTHERS = {
     "app/crewel/transports/heads.py": {"browser"},  # of the head of a request

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from crewel.conformance.check_table import LONG_POLLING, Outcome
+from crewel.conformance.check_table import Outcome
 from crewel.conformance.runner import run
+from crewel.conformance.verdicts import LONG_POLLING
 from crewel.conformance.wires import Site
 from tests.interop.peers import HERE
 

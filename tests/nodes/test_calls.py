@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.broker.addressing.consumer_groups import GroupState
+from crewel.broker.topic_view import GroupState
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.nodes.forwarding import Forwarder, Relay
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link

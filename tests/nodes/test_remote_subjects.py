@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from crewel.broker.durability.write_queue import WriteQueue
+from crewel.broker.writing.write_queue import WriteQueue
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.nodes import remote_subjects
 from crewel.nodes.remote_subjects import RemoteSubjects

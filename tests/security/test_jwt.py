@@ -12,8 +12,9 @@ import pytest
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Message
 from crewel.broker.session import Host, Session
+from crewel.security.bad_token import ACCESS_DENIED, EXPIRED, BadToken
 from crewel.security.grants import Grants, Role
-from crewel.security.jwt import ACCESS_DENIED, EXPIRED, BadToken, JwtPolicy
+from crewel.security.jwt import JwtPolicy
 from crewel.security.jwt_tokens import Tokens
 from crewel.security.policy import GRANTED, Refusal
 from crewel.security.token_keys import load_keys

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from crewel.errors import SettingsError
 from crewel.security import token_keys as keys_module
-from crewel.security.jwt import BadToken
+from crewel.security.bad_token import BadToken
 from crewel.security.jwt_tokens import Tokens
 from crewel.security.token_keys import load_keys
 from crewel.settings.access import Security

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from crewel.security import sign_in
+from crewel.security.bad_token import BadToken
 from crewel.security.grants import Grants, Role
-from crewel.security.jwt import BadToken
 from crewel.security.sign_in import PAGE_S, SignIns, code
 from crewel.security.tokens import AdminToken
 

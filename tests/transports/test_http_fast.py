@@ -10,8 +10,8 @@ from aiohttp import web
 from crewel import server
 from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
+from crewel.broker.exchange import Peer
 from crewel.broker.handler_steps import Promise, Steps
-from crewel.broker.mailboxes.exchange import Peer
 from crewel.fair_turns import FairTurns
 from crewel.settings import Settings, load
 from crewel.settings.sources import change

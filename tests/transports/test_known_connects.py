@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from crewel.broker.broker import Broker
-from crewel.broker.mailboxes.exchange import Held
+from crewel.broker.exchange import Held
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.session import SessionPart
 from crewel.settings import Settings, load

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from websockets.frames import Frame, Opcode
 
-from crewel.broker.mailboxes.exchange import Forwarded
+from crewel.broker.exchange import Forwarded
 from crewel.settings import Settings, load
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.shared_buffer import LEAST

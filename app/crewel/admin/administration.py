@@ -6,96 +6,57 @@ Sessions are found by their public names. Their `clientId`s are secrets and appe
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
-from functools import partial
+from collections.abc import AsyncIterator, Iterable, Mapping
 from heapq import merge
 from itertools import islice
-from time import perf_counter, time
+from time import perf_counter
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from crewel.admin.audit import Audit
-from crewel.admin.backlog_trends import BacklogTrends
-from crewel.admin.cached_result import CachedResult
-from crewel.admin.everywhere import Everywhere
 from crewel.admin.jobs import Jobs
 from crewel.admin.metrics_history import MetricsHistory
 from crewel.admin.new_dead_letters import NewDeadLetters
-from crewel.admin.past_troubles import PastTroubles
-from crewel.admin.receiver_facts import oldest_of
-from crewel.admin.rejections import Rejections
 from crewel.admin.server_metrics import ServerMetrics
 from crewel.admin.server_timeline import ServerTimeline
+from crewel.admin.server_view import ServerView
 from crewel.admin.session_counts import SessionCounter
 from crewel.admin.timeline import Timelines
-from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
-from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.delivery.records import LogId
-from crewel.errors import StoreError, StoreUnavailable
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
-from crewel.nodes.membership import Membership
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
-from crewel.storage.dead_letter_groups import GROUPED, count_by
 from crewel.storage.fact_index import FactIndex
-from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
-from crewel.storage.store import Store
-from crewel.storage.taken_elsewhere import Taken, taken_elsewhere
 
-_KEPT_S: Final = 5.0
 _MOST_NOTED: Final = 100
 """Subscriptions of a session that its timeline notes with an event."""
-_MOST_LOOKED_UP: Final = 100
-"""Receivers that reject messages, of which is looked up what others took."""
 
 
-class Administration:
-    """The administration of one broker."""
+class Administration(ServerView):
+    """The administration of one broker: what its parts know of the server, the parts, and what operators do."""
 
     def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.membership: Membership | None = None
-        """The other nodes, if the server shares its store."""
-        self.everywhere: Everywhere | None = None
-        """Does at all nodes what is done for operators; None: there is this one."""
+        super().__init__(broker)
         self.started = broker.loop.time()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
         self.sign_ins = SignIns(broker.admission.admin, broker.sessions.sign_outs)
         self.session_counter = SessionCounter(self)
         self.metrics_history = MetricsHistory(broker, self.session_counter.take_anew, self.queued)
-        self.dead_letters_counted = CachedResult(lambda: count_by(self.store, kinds=GROUPED), 0.0)
-        """Very many dead letters by each kind: as new as it can be for what it costs."""
-        self.rates = {kind: CachedResult(partial(self._rates, kind), _KEPT_S) for kind in KINDS}
-        """The rates of receivers, groups and topics, by kind."""
         self.fact_index = FactIndex()
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
         self.timelines = Timelines(channels_of=self._channels_of)
         broker.mailboxes.events.on_event.append(self.timelines.add)
         broker.sessions.refusals.on_refused.append(self._login_refused)
-        self.turned_away = TurnedAway(self._oldest)
         broker.mailboxes.events.on_overflow.append(self._turned_away)
-        self.rejections = Rejections(self._follow_settled)
         broker.mailboxes.events.on_event.append(self._note_rejection)
         self.metrics_history.on_sample.append(self.rejections.tidy)
-        self.backlog_trends = BacklogTrends()
-        self.past_troubles = PastTroubles(lambda: int(time() * 1000))
-        self._taken_elsewhere = CachedResult(self._look_elsewhere, _KEPT_S)
         self.server_metrics = ServerMetrics(broker, self._in_trouble)
-        self.server_timeline = ServerTimeline(self)
-        self.audit = Audit(broker.runtime, broker.runtime.access)
-
-    def _rates(self, kind: str) -> Awaitable[RecentRates]:
-        return recent_rates(self.store, kind, int(time() * 1000))
-
-    def forget_groups(self) -> None:
-        """Dead letters were moved: what is known of their groups does not hold any more."""
-        self.dead_letters_counted.drop()
+        self.server_timeline = ServerTimeline(self, self.metrics_history)
 
     def queued(self) -> int:
         """How many messages wait for subjects and groups, as far as this node knows."""
@@ -109,10 +70,6 @@ class Administration:
         counted = self.session_counter.last if has_samples else await self.session_counter.take()
         return counted.causes, {kind: each.count for kind, each in counted.queues.items()}
 
-    def _oldest(self, name: str) -> int | None:
-        session = self.find(name)
-        return None if session is None else oldest_of(session)
-
     def _channels_of(self, name: str, message_id: str) -> tuple[frozenset[str], str]:
         session = self.find(name)
         if session is None or len(session.subscriptions) > _MOST_NOTED:
@@ -125,13 +82,6 @@ class Administration:
         if name:
             self.timelines.add("overflow", name, {"policy": policy}, count)
 
-    def _follow_settled(self, is_wanted: bool) -> None:
-        followers = self.broker.mailboxes.events.on_settled
-        if is_wanted:
-            followers.append(self.rejections.settled)
-        else:
-            followers.remove(self.rejections.settled)
-
     def _note_rejection(self, what: str, name: str, fields: dict[str, Any]) -> None:
         if what == "closed":
             self.rejections.forget(name)
@@ -142,30 +92,11 @@ class Administration:
             reason = failure[1] if failure is not None and failure[0] == code else ""
             self.rejections.add(name, fields["channel"], fields["id"], code, reason)
 
-    async def taken_by_others(self) -> Mapping[str, Taken]:
-        """How many of the newest messages that a receiver rejects others have taken, by its name; empty where the store does
-        not say."""
-        if not self.broker.runtime.access.has_store:
-            return {}
-        try:
-            return await self._taken_elsewhere.get()
-        except StoreError:
-            return {}
-
-    async def _look_elsewhere(self) -> Mapping[str, Taken]:
-        known = ((name, self.rejections.of(name)) for name in self.rejections.names[-_MOST_LOOKED_UP:])
-        return await taken_elsewhere(self.store, {name: each.ids for name, each in known if each is not None})
-
     def _login_refused(self, refused: RefusedLogins) -> None:
         """Strangers choose the names: only sessions that there are have it in their timeline."""
         if self.find(refused.name) is not None:
             fields = {"code": refused.code, "reason": refused.reason, "from": refused.address}
             self.timelines.add("refused", refused.name, fields)
-
-    @property
-    def node(self) -> str:
-        """The server's name."""
-        return self.broker.settings.node.name
 
     @property
     def masks(self) -> frozenset[str]:
@@ -177,29 +108,9 @@ class Administration:
         masks = self.masks
         return [masked_message(fields, masks) for fields in delivered]
 
-    @property
-    def dispatchers(self) -> DispatcherRunner:
-        """What operators may do with a session's queue."""
-        return self.broker.mailboxes.dispatchers
-
-    @property
-    def store(self) -> Store:
-        """The store. Raises StoreUnavailable if there is none, or if it is known to be away: a store that hangs would be waited
-        for, and a browser with so many requests under way makes no others."""
-        access = self.broker.runtime.access
-        if not access.has_store:
-            raise StoreUnavailable("this server has no store, and so no dead letters")
-        if (why := access.store.why_away) is not None:
-            raise StoreUnavailable(why if why.startswith("the store") else f"the store cannot be used: {why}")
-        return access.store
-
     def takes(self, session: Session) -> bool:
         """Whether messages go to the session at present: its client is there, and it is not on hold."""
         return self.dispatchers.state(session) is DispatcherState.ALIVE and session.mailbox.view().holdback is None
-
-    def find(self, name: str) -> Session | None:
-        """The session of this name, `client/joe/1`."""
-        return self.broker.addressing.names.find(name)
 
     async def named(self) -> AsyncIterator[Session]:
         """All sessions that have a name, with turns for others. The others cannot be distinguished."""
@@ -228,17 +139,6 @@ class Administration:
         return subject in names.blocked or bool(
             names.of_subject(subject) or self.broker.addressing.destinations.waiting(subject)
         )
-
-    def bounds(self, session: Session) -> tuple[int, int | None, str]:
-        """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
-        beyond."""
-        view = session.mailbox.view()
-        most = view.max_entries or self.broker.settings.bayeux.max_queue_messages
-        return most, view.max_bytes, view.policy.value
-
-    def clock_ms(self, loop_time: float) -> float:
-        """Milliseconds since 1970 of a loop time."""
-        return (time() + loop_time - self.broker.loop.time()) * 1000
 
     async def ping(self, session: Session) -> float:
         """The round trip to the client in milliseconds. Raises CrewelError with the code communication.noConnection."""

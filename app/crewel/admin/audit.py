@@ -14,8 +14,8 @@ from logging import getLogger, makeLogRecord
 from time import time
 from typing import Any, Final
 
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.runtime import Runtime
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.errors import CrewelError
 from crewel.errors.codes import SECURITY, is_below
 from crewel.security.grants import Role

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.session import Session
 from crewel.limits import OVERFLOW
 

@@ -1,4 +1,4 @@
-"""What one command is: its form, the row of the table that it is found in, and what the row's functions are called with.
+"""What one command is: its form, and the row of the table that it is found in.
 
 The form is xmlBlaster's: `__cmd:[/node/heron/]<path>/?<property>[=<value>[&<value>…]]`, where the path is empty or `node` (the
 server itself), `client/joe` (a subject), `client/joe/1` or `client/joe/session/1` (a session), or `topic/a/b` (the channel
@@ -8,21 +8,20 @@ server itself), `client/joe` (a subject), `client/joe/1` or `client/joe/session/
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from crewel.admin.administration import Administration
+from crewel.admin.call import Call
 from crewel.admin.operation import OPERATIONS, Level, Operation
 from crewel.bayeux.channel import parse as parse_channel
 from crewel.broker.admission.guard import NOT_AUTHORIZED
-from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.names import parse_name
-from crewel.security.grants import Role, Scope
+from crewel.security.grants import Role
 
 PREFIX: Final = "__cmd:"
 _MAX_LENGTH: Final = 4096
@@ -55,33 +54,6 @@ class Access(StrEnum):
     READ = "r"
     WRITE = "rw"
     OPERATE = "x"
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One command that is carried out: what it is about, the operator, and the value that it brings."""
-
-    admin: Administration
-    who: str
-    scope: Scope
-    """The operator's roles, and where they hold."""
-    name: str = ""
-    """The channel of a topic, or the subject's `client/joe`."""
-    sessions: list[Session] = field(default_factory=list)
-    """The session, or those of the subject."""
-    value: Any = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of an operation that were given."""
-
-    @property
-    def subject(self) -> str:
-        """`joe` of `client/joe`."""
-        return self.name.split("/")[1]
-
-    @property
-    def session(self) -> Session:
-        """The one that it is about."""
-        return self.sessions[0]
 
 
 class Argument(NamedTuple):

@@ -13,7 +13,8 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import Access, Call, Command, Order, illegal, read_order
+from crewel.admin.call import Call
+from crewel.admin.command import Access, Command, Order, illegal, read_order
 from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.operation import Level
 from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, require, role_on_subject

@@ -26,7 +26,7 @@ from crewel.admin.request_fields import (
 from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route, send_lines
 from crewel.bayeux.codec import encode
-from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import IllegalArgument
 from crewel.qos.fields import list_of, one_of, whole

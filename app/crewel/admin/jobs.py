@@ -29,7 +29,7 @@ from crewel.storage.job_outcomes import JobOutcomes
 from crewel.storage.job_store import STEERINGS, Job, JobState
 
 if TYPE_CHECKING:
-    from crewel.admin.administration import Administration
+    from crewel.admin.server_view import ServerView
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class _Place:
 class Jobs:
     """The jobs of one server."""
 
-    def __init__(self, admin: Administration) -> None:
+    def __init__(self, admin: ServerView) -> None:
         self._admin = admin
         self._broker = admin.broker
         self._runs: dict[str, asyncio.Task[None]] = {}

@@ -32,7 +32,7 @@ from crewel.admin.request_fields import MAX_PAGE, cursor, number_text, text_fiel
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
-from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.session import Session, stored_of
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.delivery.records import Logged, LogId, PendingMessage

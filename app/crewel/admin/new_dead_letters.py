@@ -13,7 +13,7 @@ from crewel.storage.dead_letter_groups import RecentPairs, recent_pairs
 from crewel.storage.dead_letter_records import DeadLetterFilter
 
 if TYPE_CHECKING:
-    from crewel.admin.administration import Administration
+    from crewel.admin.server_view import ServerView
 
 _HOUR_MS: Final = 3_600_000
 _KEPT_S: Final = 15.0
@@ -32,7 +32,7 @@ NONE: Final = LastHour(0, RecentPairs([], 0, None))
 class NewDeadLetters:
     """Counts them when their number in the store has changed, and now and then."""
 
-    def __init__(self, admin: Administration) -> None:
+    def __init__(self, admin: ServerView) -> None:
         self._admin = admin
         self._counted = CachedResult(self._count, _KEPT_S)
         self._kept = 0

@@ -12,7 +12,8 @@ from pathlib import Path
 from time import time
 from typing import Any, Final
 
-from crewel.admin.command import FLAG, Access, Call, Command, union, union_count, union_line
+from crewel.admin.call import Call
+from crewel.admin.command import FLAG, Access, Command, union, union_count, union_line
 from crewel.admin.operation import Level
 from crewel.admin.request_fields import Field
 from crewel.admin.route import Ask, Route

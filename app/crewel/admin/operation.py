@@ -15,7 +15,7 @@ from crewel.admin.request_fields import Field, flag_text, text_field
 from crewel.security.grants import Role
 
 if TYPE_CHECKING:
-    from crewel.admin.command import Call
+    from crewel.admin.call import Call
 
 
 class About(Enum):

@@ -34,7 +34,7 @@ from crewel.admin.server_timeline import together
 from crewel.admin.subject_action import SubjectAction, is_missing, require_everywhere
 from crewel.admin.timeline_resource import TIMELINE
 from crewel.bayeux.codec import encode
-from crewel.broker.addressing.consumer_groups import GroupState, joined_groups
+from crewel.broker.topic_view import GroupState, joined_groups
 from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError
 from crewel.nodes.membership import Membership
 from crewel.nodes.node_requests import OPERATOR, OperatorAnswer, OperatorQuestion

@@ -19,8 +19,8 @@ from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.request_fields import number_text
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import SessionCounts, Trouble, as_view
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.session import Session
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.errors import StoreError
 from crewel.event_loop import in_turns
 from crewel.qos.names import group_of
@@ -94,8 +94,8 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
 
 
 async def _with_others(admin: Administration, counted: SessionCounts) -> SessionCounts:
-    """The same; causes say what only the store knows: what other receivers do with messages that one rejects, and how much
-    those take that fall behind."""
+    """The counts, with causes that say what only the store knows: what other receivers do with messages that one rejects, and
+    how much those take that fall behind."""
     troubles, queues = dict(counted.troubles), dict(counted.queues)
     if "rejects" in troubles:
         others = await admin.taken_by_others()
@@ -202,7 +202,7 @@ async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
         "lettersMaxBytes": admin.broker.settings.delivery.dead_letters_max_bytes,
         "lettersHeld": [_share(each, "letters") for each in await dead_letter_store.shares(store, _CODES)],
         "messagesHeld": await _messages_held(store),
-        "accountMaxBytes": access.shares.most,
+        "accountMaxBytes": admin.broker.runtime.stored_shares.most,
         "codes": [{"value": each.value, "count": each.letters} for each in made.groups["code"].largest[:_CODES]],
     }
 

@@ -7,13 +7,14 @@ from time import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of, trouble_of
+from crewel.admin.server_view import oldest_of
 from crewel.errors import StoreError
 from crewel.qos.names import group_of, group_queue, subject_queue
 from crewel.storage.session_pace import usual_times
 from crewel.storage.taken_elsewhere import Taken
 
 if TYPE_CHECKING:
-    from crewel.admin.administration import Administration
+    from crewel.admin.server_view import ServerView
     from crewel.broker.session import Session
 
 _MS: Final = 1000
@@ -21,13 +22,7 @@ PACED: Final = ("slow", "recovering")
 """The causes that depend on how much a receiver takes."""
 
 
-def oldest_of(session: Session) -> int | None:
-    """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
-    place = session.mailbox.view().oldest
-    return None if place is None else place // 1000
-
-
-def session_facts(admin: Administration, session: Session, covers: Callable[[str], bool] | None = None) -> Facts:
+def session_facts(admin: ServerView, session: Session, covers: Callable[[str], bool] | None = None) -> Facts:
     """Those of a session. With `covers`, which says whether a reader sees a channel: without what messages of other channels
     have left behind."""
     dispatchers, view = admin.dispatchers, session.mailbox.view()
@@ -61,7 +56,7 @@ def session_facts(admin: Administration, session: Session, covers: Callable[[str
     return facts
 
 
-def is_at_rest(admin: Administration, session: Session) -> bool:
+def is_at_rest(admin: ServerView, session: Session) -> bool:
     """Whether nothing waits for the session and nothing is wrong with it, so that it has no causes: a quick look for counts of
     very many sessions, most of which are so. False if only a closer look can tell."""
     if session.grants is not None or not session.mailbox.view().is_at_rest:
@@ -71,14 +66,14 @@ def is_at_rest(admin: Administration, session: Session) -> bool:
     return not admin.dispatchers.is_away(session)
 
 
-def members_stand(admin: Administration, sessions: Collection[Session]) -> Condition:
+def members_stand(admin: ServerView, sessions: Collection[Session]) -> Condition:
     """How a subject or a group stands whose sessions are these, as far as this node knows."""
     if any(map(admin.takes, sessions)):
         return Condition.CONNECTED
     return Condition.AWAY if sessions else Condition.UNATTENDED
 
 
-def shared_facts(admin: Administration, queue: str, waiting: int, members: Condition) -> Facts:
+def shared_facts(admin: ServerView, queue: str, waiting: int, members: Condition) -> Facts:
     """Those of a subject or a consumer group, whose queue has this name, and whose members stand so."""
     return Facts(
         int(time() * _MS),
@@ -105,7 +100,7 @@ class AwaitedQueue(NamedTuple):
     sessions: Collection[Session]
 
 
-async def queue_view(admin: Administration, awaited: AwaitedQueue) -> list[dict[str, Any]]:
+async def queue_view(admin: ServerView, awaited: AwaitedQueue) -> list[dict[str, Any]]:
     """What is wrong with the queue of a subject or a consumer group, as REST has it."""
     facts = shared_facts(admin, awaited.queue, awaited.waiting, members_stand(admin, awaited.sessions))
     causes = [each.as_json() for each in queue_causes(causes_of(facts))]
@@ -113,7 +108,7 @@ async def queue_view(admin: Administration, awaited: AwaitedQueue) -> list[dict[
     return causes
 
 
-def awaited_queues(admin: Administration) -> Iterator[AwaitedQueue]:
+def awaited_queues(admin: ServerView) -> Iterator[AwaitedQueue]:
     """Those in which something waits."""
     addressing = admin.broker.addressing
     for subject in addressing.destinations.awaited():
@@ -137,14 +132,14 @@ def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:
     }
 
 
-async def add_what_the_store_says(admin: Administration, views: Sequence[dict[str, Any]]) -> None:
+async def add_what_the_store_says(admin: ServerView, views: Sequence[dict[str, Any]]) -> None:
     """Say in causes what only the store knows. It is left out where the store does not say."""
     await _add_usual(admin, views)
     await _add_others(admin, views)
     await _add_taken(admin, views)
 
 
-async def _add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
+async def _add_usual(admin: ServerView, views: Iterable[dict[str, Any]]) -> None:
     """Say of sessions that fall behind how long a message usually waited before that: `usualMs` of that cause."""
     sessions = (view for view in views if view.get("kind", "session") == "session")
     slow = {view["name"]: each for view in sessions for each in view["causes"] if each["kind"] == "slow"}
@@ -158,7 +153,7 @@ async def _add_usual(admin: Administration, views: Iterable[dict[str, Any]]) -> 
         slow[name]["usualMs"] = milliseconds
 
 
-async def _add_others(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
+async def _add_others(admin: ServerView, views: Iterable[dict[str, Any]]) -> None:
     """Say of receivers that reject messages how many of the newest ones other receivers have taken: `othersTook` of `othersOf`
     in that cause, and in its text."""
     rejecting = [(view, each) for view in views for each in view["causes"] if each["kind"] == "rejects"]
@@ -173,7 +168,7 @@ async def _add_others(admin: Administration, views: Iterable[dict[str, Any]]) ->
             view["cause"] = view["causes"][0]["text"]
 
 
-async def _add_taken(admin: Administration, views: Iterable[dict[str, Any]]) -> None:
+async def _add_taken(admin: ServerView, views: Iterable[dict[str, Any]]) -> None:
     """Say of receivers that fall behind or catch up how much they take: `takenPerMinute` of that cause, and in its text."""
     pace = [(view, each) for view in views for each in view["causes"] if each["kind"] in PACED]
     if not pace:
@@ -186,7 +181,7 @@ async def _add_taken(admin: Administration, views: Iterable[dict[str, Any]]) -> 
             view["cause"] = view["causes"][0]["text"]
 
 
-async def taken_lately(admin: Administration, names: Iterable[str]) -> dict[str, int]:
+async def taken_lately(admin: ServerView, names: Iterable[str]) -> dict[str, int]:
     """How many messages a minute these receivers acknowledge, or give to their members, by name: of those whose messages are
     stored, where the store says it."""
     if not admin.broker.runtime.access.has_store:
@@ -203,7 +198,7 @@ async def taken_lately(admin: Administration, names: Iterable[str]) -> dict[str,
     return taken
 
 
-def _rate_of(admin: Administration, name: str) -> tuple[str, str]:
+def _rate_of(admin: ServerView, name: str) -> tuple[str, str]:
     """The kind of rate, and the key in it, of the receiver of this name; empty if it is not counted."""
     if name.startswith("/"):
         pattern, _, group = name.rpartition(" ")
@@ -227,7 +222,7 @@ def others_text(took: Taken | None) -> str:
     return f" (other receivers took {f'{took.taken:,}' if took.taken else 'none'} of the newest {took.of:,})"
 
 
-def standing_of(admin: Administration, session: Session, covers: Callable[[str], bool] | None = None) -> dict[str, Any]:
+def standing_of(admin: ServerView, session: Session, covers: Callable[[str], bool] | None = None) -> dict[str, Any]:
     """How a session stands and why, for a reader who sees these channels."""
     facts = session_facts(admin, session, covers)
     return standing(facts, causes_of(facts))

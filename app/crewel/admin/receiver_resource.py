@@ -18,10 +18,11 @@ from crewel.admin.receiver_condition import (
     has_cause,
     trouble_of,
 )
-from crewel.admin.receiver_facts import add_what_the_store_says, oldest_of, session_facts, shared_facts, standing
+from crewel.admin.receiver_facts import add_what_the_store_says, session_facts, shared_facts, standing
 from crewel.admin.request_fields import PAGE, flag_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
+from crewel.admin.server_view import oldest_of
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns

@@ -50,8 +50,8 @@ from crewel.errors import CrewelError, IllegalArgument, Limited, PayloadError, R
 from crewel.errors.codes import is_below
 from crewel.event_loop import encoded_in_turns
 from crewel.qos.names import ANONYMOUS
+from crewel.security.bad_token import BadToken
 from crewel.security.grants import Grants, Role
-from crewel.security.jwt import BadToken
 from crewel.transports.bodies import read_body
 from crewel.transports.origins import Client, Origins
 from crewel.version import VERSION

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
-from crewel.admin.command import Call
+from crewel.admin.call import Call
 from crewel.admin.operation import OPERATIONS, About, Level, Operation
 from crewel.admin.places import open_place, seal_place
 from crewel.admin.request_fields import Field

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
+from crewel.admin.metrics_history import MetricsHistory
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.errors import StoreError
 from crewel.storage import server_events
@@ -25,7 +26,7 @@ from crewel.storage.unwritten_events import UnwrittenEvents
 from crewel.version import VERSION
 
 if TYPE_CHECKING:
-    from crewel.admin.administration import Administration
+    from crewel.admin.server_view import ServerView
 
 Event = dict[str, Any]
 
@@ -74,8 +75,8 @@ class _Outage:
 class ServerTimeline:
     """That of one server."""
 
-    def __init__(self, admin: Administration) -> None:
-        self._admin = admin
+    def __init__(self, admin: ServerView, metrics_history: MetricsHistory) -> None:
+        self._admin, self._metrics_history = admin, metrics_history
         self._outages: dict[str, _Outage] = {}
         self._recent: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._unwritten: list[Event] = []
@@ -91,7 +92,7 @@ class ServerTimeline:
         store = admin.broker.runtime.access.store
         if admin.broker.runtime.access.has_store:
             store.watch(self._store_is_back, self._store_is_gone)
-        admin.metrics_history.on_sample.append(self.look)
+        self._metrics_history.on_sample.append(self.look)
         if admin.membership is not None:
             admin.membership.registry.on_take_over.append(self._took_over)
         self.add("started", version=VERSION, after=await self._ended_before())

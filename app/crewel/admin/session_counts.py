@@ -28,7 +28,7 @@ from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
 
 if TYPE_CHECKING:
-    from crewel.admin.administration import Administration
+    from crewel.admin.server_view import ServerView
 
 _KEPT_S: Final = 4.0
 NAMED: Final = 5
@@ -116,7 +116,7 @@ class SessionCounts:
 class SessionCounter:
     """Counts the sessions of one server."""
 
-    def __init__(self, admin: Administration) -> None:
+    def __init__(self, admin: ServerView) -> None:
         self._admin = admin
         self._kept = CachedResult(self._count, _KEPT_S)
         self.last = SessionCounts()

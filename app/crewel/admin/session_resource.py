@@ -10,8 +10,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.call import Call
 from crewel.admin.client_connection import transport_of
-from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands
+from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import Condition

@@ -21,8 +21,8 @@ from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.connect import MAX_SECRET
 from crewel.qos.fields import text
+from crewel.security.bad_token import BadToken
 from crewel.security.grants import Grants, Role, Scope
-from crewel.security.jwt import BadToken
 from crewel.transports.origins import Client
 
 ADMIN: Final = "admin"

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import COUNT, FLAG, Access, Call, Command, operation_commands, union
+from crewel.admin.call import Call
+from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands, union
 from crewel.admin.operation import About, Level
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
 from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, page_fields

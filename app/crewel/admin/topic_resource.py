@@ -8,14 +8,15 @@ from functools import partial
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.command import COUNT, Access, Argument, Call, Command, operation_commands, union
+from crewel.admin.call import Call
+from crewel.admin.command import COUNT, Access, Argument, Command, operation_commands, union
 from crewel.admin.operation import About, Level
 from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
 from crewel.admin.role_scopes import covers_channel, covers_session
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import SYSTEM, Channel, parse
 from crewel.broker.session import Session
-from crewel.broker.topics.topic import TopicView
+from crewel.broker.topic_view import TopicView
 from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.qos.fields import one_of

@@ -16,11 +16,11 @@ from crewel.broker.admission.admission import Admission
 from crewel.broker.cluster import Cluster
 from crewel.broker.dead_letters.dead_letters import DeadLetters
 from crewel.broker.durability.durability import Durability
-from crewel.broker.durability.pending_publish import Published
 from crewel.broker.handler_steps import finished
-from crewel.broker.inbound import Inbound, MetaHandlers
+from crewel.broker.inbound import Inbound
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.mailboxes.reports import MailboxReports
+from crewel.broker.meta_handlers import MetaHandlers
 from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.publishing.broadcaster import StoragePlan
 from crewel.broker.publishing.publish_handler import scoped
@@ -30,8 +30,10 @@ from crewel.broker.session import Session
 from crewel.broker.sessions.sessions import Sessions
 from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.broker.sweeper import Sweeper
+from crewel.broker.topics.erase_service import offer_erase
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.broker.upward import UpwardCalls
+from crewel.broker.writing.pending_publish import Published
 from crewel.errors import Refused, ServiceError, coded
 from crewel.metrics import Metrics
 from crewel.qos.publish import PublishQos, read_publish_qos
@@ -75,6 +77,7 @@ class Broker:
         self.addressing = addressing = Addressing(runtime, mailboxes, above)
         self.admission = admission = Admission(runtime, mailboxes, addressing, by_id, above.topic_count)
         self.topics = topics = TopicTable(runtime, mailboxes, addressing, admission, by_id, above)
+        offer_erase(runtime, admission.guard, topics)
         self.subscriptions = Subscriptions(runtime, mailboxes, addressing, admission, topics, above)
         self.durability = Durability(runtime, mailboxes, addressing, topics, self.subscriptions, above)
         self.dead_letters = DeadLetters(runtime, mailboxes, addressing)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.replies import Reply
 from crewel.broker.handler_steps import Steps
-from crewel.broker.topics.topic_shares import Shares
+from crewel.broker.topic_view import Shares
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import SessionName
 from crewel.qos.names import Name
@@ -24,12 +24,14 @@ from crewel.supervision import Body, Supervisor
 
 if TYPE_CHECKING:
     from crewel.bayeux.message import Message
-    from crewel.broker.mailboxes.exchange import Exchange
+    from crewel.broker.exchange import Exchange
     from crewel.broker.session import Session
 
 SubscribeStep = Callable[["Exchange", "Session", "Message"], "Reply | Steps[Reply]"]
 """The handler of a subscribe."""
 
+LONGEST_PAUSE_MS: Final = 300
+"""How long clients wait at most before their next connect while a node ends: its sessions are another one's by then."""
 ANY_NUMBER: Final = -1
 """Of sessions of a subject, for the store."""
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from crewel.bayeux import advice, replies
 from crewel.bayeux.advice import Advice
+from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.session import Verdict
@@ -144,3 +145,9 @@ def refused_alone(flaw: Flaw) -> Reply:
     except Refused as error:
         return refusal(flaw.fields, None, error)
     return refusal(flaw.fields, message, flaw.refusal)
+
+
+def readonly(channel: Channel) -> Refused:
+    """The refusal of a second message on a channel that takes one."""
+    code = "user.publish.readonly"
+    return Refused(coded(code, channel.name), code, f"{channel.name} takes one message, and has it")

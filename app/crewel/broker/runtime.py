@@ -9,11 +9,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from crewel.broker.cluster import Cluster, SingleNode
-from crewel.broker.durability.pending_publish import PendingPublish
-from crewel.broker.durability.store_access import StoreAccess
-from crewel.broker.durability.write_queue import Log
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.service_registry import ServiceRegistry
+from crewel.broker.writing.pending_publish import PendingPublish
+from crewel.broker.writing.store_access import StoreAccess
+from crewel.broker.writing.stored_shares import StoredShares
+from crewel.broker.writing.write_queue import Log
 from crewel.fair_turns import FairTurns
 from crewel.metrics import Metrics
 from crewel.settings import Settings
@@ -61,8 +62,10 @@ class Runtime:
         """How many processes serve the address of this one, if all run."""
         self.metrics.gauge("workers_failing", lambda: len(self.failing_workers))
         self.metrics.gauge("workers", lambda: self.workers)
-        self.access = StoreAccess(settings, loop, self.metrics, appender)
+        self.access = StoreAccess(settings, loop, appender)
         """The store, or that there is none."""
+        self.stored_shares = StoredShares(self.access, settings.limits, self.metrics, loop)
+        """What each account has in the store, while room in it is scarce."""
         self.cluster = cluster or SingleNode()
         """The other nodes that share the store."""
         self.clock = Clock()

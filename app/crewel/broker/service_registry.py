@@ -10,7 +10,7 @@ from typing import Any
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Accepted, Fields, Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.session import Session
 
 log = logging.getLogger(__name__)

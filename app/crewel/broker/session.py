@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
-from crewel.broker.mailboxes.exchange import Held
+from crewel.broker.exchange import Held
 from crewel.broker.mailboxes.mailbox import Mailbox, MailboxListener
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
@@ -25,7 +25,7 @@ from crewel.qos.connect import NOTHING_ASKED, ConnectQos
 from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
-    from crewel.broker.mailboxes.exchange import Peer
+    from crewel.broker.exchange import Peer
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.settings import Settings

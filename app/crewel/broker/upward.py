@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.message import Message
-from crewel.broker.durability.pending_publish import PendingPublish
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.session import Event, Session
+from crewel.broker.writing.pending_publish import PendingPublish
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import PendingDeadLetter, SessionRecord, Submission
@@ -36,7 +36,7 @@ class UpwardCalls:
 
     def is_active(self, session: Session) -> None:
         """The session takes messages of shared queues again."""
-        self._broker.addressing.shared_queues.on_connect(session)
+        self._broker.addressing.on_connect(session)
 
     def has_capacity(self, session: Session) -> None:
         """The queue of the session may have capacity again for messages of shared queues."""
@@ -44,13 +44,13 @@ class UpwardCalls:
 
     def is_blocked(self, session: Session) -> None:
         """The session takes no messages of shared queues for the time being."""
-        self._broker.addressing.shared_queues.requeue.requeue_all(session)
+        self._broker.addressing.requeue.requeue_all(session)
 
     def try_other(
         self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str, tries: str
     ) -> bool:
         """Whether another session gets a message that this one has failed."""
-        requeue = self._broker.addressing.shared_queues.requeue
+        requeue = self._broker.addressing.requeue
         return requeue.try_other(session, entry, code, reason, attempts, given, tries)
 
     # To topics and subscriptions

@@ -45,7 +45,8 @@ def conformance(
     It publishes and subscribes below --root, and leaves nothing behind. Use it only on your own servers.
     """
     from crewel.conformance import runner
-    from crewel.conformance.check_table import CHECKS, TRANSPORTS, Level, Outcome
+    from crewel.conformance.check_table import CHECKS, Level, Outcome
+    from crewel.conformance.verdicts import TRANSPORTS
     from crewel.conformance.wires import Site
     from crewel.errors import SettingsError
 
@@ -60,9 +61,8 @@ def conformance(
     through = bayeux_client.proxy_on_the_way(url, proxy)
     site = Site(url.rstrip("/"), dict(_header(each) for each in header or ()), limit, through)
     try:
-        report = asyncio.run(
-            runner.run(site, transports=transport or TRANSPORTS, only=only or (), root=root, expiry_s=expiry)
-        )
+        tried = transport or TRANSPORTS
+        report = asyncio.run(runner.run(site, transports=tried, only=only or (), root=root, expiry_s=expiry))
     except runner.Unreachable as error:
         raise SettingsError(str(error)) from None
     if as_json:

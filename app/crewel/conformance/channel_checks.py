@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewel.conformance.check_table import Level, Untested, check, expect
+from crewel.conformance.check_table import Level, check
 from crewel.conformance.trial import Client, Trial
+from crewel.conformance.verdicts import Untested, expect
 
 _VALUES: tuple[Any, ...] = (
     {"text": 'ü ☃ 𝄞 \\ " </script> \u2028'},

@@ -11,15 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from crewel.conformance.verdicts import TRANSPORTS
+
 if TYPE_CHECKING:
     from crewel.conformance.trial import Trial
-
-LONG_POLLING: Final = "long-polling"
-CALLBACK_POLLING: Final = "callback-polling"
-WEBSOCKET: Final = "websocket"
-TRANSPORTS: Final = (LONG_POLLING, CALLBACK_POLLING, WEBSOCKET)
-"""The transports that a server is tried on, by their names on the wire."""
-HTTP: Final = (LONG_POLLING, CALLBACK_POLLING)
 
 
 class Level(Enum):
@@ -42,22 +37,6 @@ class Outcome(Enum):
     """The server does not offer the transport. It may support it: a handshake "MAY" name fewer types than are supported."""
     UNTESTED = "untested"
     """The server gives no occasion to look."""
-
-
-class Failed(Exception):
-    """The server does something else; the text says what was expected and what came."""
-
-
-class NotOffered(Exception):
-    """The server does not offer the transport that the statement is about; the text says what it offers."""
-
-
-class Untested(Exception):
-    """The statement cannot be looked at on this server; the text says why."""
-
-
-class Gone(Exception):
-    """The server takes no connections any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +103,3 @@ def check(
         return run
 
     return put
-
-
-def expect(condition: object, expected: str, got: object = None) -> None:
-    """Raise Failed unless the condition holds."""
-    if not condition:
-        raise Failed(f"expected {expected}" + (f", got {_shown(got)}" if got is not None else ""))
-
-
-def _shown(got: object) -> str:
-    text = str(got)
-    return text if len(text) <= 300 else f"{text[:300]}…"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from crewel.conformance.check_table import HTTP, LONG_POLLING, WEBSOCKET, Failed, Gone, Level, Untested, check, expect
+from crewel.conformance.check_table import Level, check
 from crewel.conformance.handshake_checks import refusals
 from crewel.conformance.trial import Trial
+from crewel.conformance.verdicts import HTTP, LONG_POLLING, WEBSOCKET, Failed, Gone, Untested, expect
 
 _SHORT_MS = 300
 

@@ -6,18 +6,9 @@ import math
 import re
 from typing import Any
 
-from crewel.conformance.check_table import (
-    CALLBACK_POLLING,
-    HTTP,
-    LONG_POLLING,
-    TRANSPORTS,
-    Level,
-    NotOffered,
-    Untested,
-    check,
-    expect,
-)
+from crewel.conformance.check_table import Level, check
 from crewel.conformance.trial import Client, Trial
+from crewel.conformance.verdicts import CALLBACK_POLLING, HTTP, LONG_POLLING, TRANSPORTS, NotOffered, Untested, expect
 
 _UNKNOWN_TYPE = "conformance-no-such-transport"
 _MANY = 20

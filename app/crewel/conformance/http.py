@@ -6,8 +6,9 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from crewel.conformance.check_table import CALLBACK_POLLING, LONG_POLLING, WEBSOCKET, Level, Untested, check, expect
+from crewel.conformance.check_table import Level, check
 from crewel.conformance.trial import Trial
+from crewel.conformance.verdicts import CALLBACK_POLLING, LONG_POLLING, WEBSOCKET, Untested, expect
 from crewel.conformance.wires import open_socket, request, unwrapped
 
 _FORM = "application/x-www-form-urlencoded"

@@ -11,20 +11,9 @@ from secrets import token_hex
 from typing import Final
 
 from crewel.conformance import channel_checks, connect_checks, handshake_checks, http  # noqa: F401 - they fill the table
-from crewel.conformance.check_table import (
-    CHECKS,
-    LONG_POLLING,
-    SECTIONS,
-    TRANSPORTS,
-    Check,
-    Failed,
-    Gone,
-    Level,
-    NotOffered,
-    Outcome,
-    Untested,
-)
+from crewel.conformance.check_table import CHECKS, SECTIONS, Check, Level, Outcome
 from crewel.conformance.trial import Trial
+from crewel.conformance.verdicts import LONG_POLLING, TRANSPORTS, Failed, Gone, NotOffered, Untested
 from crewel.conformance.wires import Site
 
 AT_A_TIME: Final = 6

@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeVar
 
 import aiohttp
 
-from crewel.conformance.check_table import WEBSOCKET, Failed, Gone, Untested, expect
+from crewel.conformance.verdicts import WEBSOCKET, Failed, Gone, Untested, expect
 from crewel.conformance.wires import Fields, Response, Site, request, wire
 
 _T = TypeVar("_T")

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from crewel.conformance.check_table import CALLBACK_POLLING, WEBSOCKET, Failed, Gone
+from crewel.conformance.verdicts import CALLBACK_POLLING, WEBSOCKET, Failed, Gone
 from crewel.proxies import Proxy, refusal
 
 Fields = dict[str, Any]

@@ -2,15 +2,20 @@
 
 Invariant: each matching entry at or below the session's cursor has ended or is pending here. The cursor
 is the node's, or the session's own `own_cursor` while the node, which took the session over, has not reached that yet.
+
+A message whose body is not in memory is evicted: only its rank is kept, and the body is read when its turn comes. Notices
+wait among the messages, and are none: each goes behind the messages that it is about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
-from crewel.delivery.delivery_order import DeliveryOrder
-from crewel.delivery.entry import place_of, rank_of
+from crewel.delivery.entry import place_of, priority_of, rank_of
+from crewel.delivery.fan_out_buffer import FanOutBuffer
 from crewel.delivery.pending_dead_letters import Payers, PendingDeadLetters
 from crewel.delivery.records import (
     Change,
@@ -22,19 +27,29 @@ from crewel.delivery.records import (
     SessionName,
     SessionRecord,
 )
+from crewel.qos.publish import NORMAL
 
 _LOOKED_AT: Final = 16
 """A commit looks at so many withheld dead letters, or messages that are stored, in the time that it takes to store one."""
 
 
-class DurableSession(DeliveryOrder):
-    """One session. Inherited: `pending`, `inbox`, `size`, which apply fan-out records first; `acknowledged`, `_newest` and
-    `_ended`; `evicted`, `notices`, `failed` and `_stored_notices`."""
+class DurableSession:
+    """One session, on the node that has it."""
 
     __slots__ = (
+        "_ended",
+        "_fan_out",
+        "_newest",
         "_stored",
         "_stored_batch",
         "_stored_inbox",
+        "_stored_notices",
+        "acknowledged",
+        "adopted_to",
+        "applied",
+        "applied_inbox",
+        "applied_number",
+        "applied_size",
         "batch",
         "closing",
         "connected",
@@ -42,20 +57,51 @@ class DurableSession(DeliveryOrder):
         "death",
         "dirty_on_acknowledge",
         "ending",
+        "evicted",
         "expiry",
+        "failed",
         "has_own_cursor",
+        "in_both",
         "inbox_until",
         "is_dirty",
         "is_fenced",
         "name",
+        "notices",
         "own_cursor",
         "payers",
         "since",
         "tries",
     )
 
+    acknowledged: list[LogId]
+    """What its client has acknowledged of the applied messages, until that is applied too."""
+    applied_size: int
+    """Bytes of all that is pending, without records that are not applied."""
+    applied: dict[LogId, PendingMessage]
+    """What is pending in the log, without records that are not applied."""
+    applied_inbox: dict[LogId, PendingMessage]
+    """What is pending in the inbox, outside the log."""
+    in_both: int
+    """How many messages are pending in both, for they came by the log and from a group: each is one, with the bytes that it
+    has in the log."""
+    notices: dict[LogId, PendingMessage]
+    """Notices that topics were erased, which wait like messages and are none: by their places."""
+    _newest: LogId
+    """Nothing beyond this has been open here, or is accounted for; without records that are not applied."""
+    adopted_to: LogId
+    """What was open up to here when the session was taken over counts as sent once more, although it may not have been."""
+    _ended: dict[EndReason, list[LogId]]
+    _fan_out: FanOutBuffer | None
+    """The records of its node, while it has one."""
+    applied_number: int
+    """The number of the last record that is applied here, or was discarded."""
+    evicted: list[int]
+    """The ranks of the pending messages whose bodies are not in memory, sorted."""
+    _stored_notices: dict[str, LogId]
+    failed: dict[str, str]
+    """Pattern -> why the server has ended the subscription, JSON, while the notice of it waits."""
+
     def __init__(self, name: SessionName) -> None:
-        super().__init__()
         self.name = name
         self.connected: Any = None
         """The session of the broker that is connected to it."""
@@ -93,6 +139,14 @@ class DurableSession(DeliveryOrder):
         """Dead letters that the store does not have; None: it has them all."""
         self.payers: Payers = ()
         """The accounts that its dead letters are charged to until the store has them."""
+        self.acknowledged = []
+        self.applied_size = self.in_both = self.applied_number = 0
+        self.applied, self.applied_inbox, self.notices = {}, {}, {}
+        self._newest = self.adopted_to = LogId(0)
+        self._ended = {}
+        self._fan_out = None
+        self.evicted = []
+        self._stored_notices, self.failed = {}, {}
 
     @classmethod
     def adopted(cls, record: SessionRecord, sent: dict[PendingMessage, PendingMessage] | None = None) -> DurableSession:
@@ -134,6 +188,102 @@ class DurableSession(DeliveryOrder):
     def is_named(self) -> bool:
         """Whether its client gave it a name: a client may come back for what is left."""
         return not self.name.startswith("client/anonymous/")
+
+    # What is pending. Records of the fan-out buffer are applied when something reads it.
+
+    def known_attempts(self, log_id: LogId, waiting: PendingMessage) -> int:
+        """How often this message, which is open here, was sent before for certain."""
+        return max(waiting.attempts - (log_id <= self.adopted_to), 0)
+
+    def oldest(self) -> LogId | None:
+        """The place of the oldest message that waits for it; None without one."""
+        oldest = [next(iter(self.pending), None), min(self.inbox, default=None)]  # the log's come in its order
+        return min((place for place in oldest if place is not None), default=None)
+
+    @property
+    def pending(self) -> dict[LogId, PendingMessage]:
+        """The messages that wait for it in the log."""
+        self.apply_pending()
+        return self.applied
+
+    @property
+    def inbox(self) -> dict[LogId, PendingMessage]:
+        """The messages that wait for it in the inbox, outside the log."""
+        self.apply_pending()
+        return self.applied_inbox
+
+    @property
+    def size(self) -> int:
+        """Bytes of all that is pending."""
+        self.apply_pending()
+        return self.applied_size
+
+    def fits(self, most: int) -> bool:
+        """Whether all that is pending has at most so many bytes. Applies records only if that is not certain without them."""
+        ahead = 0 if self._fan_out is None else self._fan_out.size
+        return self.applied_size + ahead <= most or self.size <= most
+
+    def attach(self, fan_out: FanOutBuffer) -> None:
+        """A node has it from now on."""
+        self._fan_out = fan_out
+        self.applied_number = fan_out.last_number
+        fan_out.changes.note(self)
+
+    def detach(self) -> None:
+        """The node has it no more."""
+        self.apply_pending()
+        if self._fan_out is not None:
+            self._fan_out.changes.note(self)
+            self._fan_out = None
+        if self.dead_letters is not None:
+            self.dead_letters.detach()
+
+    def apply_pending(self) -> None:
+        """Apply the records, and then the acknowledgements."""
+        fan_out = self._fan_out
+        if fan_out is not None and self.applied_number != fan_out.last_number:
+            self._apply(fan_out)
+        if self.acknowledged:
+            acknowledged, self.acknowledged = self.acknowledged, []
+            self.settle_all(acknowledged)
+
+    def _apply(self, fan_out: FanOutBuffer) -> None:
+        first = max(
+            0, len(fan_out.records) - (fan_out.last_number - self.applied_number)
+        )  # those before were discarded
+        self.applied_number = fan_out.last_number
+        settled = []
+        for record in fan_out.records[first:]:
+            if self in record.unacknowledged:
+                self.applied[record.id] = record.message
+                self.applied_size += record.message.size
+            elif self in record.subscribers.sessions:
+                settled.append(record.id)
+            else:
+                continue
+            if record.id > self._newest:  # else a message in the inbox is newer
+                self._newest = record.id
+        if settled:
+            self._ended.setdefault(EndReason.SETTLED, []).extend(settled)
+        if first < len(fan_out.records):
+            fan_out.applied[self] = None
+
+    def settle_all(self, ids: Iterable[LogId]) -> None:
+        """These messages have been answered OK; those that are not pending are left alone."""
+        opened, inbox = self.pending, self.applied_inbox
+        settled = self._ended.setdefault(EndReason.SETTLED, [])
+        for log_id in ids:
+            pending = opened.pop(log_id, None)
+            if inbox and (leased := inbox.pop(log_id, None)) is not None:
+                self.in_both -= pending is not None
+                pending = pending or leased
+            if pending is not None:
+                self.applied_size -= pending.size
+                settled.append(log_id)
+            elif self.notices:
+                self.notices.pop(log_id, None)
+        if not settled:
+            del self._ended[EndReason.SETTLED]
 
     # Subscriptions
 
@@ -263,12 +413,6 @@ class DurableSession(DeliveryOrder):
             self.dead_letter(letter)
         return bool(letters)
 
-    def detach(self) -> None:
-        """The node has it no more."""
-        super().detach()
-        if self.dead_letters is not None:
-            self.dead_letters.detach()
-
     def spilled(self, ids: Iterable[LogId]) -> None:
         """The store has copied these messages into the inbox and noted it: the log may lose them."""
         for log_id in ids:
@@ -329,6 +473,123 @@ class DurableSession(DeliveryOrder):
         for messages in (self.pending, self.inbox):
             if (pending := messages.get(log_id)) is not None:
                 messages[log_id] = pending._replace(attempts=pending.attempts + times)
+
+    # The order in which pending messages are delivered: by priority, then age
+
+    def find(self, log_id: LogId) -> PendingMessage | None:
+        """What is known of a pending message, or of a notice that waits; None if there is none."""
+        return self.pending.get(log_id) or self.inbox.get(log_id) or self.notices.get(log_id)
+
+    def _rank(self, log_id: LogId) -> int:
+        pending = self.find(log_id)
+        return rank_of(log_id, NORMAL if pending is None else pending.priority)
+
+    def evict(self, log_id: LogId) -> None:
+        """Its body need not be kept: it will be read when the client is there."""
+        insort(self.evicted, self._rank(log_id))
+
+    def in_order(self) -> list[LogId]:
+        """All pending messages, in the order in which they are to be delivered."""
+        return sorted({*self.pending, *self.inbox}, key=self._rank)
+
+    def is_evicted(self, log_id: LogId) -> bool:
+        """Whether the message, which is pending, is evicted."""
+        rank = self._rank(log_id)
+        position = bisect_left(self.evicted, rank)
+        return position < len(self.evicted) and self.evicted[position] == rank
+
+    def has_evicted_before(self, log_id: LogId, priority: int) -> bool:
+        """Whether something is evicted that goes before a message of this place and priority."""
+        return bool(self.evicted) and self.evicted[0] < rank_of(log_id, priority)
+
+    def lowest_evicted(self) -> int | None:
+        """The rank of the evicted message that is dropped first: the oldest of the lowest priority. None if there is none.
+        Notices are not dropped."""
+        evicted, end = self.evicted, len(self.evicted)
+        while end:
+            start = bisect_left(evicted, rank_of(LogId(0), priority_of(evicted[end - 1])), 0, end)
+            for position in range(start, end):
+                if place_of(evicted[position]) not in self.notices:
+                    return evicted[position]
+            end = start
+        return None
+
+    def evicted_sizes(self, priority: int) -> Iterator[int]:
+        """The bytes of each evicted message that has no higher priority than this."""
+        for position in range(bisect_left(self.evicted, rank_of(LogId(0), priority)), len(self.evicted)):
+            yield self.size_of(place_of(self.evicted[position]))
+
+    def size_of(self, log_id: LogId) -> int:
+        """The bytes of a pending message; 0 if it is not pending, or is a notice."""
+        pending = self.find(log_id)
+        return 0 if pending is None else pending.size
+
+    def forget_evicted(self, log_id: LogId) -> None:
+        """The message, which is pending, is evicted no more, if it was."""
+        if self.is_evicted(log_id):
+            self.forget_rank(self._rank(log_id))
+
+    def forget_rank(self, rank: int) -> None:
+        """The message with this rank, which is evicted, is evicted no more, whether or not it is pending."""
+        del self.evicted[bisect_left(self.evicted, rank)]
+
+    def first_evicted(self, count: int) -> list[LogId]:
+        """The first evicted ids that are still pending, at most so many. They stay evicted."""
+        return list(islice((place for place in map(place_of, self.evicted) if self.find(place) is not None), count))
+
+    def load(self, ids: Collection[LogId]) -> list[LogId]:
+        """Those of the ids that go before all else that is evicted, and are still pending; they are evicted no more."""
+        taken: list[LogId] = []
+        position = 0
+        while position < len(self.evicted):
+            place = place_of(self.evicted[position])
+            if self.find(place) is not None:
+                if place not in ids:
+                    break
+                taken.append(place)
+            position += 1
+        del self.evicted[:position]
+        return taken
+
+    # Notices that topics were erased, or that the server has ended subscriptions
+
+    def notice(self, log_id: LogId, channel: str, lowest: int = NORMAL, why: str = "") -> list[LogId]:
+        """The store has put the notice that the topic of this channel was erased at this place, or with `why` that the
+        subscription to this pattern has ended, instead of any that waited there for the session; its priority is at most
+        `lowest`. Returns the places of the others."""
+        former = self.forget_notice(channel)
+        if why:
+            self.failed[channel] = why
+        self.notices[log_id] = PendingMessage(channel=channel, priority=lowest)
+        self._stored_notices[channel] = log_id
+        self.place_notices()
+        return former
+
+    def forget_notice(self, channel: str) -> list[LogId]:
+        """The notice about this channel, if one waits, waits no more: the session has subscribed again, say. Returns its
+        place."""
+        self.failed.pop(channel, None)
+        places = [place for place, pending in self.notices.items() if pending.channel == channel]
+        for place in places:
+            self.forget_evicted(place)
+            del self.notices[place]
+        return places
+
+    def place_notices(self) -> None:
+        """Let each notice wait behind all messages of its topic or subscription that came before it: within the lowest
+        priority that any of them has."""
+        for place, notice in self.notices.items():
+            priority = notice.priority
+            for messages in (self.pending, self.inbox):
+                for at, each in messages.items():
+                    if each.priority < priority and at < place and notice.is_about(each.channel):
+                        priority = each.priority
+            if priority != notice.priority:
+                was_evicted = self.is_evicted(place)
+                self.forget_evicted(place)
+                self.notices[place] = notice._replace(priority=priority)
+                if was_evicted:
+                    self.evict(place)
 
     # Commits
 

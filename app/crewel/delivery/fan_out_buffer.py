@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from crewel.delivery.changes import Changes
 from crewel.delivery.pending_dead_letters import DeadLetterBacklog
-from crewel.delivery.records import EndReason, LogId, PendingMessage, SessionName, Settled
+from crewel.delivery.records import LogId, PendingMessage, SessionName, Settled
 
 if TYPE_CHECKING:
     from crewel.delivery.durable_session import DurableSession
@@ -152,137 +152,3 @@ class FanOutBuffer:
         self.subscriber_sets.clear()
         self.applied.clear()
         self.deliveries = self.size = 0
-
-
-class PendingDeliveries:
-    """What is pending for one session. Records are applied when something reads it."""
-
-    __slots__ = (
-        "_ended",
-        "_fan_out",
-        "_newest",
-        "acknowledged",
-        "adopted_to",
-        "applied",
-        "applied_inbox",
-        "applied_number",
-        "applied_size",
-        "in_both",
-        "notices",
-    )
-
-    def __init__(self) -> None:
-        self.acknowledged: list[LogId] = []
-        """What its client has acknowledged of the applied messages, until that is applied too."""
-        self.applied_size = 0
-        """Bytes of all that is pending, without records that are not applied."""
-        self.applied: dict[LogId, PendingMessage] = {}
-        """What is pending in the log, without records that are not applied."""
-        self.applied_inbox: dict[LogId, PendingMessage] = {}
-        """What is pending in the inbox, outside the log."""
-        self.in_both = 0
-        """How many messages are pending in both, for they came by the log and from a group: each is one, with the bytes that it
-        has in the log."""
-        self.notices: dict[LogId, PendingMessage] = {}
-        """Notices that topics were erased, which wait like messages and are none: by their places."""
-        self._newest = LogId(0)
-        """Nothing beyond this has been open here, or is accounted for; without records that are not applied."""
-        self.adopted_to = LogId(0)
-        """What was open up to here when the session was taken over counts as sent once more, although it may not have been."""
-        self._ended: dict[EndReason, list[LogId]] = {}
-        self._fan_out: FanOutBuffer | None = None
-        """The records of its node, while it has one."""
-        self.applied_number = 0
-        """The number of the last record that is applied here, or was discarded."""
-
-    def known_attempts(self, log_id: LogId, waiting: PendingMessage) -> int:
-        """How often this message, which is open here, was sent before for certain."""
-        return max(waiting.attempts - (log_id <= self.adopted_to), 0)
-
-    def oldest(self) -> LogId | None:
-        """The place of the oldest message that waits for it; None without one."""
-        oldest = [next(iter(self.pending), None), min(self.inbox, default=None)]  # the log's come in its order
-        return min((place for place in oldest if place is not None), default=None)
-
-    @property
-    def pending(self) -> dict[LogId, PendingMessage]:
-        """The messages that wait for it in the log."""
-        self.apply_pending()
-        return self.applied
-
-    @property
-    def inbox(self) -> dict[LogId, PendingMessage]:
-        """The messages that wait for it in the inbox, outside the log."""
-        self.apply_pending()
-        return self.applied_inbox
-
-    @property
-    def size(self) -> int:
-        """Bytes of all that is pending."""
-        self.apply_pending()
-        return self.applied_size
-
-    def fits(self, most: int) -> bool:
-        """Whether all that is pending has at most so many bytes. Applies records only if that is not certain without them."""
-        ahead = 0 if self._fan_out is None else self._fan_out.size
-        return self.applied_size + ahead <= most or self.size <= most
-
-    def attach(self, fan_out: FanOutBuffer) -> None:
-        """A node has it from now on."""
-        self._fan_out = fan_out
-        self.applied_number = fan_out.last_number
-        fan_out.changes.note(cast("DurableSession", self))
-
-    def detach(self) -> None:
-        """The node has it no more."""
-        self.apply_pending()
-        if self._fan_out is not None:
-            self._fan_out.changes.note(cast("DurableSession", self))
-            self._fan_out = None
-
-    def apply_pending(self) -> None:
-        """Apply the records, and then the acknowledgements."""
-        fan_out = self._fan_out
-        if fan_out is not None and self.applied_number != fan_out.last_number:
-            self._apply(fan_out)
-        if self.acknowledged:
-            acknowledged, self.acknowledged = self.acknowledged, []
-            self.settle_all(acknowledged)
-
-    def _apply(self, fan_out: FanOutBuffer) -> None:
-        first = max(
-            0, len(fan_out.records) - (fan_out.last_number - self.applied_number)
-        )  # those before were discarded
-        self.applied_number = fan_out.last_number
-        settled = []
-        for record in fan_out.records[first:]:
-            if self in record.unacknowledged:
-                self.applied[record.id] = record.message
-                self.applied_size += record.message.size
-            elif self in record.subscribers.sessions:
-                settled.append(record.id)
-            else:
-                continue
-            if record.id > self._newest:  # else a message in the inbox is newer
-                self._newest = record.id
-        if settled:
-            self._ended.setdefault(EndReason.SETTLED, []).extend(settled)
-        if first < len(fan_out.records):
-            fan_out.applied[cast("DurableSession", self)] = None
-
-    def settle_all(self, ids: Iterable[LogId]) -> None:
-        """These messages have been answered OK; those that are not pending are left alone."""
-        opened, inbox = self.pending, self.applied_inbox
-        settled = self._ended.setdefault(EndReason.SETTLED, [])
-        for log_id in ids:
-            pending = opened.pop(log_id, None)
-            if inbox and (leased := inbox.pop(log_id, None)) is not None:
-                self.in_both -= pending is not None
-                pending = pending or leased
-            if pending is not None:
-                self.applied_size -= pending.size
-                settled.append(log_id)
-            elif self.notices:
-                self.notices.pop(log_id, None)
-        if not settled:
-            del self._ended[EndReason.SETTLED]

@@ -173,6 +173,10 @@ class SessionRecord:
         self.inbox = {share(each, each): share(pending, pending) for each, pending in self.inbox.items()}
 
 
+DEAD_SESSION: Final = "communication.noConnection.dead"
+"""The code of dead letters that a session leaves behind when it ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class PendingDeadLetter:
     """A dead letter about to be stored. The store copies the body from the log or the inbox; `message` holds it only for

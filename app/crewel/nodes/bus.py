@@ -18,7 +18,7 @@ import orjson
 
 from crewel.bayeux.channel import REPLIES, Channel, parse
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.dead_letters.dead_letter import CHANNEL as DEAD_LETTERS
+from crewel.broker.dead_letter import CHANNEL as DEAD_LETTERS
 from crewel.broker.dead_letters.notifier import DeadLetterNotifier
 from crewel.broker.node_tags import tag_in
 from crewel.broker.publishing.broadcaster import Broadcaster

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
-from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
-from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
+from crewel.broker.cluster import LONGEST_PAUSE_MS
+from crewel.broker.exchange import CONNECT_CHANNEL, Peer
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
 from crewel.nodes.frames import Frame, Kind

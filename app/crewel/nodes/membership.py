@@ -26,7 +26,6 @@ from crewel.nodes.remote_peers import RemotePeers
 from crewel.nodes.remote_subjects import RemoteSubjects
 from crewel.nodes.remote_topics import RemoteTopics
 from crewel.nodes.request_router import Router
-from crewel.nodes.several_nodes import Nodes
 from crewel.nodes.siblings import Siblings
 from crewel.nodes.stored_groups import StoredGroups
 from crewel.storage import nodes, shared_queue_store
@@ -38,9 +37,10 @@ _FORGET_S: Final = 60.0
 class Membership:
     """The part that a server has in a cluster."""
 
-    def __init__(self, broker: Broker, nodes: Nodes, siblings: Siblings) -> None:
-        self._broker, self._nodes = broker, nodes
-        nodes.membership = self
+    def __init__(self, broker: Broker, siblings: Siblings) -> None:
+        self._broker = broker
+        self.link = ""
+        """Where the others reach this node; empty until it listens."""
         access, durability = broker.runtime.access, broker.durability
         self._settings = broker.settings.cluster
         self.registry = NodeRegistry(access, durability, broker.metrics, self._settings.lease_ms / 1000)
@@ -75,7 +75,7 @@ class Membership:
         )
         self.listener = LinkListener(broker.loop, self.remote_peers, self.links)
         self.search = self._made_search(broker)
-        self.topics = RemoteTopics(broker.runtime, broker.topics, self.registry, self.calls)
+        self.topics = RemoteTopics(broker.runtime, broker.topics, durability.topic_changes, self.registry, self.calls)
         self.subjects = RemoteSubjects(
             access, broker.addressing.names, broker.sessions.claims, self.registry, self.calls
         )
@@ -115,7 +115,7 @@ class Membership:
             port = await self.listener.listen(host, port)
         except OSError as error:
             raise SettingsError(f"cluster.listen {self._settings.listen}: {error.strerror or error}") from error
-        self._nodes.link = advertised_address(host, port, self._settings.advertise)
+        self.link = advertised_address(host, port, self._settings.advertise)
 
     async def join(self) -> None:
         """This node is registered: get to know the others, and watch over them from now on. Raises StoreError."""

@@ -14,9 +14,9 @@ from typing import Final
 
 from crewel import processes
 from crewel.broker.durability.durability import Durability
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.ids import elapsed
 from crewel.broker.node_tags import tag_of
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.errors import StoreError
 from crewel.event_loop import woken
 from crewel.metrics import Metrics

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from crewel.broker.addressing.consumer_groups import GroupState
+from crewel.broker.topic_view import GroupState
 from crewel.topics import State
 
 Question = TypeVar("Question")

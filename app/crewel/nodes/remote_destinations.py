@@ -16,7 +16,7 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.addressing.destinations import Destinations
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
-from crewel.broker.durability.store_access import StoreAccess
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import PendingMessage, SessionName
 from crewel.nodes.frames import Frame, Kind

@@ -17,8 +17,8 @@ from multidict import CIMultiDict
 
 from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
+from crewel.broker.exchange import CONNECT_CHANNEL, Peer
 from crewel.broker.inbound import Answering, when_answered
-from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.nodes.bus import Bus

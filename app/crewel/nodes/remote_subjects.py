@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.cluster import ANY_NUMBER
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.node_tags import tag_of, tagged
 from crewel.broker.session import Session, unstored_of
 from crewel.broker.sessions.name_claims import NameClaims
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.errors import StoreFull, StoreUnavailable
 from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry

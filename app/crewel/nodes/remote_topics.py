@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
-from crewel.broker.topics.topic_shares import Shares, TopicShare
+from crewel.broker.topic_view import Shares, TopicShare
+from crewel.broker.topics.topic_changes import TopicChanges
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.calls import Calls
@@ -55,9 +56,11 @@ class Looks(Generic[T]):
 class RemoteTopics:
     """The part of one node."""
 
-    def __init__(self, runtime: Runtime, topics: TopicTable, registry: NodeRegistry, calls: Calls) -> None:
+    def __init__(
+        self, runtime: Runtime, topics: TopicTable, changes: TopicChanges, registry: NodeRegistry, calls: Calls
+    ) -> None:
         self._runtime, self._access = runtime, runtime.access
-        self._topics = topics
+        self._topics, self._changes = topics, changes
         self._registry = registry
         self._calls = calls
         self._reading = Looks(runtime, self._access.writing.probe)
@@ -99,7 +102,7 @@ class RemoteTopics:
 
     async def _read_log(self, _: Nothing) -> Nothing:
         await self._access.writing.probe()
-        await self._topics.changes.applied()
+        await self._changes.applied()
         return Nothing()
 
     async def shares(self, name: str) -> Shares:

@@ -16,9 +16,9 @@ from crewel.bayeux import advice, replies
 from crewel.bayeux.codec import is_handshake
 from crewel.bayeux.message import Message
 from crewel.broker.addressing.session_names import Names
+from crewel.broker.exchange import Peer, encode_reply
 from crewel.broker.ids import elapsed
 from crewel.broker.inbound import Answering, Inbound
-from crewel.broker.mailboxes.exchange import Peer, encode_reply
 from crewel.broker.node_tags import tag_in
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.replies import Reply
-from crewel.broker.cluster import Cluster, SubscribeStep
+from crewel.broker.cluster import LONGEST_PAUSE_MS, Cluster, SubscribeStep
 from crewel.broker.handler_steps import Steps
-from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
 from crewel.broker.node_tags import tag_of
-from crewel.broker.topics.topic_shares import Shares
+from crewel.broker.topic_view import Shares
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import SessionName
 from crewel.qos.names import Name, group_of
@@ -27,7 +26,7 @@ from crewel.supervision import Body, Supervisor
 
 if TYPE_CHECKING:
     from crewel.bayeux.message import Message
-    from crewel.broker.mailboxes.exchange import Exchange
+    from crewel.broker.exchange import Exchange
     from crewel.broker.session import Session
     from crewel.nodes.membership import Membership
 
@@ -39,8 +38,6 @@ class Nodes(Cluster):
     pause_ms = LONGEST_PAUSE_MS
     membership: Membership
     """The part that this node has in the cluster."""
-    link = ""
-    """Where the others reach it."""
 
     def spread(self, channel: Channel, entry: Entry, publisher: str, qos: bytes) -> None:
         """Send a transient message to the nodes that want it."""
@@ -106,7 +103,7 @@ class Nodes(Cluster):
 
     def registration(self, token: str) -> Registration:
         """The tag of this node, and where it accepts links."""
-        return Registration(tag_of(token), self.link)
+        return Registration(tag_of(token), self.membership.link)
 
     def author(self, name: str) -> str:
         """This name."""

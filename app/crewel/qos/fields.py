@@ -170,7 +170,7 @@ def list_of(check_item: Check, max_length: int) -> Check:
 
 
 def one_or_list_of(check_item: Check, max_length: int) -> Check:
-    """The same, or one item alone."""
+    """A list, its items checked, or one item alone."""
     check_list = list_of(check_item, max_length)
     return lambda value: check_list(value) if isinstance(value, list) else (check_item(value),)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Message
-from crewel.errors import CrewelError
+from crewel.security.bad_token import ACCESS_DENIED, UNAVAILABLE, BadToken
 from crewel.security.grants import OPERATOR, Grants
 from crewel.security.policy import GRANTED, Answer, Refusal, SecurityPolicy, is_reserved
 from crewel.security.tokens import AdminToken
@@ -24,18 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACCESS_DENIED: Final = "user.security.authentication.accessDenied"
-EXPIRED: Final = "user.security.authentication.expired"
-UNAVAILABLE: Final = "resource.unavailable"
 _MAX_SHOWN: Final = 64
-
-
-class BadToken(CrewelError):
-    """The token does not hold; the text says why and never holds the token. `code` is for the client."""
-
-    def __init__(self, text: str, code: str = ACCESS_DENIED) -> None:
-        super().__init__(text)
-        self.code = code
 
 
 class JwtPolicy:

@@ -10,8 +10,8 @@ import jwt
 
 from crewel.qos.connect import MAX_SECRET
 from crewel.qos.names import ANONYMOUS
+from crewel.security.bad_token import EXPIRED, UNAVAILABLE, BadToken
 from crewel.security.grants import Grants, patterns, scope_of, subjects
-from crewel.security.jwt import EXPIRED, UNAVAILABLE, BadToken
 from crewel.security.token_keys import Keys, KeysUnavailable, load_keys
 from crewel.settings.access import Security
 

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 import jwt
 
 from crewel.errors import StoreError, StoreUnavailable
+from crewel.security.bad_token import EXPIRED, BadToken
 from crewel.security.grants import OPERATOR, Grants, role_of, scope_of
-from crewel.security.jwt import EXPIRED, BadToken
 from crewel.security.tokens import AdminToken, key_of
 from crewel.storage.spent_ids import new_id
 

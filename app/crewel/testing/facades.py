@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Generic, TypeVar
 
-from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.services import Service
 from crewel.server import build
 from crewel.settings import Settings

@@ -17,7 +17,7 @@ from aiohttp import web
 from redis.exceptions import RedisError
 
 from crewel.broker.broker import Broker
-from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.services import Service
 from crewel.broker.session import Session
 from crewel.errors import CrewelError

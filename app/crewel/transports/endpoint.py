@@ -18,9 +18,9 @@ from aiohttp.typedefs import Handler
 
 from crewel.bayeux.codec import encode
 from crewel.broker.broker import Broker
+from crewel.broker.exchange import Peer
 from crewel.broker.inbound import Answering, Receiver
 from crewel.broker.mailboxes.browsers import bound_to
-from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.refusals import refused_alone
 from crewel.errors import PayloadError
 from crewel.fair_turns import SLICE_S, FairTurns

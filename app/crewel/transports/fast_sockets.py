@@ -1,24 +1,19 @@
-"""What the WebSockets of the fast lane share: how upgrades are answered, and what the sockets need of the endpoint."""
+"""What the WebSockets of the fast lane share: what they need of the endpoint."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from websockets.utils import accept_key
-
+from crewel.broker.exchange import Peer
 from crewel.errors import Fault
 from crewel.transports.bodies import too_large
 from crewel.transports.frame_reader import FrameReader, Parameters
-from crewel.transports.heads import Upgrade
 from crewel.transports.upgrades import Upgrades
 from crewel.transports.websocket import CLOSE_TIMEOUT_S
-from crewel.transports.websocket_fast import FastSocket
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
-
-_RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
 
 
 class FastSockets:
@@ -41,18 +36,6 @@ class FastSockets:
         self.control_frames = endpoint.control_frames
         self.watch = endpoint.watch
 
-    def answer(self, upgrade: Upgrade, transport: asyncio.Transport, date: bytes) -> FastSocket | None:
-        """The socket of this upgrade, which has been answered; None if aiohttp has to answer it. `date` is the header of that
-        name, empty if another process has answered before."""
-        negotiated = self.upgrades.negotiated(upgrade.raw, upgrade.plain) if upgrade.key else None
-        if negotiated is None:
-            return None
-        if date:
-            transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
-        socket = FastSocket(self, upgrade, negotiated.deflate, transport)
-        self.watch.add(socket)
-        return socket
-
     def reader(self, deflate: Parameters | None) -> FrameReader:
         """A reader of all forms of frames. A message over the limit is refused in the words of the other transports, and
         counted."""
@@ -62,7 +45,7 @@ class FastSockets:
         self.endpoint.broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
         return self._too_large
 
-    def closes(self, socket: FastSocket) -> None:
+    def closes(self, socket: Peer) -> None:
         """This socket is sent nothing more, although its connection may last a while: messages stay in the queue."""
         socket.writer = None
         self.endpoint.broker.mailboxes.outbound.socket_closed(socket)
@@ -71,9 +54,3 @@ class FastSockets:
         """A transport that is being closed waits until the peer has read all: cut off one that does not read."""
         if transport.get_write_buffer_size():
             self.loop.call_later(2 * CLOSE_TIMEOUT_S, transport.abort)
-
-    def left(self, socket: FastSocket) -> None:
-        """This socket has ended."""
-        self.watch.discard(socket)
-        self.endpoint.caps.left(socket)
-        self.closes(socket)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from crewel.bayeux.codec import join
-from crewel.broker.mailboxes.exchange import Peer, Take
+from crewel.broker.exchange import Peer, Take
 from crewel.errors import REFUSED_HEADER, Limited, PayloadError
 from crewel.transports.bodies import elements_of, elements_of_values, media_type, read_body
 from crewel.transports.http_connection import Connection

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from errno import ENAMETOOLONG
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,14 +22,12 @@ from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
-from crewel.broker.mailboxes.exchange import Take
+from crewel.broker.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.fair_turns import FairTurns
 from crewel.transports.connection_caps import ConnectionCaps, address_of
+from crewel.transports.paced_reader import Parser
 from crewel.transports.shared_buffer import SharedBuffer, SharedReceiver
-
-if TYPE_CHECKING:
-    from crewel.transports.websocket import Socket
 
 _MOST_KEPT: Final = 1 << 20  # bytes
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
@@ -48,6 +46,18 @@ class FastOwner(Protocol):
 
     def gone(self) -> None:
         """The connection has ended."""
+        ...
+
+
+class Carried(Protocol):
+    """A WebSocket that a connection of aiohttp has become."""
+
+    def paced(self, parser: Parser, connection: Connection) -> object:
+        """What gets the bytes in place of aiohttp's reader of frames, in turns."""
+        ...
+
+    def lost(self) -> None:
+        """The connection is lost."""
         ...
 
 
@@ -109,7 +119,7 @@ class Connection(RequestHandler):
         self._is_away = False  # the fast lane has taken it back
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
-        self._socket: Socket | None = None
+        self._socket: Carried | None = None
         assert self._request_factory is not None
         self._request_factory = partial(_request, self._request_factory)
 
@@ -118,7 +128,7 @@ class Connection(RequestHandler):
         """Whether the peer sends no more; most that do so are gone."""
         return self._is_half_closed
 
-    def becomes(self, socket: Socket) -> None:
+    def becomes(self, socket: Carried) -> None:
         """The connection is about to be this socket's, which reads from it."""
         self._socket = socket
 
@@ -142,7 +152,7 @@ class Connection(RequestHandler):
         if self._wire is not None and not (self._wire.is_closing() or self._reading_paused):
             self._wire.resume_reading()
 
-    def carries(self, socket: Socket) -> None:
+    def carries(self, socket: Carried) -> None:
         """The connection has become this socket's; tell it when the connection is lost."""
         self._socket = socket
         if self._is_half_closed and self._wire is not None:

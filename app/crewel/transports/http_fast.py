@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from crewel.addresses import canonical
 from crewel.bayeux.codec import decode, join
-from crewel.broker.mailboxes.exchange import Peer, Take
+from crewel.broker.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, status_line
+from crewel.transports.websocket_fast import answer_upgrade
 
 if TYPE_CHECKING:
     from crewel.transports.fast_lane import FastLane
@@ -303,7 +304,7 @@ class FastConnection(asyncio.Protocol, Peer):
             return
         upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, self._address(), lane.scheme)
         date = b"" if self._has_upgraded else lane.date
-        if upgrade is None or (socket := lane.sockets.answer(upgrade, transport, date)) is None:
+        if upgrade is None or (socket := answer_upgrade(lane.sockets, upgrade, transport, date)) is None:
             self._hand_over(data)
             return
         lane.caps.move(self, socket)

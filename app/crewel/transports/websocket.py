@@ -30,7 +30,7 @@ from crewel.transports.socket_watch import POLICY_VIOLATION
 from crewel.transports.text_frames import text_frame, text_head
 
 if TYPE_CHECKING:
-    from crewel.broker.mailboxes.exchange import Take
+    from crewel.broker.exchange import Take
     from crewel.transports.endpoint import Endpoint
     from crewel.transports.origins import Client
 

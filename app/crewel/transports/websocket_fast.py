@@ -11,18 +11,20 @@ from collections import deque
 from collections.abc import Mapping
 from mmap import mmap
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from websockets.frames import Frame, Opcode
+from websockets.utils import accept_key
 
 from crewel.bayeux.codec import decode
+from crewel.broker.exchange import Peer, Take
 from crewel.broker.inbound import when_answered
-from crewel.broker.mailboxes.exchange import Peer, Take
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
 from crewel.fair_turns import FairTurns
 from crewel.limits import Bucket
 from crewel.transports.control_frames import TOO_MANY
+from crewel.transports.fast_sockets import FastSockets
 from crewel.transports.frame_reader import FrameReader, Parameters
 from crewel.transports.heads import Upgrade, headers_of
 from crewel.transports.shared_buffer import LEAST
@@ -30,13 +32,11 @@ from crewel.transports.socket_watch import GOING_AWAY, POLICY_VIOLATION
 from crewel.transports.text_frames import whole_deflated, whole_text
 from crewel.transports.websocket import BINARY_REFUSED, CLOSE_TIMEOUT_S, GOING_DOWN, LONGEST_REASON
 
-if TYPE_CHECKING:
-    from crewel.transports.fast_sockets import FastSockets
-
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
 _MOST_FIRST: Final = 16  # pieces that come before the first message; a socket that sends more stays where it is
 _PIECE: Final = 4096  # bytes that are kept in one piece
 _FRAMES: Final = 32  # that are parsed at once: less than a millisecond
+_RESPONSE: Final = b"HTTP/1.1 101 Switching Protocols\r\n%b%bSec-WebSocket-Accept: %b\r\n\r\n"
 
 
 class FastSocket(asyncio.BufferedProtocol, Peer):
@@ -150,7 +150,9 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection is gone. What came before is still carried out; what is to be sent stays in the session's queue."""
         self._is_lost = True
-        self._sockets.left(self)
+        self._sockets.watch.discard(self)
+        self._sockets.endpoint.caps.left(self)
+        self._sockets.closes(self)
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
         self.is_writable = True  # there is no reader to wait for
@@ -517,3 +519,18 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
     def is_secure(self) -> bool:
         """Whether the client came by TLS."""
         return self._upgrade.client.is_secure
+
+
+def answer_upgrade(
+    sockets: FastSockets, upgrade: Upgrade, transport: asyncio.Transport, date: bytes
+) -> FastSocket | None:
+    """The socket of this upgrade, which has been answered; None if aiohttp has to answer it. `date` is the header of that name,
+    empty if another process has answered before."""
+    negotiated = sockets.upgrades.negotiated(upgrade.raw, upgrade.plain) if upgrade.key else None
+    if negotiated is None:
+        return None
+    if date:
+        transport.write(_RESPONSE % (negotiated.lines, date, accept_key(upgrade.key).encode()))
+    socket = FastSocket(sockets, upgrade, negotiated.deflate, transport)
+    sockets.watch.add(socket)
+    return socket

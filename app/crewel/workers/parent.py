@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from crewel.broker.mailboxes.connects import LONGEST_PAUSE_MS
+from crewel.broker.cluster import LONGEST_PAUSE_MS
 from crewel.errors import StoreTaken, WorkersFailed
 from crewel.event_loop import woken
 from crewel.security.tokens import keep_token

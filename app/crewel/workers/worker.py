@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from crewel.broker.durability.store_access import StoreAccess
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.runtime import Runtime
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.siblings import Siblings
 from crewel.storage.nodes import Node

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.store_access import DEAD_SESSION
-from crewel.delivery.records import EndReason
+from crewel.delivery.records import DEAD_SESSION, EndReason
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage.script_step import Step
 from tests.broker.addressing.post import BOX, Clerk, one, queue

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.cli.dead_letter_files import write_file
 from crewel.security.grants import OPERATOR

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.dead_letters.dead_letter import DeadLetter
+from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.dead_letters.notifier import MOST_WAITING, Follower
 from crewel.broker.services import Service
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName

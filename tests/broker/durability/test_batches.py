@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.services import Service
+from crewel.broker.writing.store_phase import StorePhase
 from crewel.security.grants import OPERATOR
 from tests.broker.stored_world import Receiver, StoredWorld, data
 from tests.broker.world import Client, Recording, Socket

@@ -12,8 +12,7 @@ from typing import Any, cast
 import pytest
 
 from crewel.broker.durability.lease import StoreLease
-from crewel.broker.durability.store_access import StoreAccess
-from crewel.metrics import Metrics
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.settings import Settings
 from crewel.settings.storage import Cluster, Storage
 from crewel.storage.store import Store
@@ -37,7 +36,7 @@ def settings() -> Settings:
 @pytest.fixture
 async def access(settings: Settings) -> AsyncIterator[StoreAccess]:
     """What its parts share of the store."""
-    access = StoreAccess(settings, asyncio.get_running_loop(), Metrics(), cast("Any", None))
+    access = StoreAccess(settings, asyncio.get_running_loop(), cast("Any", None))
     store = Store(settings)
     await store.open()
     access.open(store, lambda _: None, lambda _: None)
@@ -93,7 +92,7 @@ async def slow(tmp_path: Path) -> AsyncIterator[Slow]:
     async with CountingLine(port, random.Random(1)) as line:
         storage = Storage(url=f"redis://127.0.0.1:{line.port}", prefix=own_prefix())
         settings = Settings(storage=storage, cluster=Cluster(lease_ms=1500))
-        access = StoreAccess(settings, asyncio.get_running_loop(), Metrics(), cast("Any", None))
+        access = StoreAccess(settings, asyncio.get_running_loop(), cast("Any", None))
         store = Store(settings)
         await store.open()
         access.open(store, lambda _: None, lambda _: None)

@@ -12,8 +12,8 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.durability import durability
 from crewel.broker.durability.log_appender import LogAppender
-from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.session import Session
+from crewel.broker.writing.store_phase import StorePhase
 from crewel.errors import StoreUnavailable
 from crewel.security.grants import OPERATOR
 from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from crewel.broker.durability.store_phase import FOLLOWING
-from crewel.broker.durability.store_phase import StorePhase as Phase
+from crewel.broker.writing.store_phase import FOLLOWING
+from crewel.broker.writing.store_phase import StorePhase as Phase
 
 POSSIBLE = {
     (Phase.SERVING, Phase.STARTING),

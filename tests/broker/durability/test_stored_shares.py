@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from crewel.broker.admission.payers import payers_of, storing_account
-from crewel.broker.durability.stored_shares import StoredShares
+from crewel.broker.payers import payers_of, storing_account
 from crewel.broker.session import Session
+from crewel.broker.writing.stored_shares import StoredShares
 from crewel.errors import Limited, StoreFull
 from crewel.security.grants import OPERATOR, Grants
 from tests.broker.world import Client, World
@@ -26,7 +26,7 @@ def world() -> Iterator[World]:
 
 @pytest.fixture
 def shares(world: World) -> StoredShares:
-    return world.broker.runtime.access.shares
+    return world.broker.runtime.stored_shares
 
 
 def publisher(world: World, name: str = "", grants: Grants | None = None, *, is_exempt: bool = False) -> Session:

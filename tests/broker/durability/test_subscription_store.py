@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.store_access import DEAD_SESSION
-from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.handler_steps import resolve
 from crewel.broker.subscriptions.subscription_store import SubscriptionStore
+from crewel.broker.writing.store_phase import StorePhase
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
+from crewel.delivery.records import DEAD_SESSION, EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.metrics import Metrics
 from crewel.storage.keys import Keys

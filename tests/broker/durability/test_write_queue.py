@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.durability.write_queue import MOST_BYTES, MOST_PUBLISHES, WriteQueue
+from crewel.broker.writing.write_queue import MOST_BYTES, MOST_PUBLISHES, WriteQueue
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings import Settings

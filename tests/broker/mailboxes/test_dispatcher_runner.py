@@ -13,7 +13,7 @@ from crewel.extension import Extension
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.update import UpdateExtension
 from tests.broker.addressing.test_doubt import Line
-from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
+from tests.broker.stored_world import MESSAGE, MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.broker.world import Client, MakeWorld, Request
 
 ALIVE, POLLING, DEAD = DispatcherState
@@ -21,13 +21,6 @@ HELD, GONE, AUTH = "user.update.holdback", "communication.noConnection", "user.s
 DEAD_SESSION = "communication.noConnection.dead"
 NOT_OPEN = "no message of this id is open"
 RETRIES: dict[str, Any] = {"dispatcher": {"retries": 2, "delay": 5000}}
-MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}
-
-
-@pytest.fixture
-def joe(stored: StoredWorld) -> Receiver:
-    """A client that settles each message by itself, and is subscribed to /a."""
-    return Receiver(stored).started("/a", **MESSAGE)
 
 
 def rejected(reply: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,12 +10,11 @@ import pytest
 from crewel.broker import runtime
 from crewel.broker.ids import Clock
 from crewel.delivery.records import EndReason, LogId, SessionName
-from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin
+from tests.broker.stored_world import MESSAGE, MakeStored, Receiver, StoredWorld, data, failed, ok, origin
 from tests.broker.world import Client, Socket, World, data_of, let_go
 
 LIFE_MS = 1000
 MORTAL: dict[str, Any] = {"lifeTime": LIFE_MS, "forceDestroy": True}
-MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}
 
 
 class Life:
@@ -34,12 +33,6 @@ class Life:
         self.passed += 10
         if sweeps:
             self.world.broker.sweep()
-
-
-@pytest.fixture
-def joe(stored: StoredWorld) -> Receiver:
-    """A client that settles each message by itself, and is subscribed to /a."""
-    return Receiver(stored).started("/a", **MESSAGE)
 
 
 def store(world: StoredWorld, value: Any, **qos: Any) -> int:

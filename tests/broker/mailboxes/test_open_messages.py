@@ -13,17 +13,10 @@ import pytest
 from crewel.bayeux.message import Fields
 from crewel.broker.dead_letters.redrive import Chosen, Limits
 from crewel.delivery.entry import Entry
-from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
+from tests.broker.stored_world import MESSAGE, MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.work import instructions
 
 HELD, GONE = "user.update.holdback", "communication.noConnection"
-MESSAGE: dict[str, Any] = {"name": "joe/1", "settle": "message"}
-
-
-@pytest.fixture
-def joe(stored: StoredWorld) -> Receiver:
-    """A client that settles each message by itself, and is subscribed to /a."""
-    return Receiver(stored).started("/a", **MESSAGE)
 
 
 def hold(world: StoredWorld, client: Receiver) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.broker.subscriptions.history_start import Numbers, read_number
+from crewel.broker.subscriptions.replay_numbers import Numbers, read_number
 from crewel.errors import Refused
 from crewel.extensions.ack import AckExtension
 from crewel.extensions.replay import ReplayExtension

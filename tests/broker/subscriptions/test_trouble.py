@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.codec import encode
-from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.session import Event
+from crewel.broker.writing.store_phase import StorePhase
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import log as stored_log

@@ -9,9 +9,9 @@ import pytest
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
+from crewel.broker.topic import Topic
 from crewel.broker.topics import endings
 from crewel.broker.topics.references import QueuedTopics
-from crewel.broker.topics.topic import Topic
 from crewel.errors import StoreError, StoreUncertain
 from crewel.nodes.node_requests import Request, TopicAnswer
 from crewel.nodes.remote_topics import RemoteTopics
@@ -52,7 +52,9 @@ class OtherNode:
         self._answering: dict[str, Any] = {}
         registry: Any = SimpleNamespace(others=lambda: [SimpleNamespace(token="other")])
         calls: Any = self
-        remote = RemoteTopics(world.broker.runtime, world.broker.topics, registry, calls)
+        remote = RemoteTopics(
+            world.broker.runtime, world.broker.topics, world.broker.durability.topic_changes, registry, calls
+        )
         world.cluster.shares = remote.shares  # type: ignore[method-assign, assignment]
 
     def serve(self, request: Request[Any, Any], answering: Any) -> None:

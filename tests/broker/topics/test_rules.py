@@ -3,7 +3,8 @@
 import pytest
 
 from crewel.bayeux.channel import parse
-from crewel.broker.topics.topic import kept_groups, read_rules
+from crewel.broker.addressing.consumer_groups import kept_groups
+from crewel.broker.topics.rule_reader import read_rules
 from crewel.errors import SettingsError
 from crewel.qos.publish import PRIORITIES, PublishQos
 from crewel.settings import load

@@ -9,7 +9,7 @@ import pytest
 from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.session import Session
-from crewel.broker.topics.erasure import ERASE_SERVICE
+from crewel.broker.topics.erase_service import ERASE_SERVICE
 from crewel.security.grants import OPERATOR, Grants, Role
 from crewel.security.policy import GRANTED, Answer, OpenPolicy, Refusal
 from tests.broker.stored_world import Receiver, StoredWorld, store

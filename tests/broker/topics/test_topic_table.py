@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.durability.store_phase import StorePhase
+from crewel.broker.writing.store_phase import StorePhase
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.topics import USUAL, State, TopicSettings

@@ -13,7 +13,7 @@ from typing import Final
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.cluster import Cluster, SingleNode
 from crewel.broker.session import Session
-from crewel.broker.topics.topic import Topic
+from crewel.broker.topic import Topic
 from crewel.delivery.changes import Changes
 from crewel.errors import SettingsError
 

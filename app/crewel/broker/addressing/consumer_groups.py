@@ -8,34 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from crewel.bayeux.channel import Channel
+from crewel.bayeux.channel import Channel, parse
 from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.session import Session
+from crewel.broker.topic_view import GroupState
 from crewel.qos.names import group_of, group_queue
-
-
-class GroupState(NamedTuple):
-    """A group as operators see it."""
-
-    pattern: str
-    name: str
-    waiting: int
-    """Messages that no member has got yet."""
-    members: list[str]
-    """Names of the sessions."""
-
-
-def joined_groups(nodes: Iterable[Iterable[GroupState]]) -> list[GroupState]:
-    """The groups of several nodes, each with its members at all of them, by pattern and name."""
-    found: dict[tuple[str, str], GroupState] = {}
-    for group in chain.from_iterable(nodes):
-        known = found.get(group[:2], group._replace(members=[]))
-        waiting = max(known.waiting, group.waiting)  # in the store, as far as each node knows
-        found[group[:2]] = known._replace(waiting=waiting, members=sorted([*known.members, *group.members]))
-    return [found[key] for key in sorted(found)]
+from crewel.settings import Settings
 
 
 class GroupsListener(Protocol):
@@ -236,3 +216,9 @@ def _add_to_accounts(session: Session, difference: int) -> None:
 def _pattern_of(queue: str) -> str:
     of = group_of(queue)
     return "" if of is None else of[0]
+
+
+def kept_groups(settings: Settings) -> list[str]:
+    """The queues of the groups that keep their messages while they have no member."""
+    rules = ((parse(pattern), rule) for pattern, rule in settings.topics.items())
+    return [group_queue(channel.name, name) for channel, rule in rules if channel for name in rule.groups.keep]

@@ -21,7 +21,6 @@ from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.routes import Route, resolve_destination, without_store
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
-from crewel.broker.durability.write_queue import REPEATABLE_S
 from crewel.broker.handler_steps import Promise, Steps, result_of
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
@@ -35,7 +34,7 @@ from crewel.qos.publish import PublishQos
 from crewel.qos.update import Origin
 from crewel.storage import shared_queue_store
 from crewel.storage.receivers import Receiver
-from crewel.storage.script_step import Step
+from crewel.storage.script_step import REPEATABLE_S, Step
 from crewel.storage.shared_queue_store import Addressed, Delivery, SendOutcome, Sent
 
 _FULL: Final = "resource.overflow.queue.entries"
@@ -234,7 +233,7 @@ class Destinations:
         )
         size = len(outgoing.body) * len(outgoing.deliveries)
         if is_scarce:
-            message = message._replace(account=access.shares.admit(outgoing.publisher, size))
+            message = message._replace(account=self._runtime.stored_shares.admit(outgoing.publisher, size))
         # Each has a key, so that it can be asked again what happened to it.
         step = shared_queue_store.send(
             access.keys,
@@ -336,7 +335,7 @@ class Destinations:
             waiting = PendingMessage(0, len(entry.wire), entry.channel, entry.priority, entry.expires, delivery.source)
             self._outbound.loader.on_inbox_message(durable, entry.position, waiting, entry)
         elif delivery.source:  # it is ending, and its end finds the message
-            self._shared_queues.requeue.expect(durable, delivery.source)
+            self._shared_queues.expect(durable, delivery.source)
 
     @staticmethod
     def _outcome(outgoing: _Outgoing, sent: Sent) -> Sending:
@@ -402,7 +401,7 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
 
 
 def _repeated_state(sent: Sent, one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationState:
-    """The same of a repeat: what happened when it was sent first. The destination may have meant others then."""
+    """What happened to a message that is sent once more, when it was sent first. The destination may have meant others then."""
     places = (one.queue, *_stored_names(one))
     if one.to in sent.reached or any(outcomes.get(place) is SendOutcome.OK for place in places):
         return DestinationState(one.to)

@@ -1,16 +1,15 @@
 """Messages that are put back into the shared queue that they came from: because their receiver has failed them, or gets nothing
-for the time being, or has ended; and which sessions have failed a message that may go to one of several.
-
-The store remembers failures with the message while that lies in its queue; here they are remembered while a session has it.
-"""
+for the time being, or has ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, replace
 
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
+from crewel.broker.addressing.failures import Failure
+from crewel.broker.addressing.shared_queues import SharedQueues
+from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, stored_of
 from crewel.delivery.durable_session import DurableSession
@@ -23,19 +22,15 @@ from crewel.qos.names import ANONYMOUS, group_of, is_exclusive, subject_of
 from crewel.storage import shared_queue_store
 from crewel.storage.shared_queue_store import Requeued
 
-if TYPE_CHECKING:
-    from crewel.broker.addressing.shared_queues import SharedQueues
-
 
 @dataclass(eq=False)
 class Requeue:
     """Puts messages of sessions back, for others."""
 
     _runtime: Runtime
+    _mailboxes: Mailboxes
     _groups: ConsumerGroups
     _shared_queues: SharedQueues
-    _expected: dict[DurableSession, set[str]] = field(default_factory=dict, init=False)
-    """Queues to look at when these sessions have ended."""
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access
@@ -95,6 +90,18 @@ class Requeue:
             for each in self._shared_queues.members(name):
                 if each.mailbox.is_paused:
                     self.requeue_all(each, name)
+
+    def sweep(self) -> None:
+        """Let others have what members of groups have fetched that are on hold, or whose clients are gone."""
+        if self._mailboxes.times.are_excused(self._runtime.loop.time()):
+            return
+        for name in self._groups.with_members():
+            members = self._groups.members(name)
+            # Without another member they keep it: a queue ends with the last member.
+            if name in self._groups.elsewhere or any(map(self._shared_queues.is_able, members)):
+                for session in members:
+                    if session.mailbox.is_paused or self._shared_queues.is_gone(session):
+                        self.requeue_all(session, name)
 
     def _has_others(self, name: str, but: Iterable[str], *, or_back_soon: bool = False) -> bool:
         shared = self._shared_queues
@@ -166,64 +173,14 @@ class Requeue:
     def _has_members(self, name: str) -> bool:
         return bool(self._shared_queues.members(name)) or name in self._groups.elsewhere or name in self._groups.kept
 
-    def expect(self, durable: DurableSession, name: str) -> None:
-        """A message of this queue has gone to a session that is ending or has ended: there it is requeued without a notice."""
-        leaving, node = self._access.leaving, self._access.node
-        if durable.name in leaving or node.sessions.get(durable.name) is durable:
-            self._expected.setdefault(durable, set()).add(name)
-        self._shared_queues.refresh(name)
-
     def ended(
         self, durable: DurableSession, returning: Mapping[LogId, PendingMessage], returned: Iterable[LogId]
     ) -> None:
         """A session has ended, and the store has put these messages of it back into their queues, unless others still have
         them. Of those that are not among `returning`, this server had not known."""
-        shared, expected = self._shared_queues, self._expected.pop(durable, set())
+        shared, expected = self._shared_queues, self._shared_queues.take_expected(durable)
         if any(place not in returning for place in returned) and not expected:
             self._runtime.spawn(shared.load_again())
         # Also without an answer about them: a repeated end does not name what the first one requeued.
         for name in {*expected, *(waiting.source for waiting in returning.values())}:
             shared.returned(name)
-
-
-MOST: Final = 10_000
-"""Messages of which it is remembered; the oldest are forgotten, and are tried once more by all."""
-
-
-class Failure(NamedTuple):
-    """What is remembered of one message."""
-
-    by: tuple[str, ...] = ()
-    """Names of the sessions that have failed it."""
-    code: str = ""
-    """What the last one said."""
-    reason: str = ""
-    given: str = ""
-    """The code as it was given, if another one counts."""
-    again: frozenset[str] | None = None
-    """Those that would try the message again. None: it is not known what any of them said."""
-
-    def is_final_for(self, name: str) -> bool:
-        """Whether the message becomes a dead letter when all have failed it, and it comes back to this session."""
-        return self.again is not None and name not in self.again
-
-
-_NO_FAILURE: Final = Failure()
-
-
-class Failures:
-    """The failures of one server."""
-
-    def __init__(self) -> None:
-        self._known: dict[LogId, Failure] = {}
-
-    def of(self, place: LogId) -> Failure:
-        """What is remembered of this message."""
-        return self._known.get(place, _NO_FAILURE)
-
-    def note(self, place: LogId, failure: Failure) -> None:
-        """Remember this of the message."""
-        self._known.pop(place, None)
-        while len(self._known) >= MOST:
-            del self._known[next(iter(self._known))]
-        self._known[place] = failure

@@ -17,18 +17,17 @@ from time import time
 from typing import Final
 
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
+from crewel.broker.addressing.failures import Failures
 from crewel.broker.addressing.lease_room import AHEAD, lease_room
 from crewel.broker.addressing.queue_listeners import AddressingListener
-from crewel.broker.addressing.requeue import Failures, Requeue
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queue import SharedQueue
-from crewel.broker.durability.store_access import DEAD_SESSION
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, stored_of, unstored_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
+from crewel.delivery.records import DEAD_SESSION, EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.qos.connect import Bounds
 from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue
@@ -56,6 +55,8 @@ class SharedQueues:
     _known: dict[str, SharedQueue] = field(default_factory=dict, init=False)
     blocked: set[str] = field(default_factory=set, init=False)
     """Queues with messages for which no session that is there has room."""
+    _expected: dict[DurableSession, set[str]] = field(default_factory=dict, init=False)
+    """Queues to look at when these sessions have ended."""
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access
@@ -65,9 +66,7 @@ class SharedQueues:
         self._metrics = self._runtime.metrics
         self._spawn = self._runtime.spawn
         self.failures = Failures()
-        self.requeue = Requeue(self._runtime, self._groups, self)
         self._turns = count(1)
-        self._runtime.services.session_added.append(self.on_connect)
         self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
 
     # What is in them
@@ -116,7 +115,7 @@ class SharedQueues:
         return [queue.name for queue in self._known.values() if queue.count]
 
     async def stored(self) -> list[str]:
-        """The same, as the store has it. Raises StoreError."""
+        """The queues in which something waits, as the store has it. Raises StoreError."""
         return self.names()
 
     def waiting(self, name: str) -> int:
@@ -170,7 +169,8 @@ class SharedQueues:
         self._metrics.ended[EndReason.EXPIRED] += removed
 
     def swept(self, name: str, removed: int, left: int) -> None:
-        """The same, by a step without a place in the order of the log: another node may have put something into it since."""
+        """The store has taken so many messages out of the queue because their life had ended, by a step without a place in the
+        order of the log: another node may have put something into it since."""
         self.expired(name, removed, left)
         self._ask(self._queue(name))
 
@@ -245,9 +245,9 @@ class SharedQueues:
     def _counts(self, session: Session | None) -> bool:
         """Whether a message that all others have failed waits for this member: its client is there, or this server restored
         the session and the client has had no time to come. Else one member that is back first would decide for all."""
-        return session is not None and session.is_live and not self._is_gone(session)
+        return session is not None and session.is_live and not self.is_gone(session)
 
-    def _is_gone(self, session: Session) -> bool:
+    def is_gone(self, session: Session) -> bool:
         """Whether its client is gone; after a restart, whether it has not come in time."""
         return session.mailbox.is_absent and self._mailboxes.times.is_gone(session, self._loop.time())
 
@@ -263,14 +263,13 @@ class SharedQueues:
     # Leases
 
     def on_connect(self, session: Session) -> None:
-        """The session is there, or there again, or takes messages again: let it have the messages that wait for it."""
-        if session.name:
-            self._seek(session)
-            self.requeue.rebalance(session, self._names_for(session))
+        """The session, which has a name, is there, or there again, or takes messages again: let it have the messages that wait
+        for it."""
+        self._seek(session)
 
     def _seek(self, session: Session) -> None:
         if self._known:
-            for name in self._names_for(session):
+            for name in self.names_for(session):
                 self.schedule_lease(name)
 
     def joined(self, session: Session, name: str) -> None:
@@ -282,9 +281,9 @@ class SharedQueues:
             queue.lease_again = True
         else:  # what waited when the last member ended is still there if the store learns of this one first
             self._look(queue)
-        self.requeue.rebalance(session, [name])
 
-    def _names_for(self, session: Session) -> tuple[str, ...]:
+    def names_for(self, session: Session) -> tuple[str, ...]:
+        """The queues that have, or may have, messages for this session, which has a name."""
         subject = session.name.split("/")[1]
         return (subject_queue(subject), one_queue(subject), *self._groups.queues_of(session))
 
@@ -292,7 +291,7 @@ class SharedQueues:
         """The session may have room again."""
         if not self.blocked:
             return
-        for name in self._names_for(session):
+        for name in self.names_for(session):
             if name in self.blocked:
                 self.schedule_lease(name)
 
@@ -390,6 +389,17 @@ class SharedQueues:
             self._found_empty(queue)
         queue.lease_again = queue.is_asked and queue.lease_again
 
+    def expect(self, durable: DurableSession, name: str) -> None:
+        """A message of this queue has gone to a session that is ending or has ended: there it is requeued without a notice."""
+        leaving, node = self._access.leaving, self._access.node
+        if durable.name in leaving or node.sessions.get(durable.name) is durable:
+            self._expected.setdefault(durable, set()).add(name)
+        self.refresh(name)
+
+    def take_expected(self, durable: DurableSession) -> set[str]:
+        """The queues from which messages have gone to this session, which has ended, without a notice; asked for once."""
+        return self._expected.pop(durable, set())
+
     def _found_empty(self, queue: SharedQueue) -> None:
         """Another lease was wanted before the store answered that nothing is left."""
 
@@ -399,7 +409,7 @@ class SharedQueues:
         durable = asked[leased.receiver]
         session: Session | None = durable.connected
         if session is None:
-            self.requeue.expect(durable, name)
+            self.expect(durable, name)
             return
         session.take_turn(next(self._turns))
         place = leased.id
@@ -512,9 +522,8 @@ class SharedQueues:
         access.writing.submit(step, answered, retries=True)
 
     def sweep(self) -> None:
-        """Make dead letters of what has waited for a subject for so long that no session will come, forget queues without
-        messages, and let others have what members of groups have fetched that are on hold, or whose clients are gone."""
-        self._requeue_of_unable()
+        """Make dead letters of what has waited for a subject for so long that no session will come, and forget queues without
+        messages."""
         for name in list(self.blocked):  # room may have come about without a notice
             self.schedule_lease(name)
         idle = self._settings.ptp.subject_idle_ms / 1000
@@ -532,17 +541,6 @@ class SharedQueues:
             else:
                 self._sweep_filled(queue, now)
 
-    def _requeue_of_unable(self) -> None:
-        if self._mailboxes.times.are_excused(self._loop.time()):
-            return
-        for name in self._groups.with_members():
-            members = self._groups.members(name)
-            # Without another member they keep it: a queue ends with the last member.
-            if name in self._groups.elsewhere or any(map(self.is_able, members)):
-                for session in members:
-                    if session.mailbox.is_paused or self._is_gone(session):
-                        self.requeue.requeue_all(session, name)
-
     def _sweep_filled(self, queue: SharedQueue, now: float) -> None:
         """Something waits in the queue, and sessions may come for it."""
 
@@ -552,7 +550,8 @@ class SharedQueues:
 
 
 class CommonQueues(SharedQueues):
-    """The same where other nodes fill and empty the queues too: the store knows what this one has not learnt yet."""
+    """The shared queues of one broker where other nodes fill and empty them too: the store knows what this one has not learnt
+    yet."""
 
     _looks_left = _MOST_LOOKS
 
@@ -579,7 +578,7 @@ class CommonQueues(SharedQueues):
         super()._bound(name, log_id, most)
 
     def _seek(self, session: Session) -> None:
-        for name in self._names_for(session):
+        for name in self.names_for(session):
             self._look(self._queue(name))  # another node may have filled it
 
     def _found_empty(self, queue: SharedQueue) -> None:
@@ -591,7 +590,7 @@ class CommonQueues(SharedQueues):
         return count and super()._lapsed(name, count)
 
     def sweep(self) -> None:
-        """The same; and of the queues without a session here, look at so many at most."""
+        """Sweep as a single node does; of the queues without a session here, look at so many at most."""
         self._looks_left = _MOST_LOOKS
         super().sweep()
 

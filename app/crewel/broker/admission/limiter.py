@@ -20,19 +20,20 @@ from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.session_names import identity
 from crewel.broker.admission.guard import Guard
-from crewel.broker.admission.payers import receiver_payers
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.payers import receiver_payers
 from crewel.broker.refusals import shown_token
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.subscriptions import filter_context
 from crewel.errors import Limited
 from crewel.errors.codes import is_below
 from crewel.limits import UNLIMITED, Account, Accounts, Rate
+from crewel.qos.filters import ACCOUNT_BURST, ACCOUNT_RATE
 from crewel.qos.names import ANONYMOUS
+from crewel.security.bad_token import BadToken
 from crewel.security.grants import Grants
-from crewel.security.jwt import BadToken, grants_of
+from crewel.security.jwt import grants_of
 from crewel.security.tokens import AdminToken
 from crewel.settings.access import Limits as LimitSettings
 
@@ -53,12 +54,15 @@ _ROOM_S: Final = 2.0
 """When a client that meets a cap may come back: sessions end within `bayeux.max_interval_ms`."""
 _BUSY_S: Final = 1.0
 
+FILTERS: Final = "filters"
+"""The token bucket that the filters of an account draw from."""
+FILTER_RATE: Final = Rate(ACCOUNT_RATE, ACCOUNT_BURST)
 _RATES: Final[Mapping[str, Callable[[LimitSettings], tuple[int, int]]]] = {
     "handshakes": lambda settings: (settings.handshakes_per_s, settings.handshakes_burst),
     "publishes": lambda settings: (settings.publishes_per_s, settings.publishes_burst),
     "subscribes": lambda settings: (settings.subscribes_per_s, settings.subscribes_burst),
     "channels": lambda settings: (settings.channels_per_s, settings.channels_burst),
-    filter_context.KIND: lambda _: filter_context.RATE,
+    FILTERS: lambda _: FILTER_RATE,
     "failed_tokens": lambda settings: (settings.failed_tokens_per_s, settings.failed_tokens_burst),
 }
 """The settings of each kind of token bucket, which may change while the server runs."""

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.runtime import Runtime
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.storage import dead_letter_bin
 from crewel.storage.dead_letter_bin import MOST_MOVED, DiscardedDeadLetter

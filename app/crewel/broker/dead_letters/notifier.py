@@ -20,7 +20,7 @@ from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.broker.addressing.channels import Channels
-from crewel.broker.dead_letters.dead_letter import CHANNEL, DeadLetter
+from crewel.broker.dead_letter import CHANNEL, DeadLetter
 from crewel.broker.dead_letters.webhook import Webhook
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime

@@ -16,9 +16,9 @@ from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.dead_letters.room import Room
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.runtime import Runtime
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage, SessionName
 from crewel.errors import IllegalArgument, StoreUnavailable, StoreUncertain

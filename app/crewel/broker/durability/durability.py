@@ -19,7 +19,6 @@ from time import time
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.admission.payers import receiver_payers
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
@@ -28,14 +27,16 @@ from crewel.broker.durability.log_tail import LogTail
 from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
-from crewel.broker.durability.store_phase import StorePhase
 from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.acknowledgements import Acknowledgements
 from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.payers import receiver_payers
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.subscriptions.subscriptions import Subscriptions
+from crewel.broker.topics.topic_changes import TopicChanges
 from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.writing.store_phase import StorePhase
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.log_consumer import MAX_CHANGES, LogConsumer
@@ -118,14 +119,15 @@ class Durability:
         self._events, self._pressure = mailboxes.events, mailboxes.pressure
         self._shared_queues = addressing.shared_queues
         self.stored = self._subscriptions.stored
-        self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, options)
+        self.topic_changes = TopicChanges(runtime, self._topics)
+        self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, self.topic_changes, options)
         self.acknowledgements = Acknowledgements(runtime, mailboxes, options.filtered, self)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self._runtime.metrics.gauge("last_commit_timestamp_seconds", lambda: self._committed_at)
         self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
         self.tail = LogTail(self._access, self.appender.ahead, self.appender.take_ahead)
         self._hurry = asyncio.Event()  # set when the next commit should not wait for its time
-        self.inheritance = Inheritance(runtime, self.appender, addressing.destinations, self._topics.changes, self)
+        self.inheritance = Inheritance(runtime, self.appender, addressing.destinations, self.topic_changes, self)
         self._losses = LossDetector(self._access, self._runtime.settings.node.name, self._runtime.metrics)
         self._closing = asyncio.Event()
 
@@ -146,7 +148,7 @@ class Durability:
         start = self._runtime.supervisor.start
         self._committing = start("commits", self._commit_forever)
         self._tending = start("upkeep of the log", self.trimmer.run_forever)
-        self._counting = start("what accounts have in the store", self._access.shares.run_forever)
+        self._counting = start("what accounts have in the store", self._runtime.stored_shares.run_forever)
         self._runtime.cluster.follow_log(self._runtime.supervisor, self.tail.run_forever)
 
     async def close(self) -> None:

@@ -22,7 +22,7 @@ from crewel.storage import node_leases
 from crewel.storage.node_leases import Claimed, Owner, lock_directory
 
 if TYPE_CHECKING:
-    from crewel.broker.durability.store_access import StoreAccess
+    from crewel.broker.writing.store_access import StoreAccess
     from crewel.settings import Settings
     from crewel.storage.script_step import Step
     from crewel.supervision import Supervisor

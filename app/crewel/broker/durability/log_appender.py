@@ -18,18 +18,20 @@ from crewel.bayeux.channel import Channel, parse
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.durability.deliverer import Deliverer, LogMessage
 from crewel.broker.durability.log_tail import ReadAhead
-from crewel.broker.durability.pending_publish import PendingPublish, Published
 from crewel.broker.durability.subscriber_cache import SubscriberCache
 from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.refusals import readonly
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.broker.topics.topic_changes import TopicChanges
 from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.writing.pending_publish import PendingPublish, Published
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import Logged, LogId, PendingMessage, Submission
-from crewel.errors import Behind, Refused, StoreError, StoreUncertain, coded
+from crewel.errors import Behind, StoreError, StoreUncertain
 from crewel.event_loop import Turns, do_slice
 from crewel.fair_turns import PORTION_S
 from crewel.qos.update import Origin
@@ -55,6 +57,7 @@ class LogAppender:
     _mailboxes: Mailboxes
     _addressing: Addressing
     _topics: TopicTable
+    _changes: TopicChanges
     _options: SubscriptionOptions
 
     def __post_init__(self) -> None:
@@ -256,7 +259,7 @@ class LogAppender:
         if logged.addressed:
             self._access.node.skip(logged.id)
             if logged.changed_by:
-                self._topics.changes.take(logged)
+                self._changes.take(logged)
             else:
                 self._destinations.take_addressed(logged, self._access.node.sessions)
             return False
@@ -400,9 +403,3 @@ async def _ignored(reading: asyncio.Task[list[Logged]]) -> None:
     """Its answer is of no use any more, and it need not be there."""
     with suppress(StoreError):
         await reading
-
-
-def readonly(channel: Channel) -> Refused:
-    """The refusal of a second message."""
-    code = "user.publish.readonly"
-    return Refused(coded(code, channel.name), code, f"{channel.name} takes one message, and has it")

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.handler_steps import resolve
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError

@@ -27,7 +27,7 @@ from crewel.storage.occupancy import Occupied, occupied
 from crewel.storage.streams import Progress
 
 if TYPE_CHECKING:
-    from crewel.broker.durability.store_access import StoreAccess
+    from crewel.broker.writing.store_access import StoreAccess
     from crewel.metrics import Metrics
     from crewel.settings import Settings
 

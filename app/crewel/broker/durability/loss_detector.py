@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from crewel.broker.durability.store_access import StoreAccess
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.records import SessionName
 from crewel.metrics import Metrics
 from crewel.storage import losses, session_store

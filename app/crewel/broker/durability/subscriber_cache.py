@@ -17,10 +17,10 @@ from typing import Final
 from crewel.bayeux.channel import Channel
 from crewel.broker.addressing.channels import Channels
 from crewel.broker.durability.deliverer import Deliverer, is_open
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.broker.subscriptions.options import SubscriptionOptions
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry

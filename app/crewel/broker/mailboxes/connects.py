@@ -16,8 +16,7 @@ import orjson
 from crewel.bayeux import replies
 from crewel.bayeux.message import Fields, Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.mailboxes.browsers import Browsers
-from crewel.broker.mailboxes.exchange import (
+from crewel.broker.exchange import (
     CONNECT_CHANNEL,
     CONNECTED,
     Exchange,
@@ -26,6 +25,7 @@ from crewel.broker.mailboxes.exchange import (
     connect_reply,
     encode_reply,
 )
+from crewel.broker.mailboxes.browsers import Browsers
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
@@ -40,8 +40,6 @@ REPEATED_S: Final = 1.0
 nothing."""
 _BARE: Final = 4
 """The fields of a bare connect: `channel`, `clientId`, `connectionType` and `id`."""
-LONGEST_PAUSE_MS: Final = 300
-"""How long clients wait at most before their next connect while a node ends: its sessions are another one's by then."""
 _CONNECTED: Final = State.CONNECTED
 """Asked for with each connect: a member of an enumeration is a slow look-up."""
 _CONNECT: Final = CONNECT_CHANNEL.name

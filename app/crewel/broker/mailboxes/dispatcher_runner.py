@@ -13,7 +13,6 @@ from math import inf
 from time import time
 from typing import Any, Final
 
-from crewel.broker.durability.store_access import DEAD_SESSION
 from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
@@ -28,7 +27,7 @@ from crewel.delivery.dispatcher_states import DispatcherState, Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
-from crewel.delivery.records import EndReason, SessionRecord
+from crewel.delivery.records import DEAD_SESSION, EndReason, SessionRecord
 from crewel.errors import IllegalArgument
 from crewel.qos.connect import ConnectQos, Retries
 

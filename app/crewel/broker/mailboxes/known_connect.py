@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
-from crewel.broker.mailboxes.exchange import CONNECT_CHANNEL
+from crewel.broker.exchange import CONNECT_CHANNEL
 
 if TYPE_CHECKING:
     from crewel.broker.session import Session

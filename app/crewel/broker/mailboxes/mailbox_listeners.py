@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from crewel.bayeux.message import Message
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.session import Event, Session
 from crewel.delivery.entry import Entry
 
@@ -52,7 +52,7 @@ class MailboxesListener(DispatcherListener, Protocol):
     """Gets what the mailboxes of a server report."""
 
     def answer_seen(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
-        """As `OutboundListener` has it."""
+        """A plain connect cannot be held any more once the extensions have seen it; `passes`: they let it through."""
 
     def disconnect(self, session: Session) -> None:
-        """As `OutboundListener` has it."""
+        """The queue of a session that acknowledges is full, and its policy ends the session."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from crewel.bayeux.message import Message
+from crewel.broker.exchange import Peer
 from crewel.broker.mailboxes.back_pressure import BackPressure
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.mailboxes.events import Events
-from crewel.broker.mailboxes.exchange import Peer
 from crewel.broker.mailboxes.mailbox_listeners import MailboxesListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.reports import MailboxReports

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
+from crewel.broker.exchange import Exchange, encode_reply
 from crewel.broker.mailboxes.backlog import Backlog
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.connects import Connects
-from crewel.broker.mailboxes.exchange import Exchange, encode_reply
 from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.timers import SessionTimes

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from crewel.broker.durability.store_access import StoreAccess
 from crewel.broker.handler_steps import resolve
 from crewel.broker.session import Session
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import SessionName

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crewel.bayeux import advice
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.replies import Reply
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.session import Event, Session, State
 from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode

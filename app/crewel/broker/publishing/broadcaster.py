@@ -10,13 +10,13 @@ from crewel.bayeux.channel import REPLIES, Channel
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.durability.pending_publish import PendingPublish, Published
 from crewel.broker.handler_steps import Promise
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.writing.pending_publish import PendingPublish, Published
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import BayeuxCode, Limited, Refused, StoreError, StoreUnavailable
@@ -124,7 +124,7 @@ class Broadcaster:
         try:
             if self._access.require_writable():
                 copies = 1 + bool(plan.history_max) + len(plan.groups)
-                account = self._access.shares.admit(publisher, copies * len(submission.body))
+                account = self._runtime.stored_shares.admit(publisher, copies * len(submission.body))
                 submission = submission._replace(account=account)
         except (StoreError, Limited):
             self._topics.refused(channel.name)

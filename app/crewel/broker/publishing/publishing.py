@@ -8,8 +8,9 @@ from typing import Protocol, runtime_checkable
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.admission import Admission
 from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.publishing.backend_publisher import BackendPublisher
 from crewel.broker.publishing.broadcaster import Broadcaster
-from crewel.broker.publishing.publish_handler import BackendPublisher, Publisher, PublishHandler
+from crewel.broker.publishing.publish_handler import Publisher, PublishHandler
 from crewel.broker.runtime import Runtime
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable

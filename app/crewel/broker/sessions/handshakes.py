@@ -9,8 +9,8 @@ from crewel.bayeux import replies
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.admission.admission import Admission
+from crewel.broker.exchange import Exchange
 from crewel.broker.handler_steps import Steps
-from crewel.broker.mailboxes.exchange import Exchange
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.refusals import denied, limited, no_transport, requested_name, shown_token, unavailable
 from crewel.broker.runtime import Runtime

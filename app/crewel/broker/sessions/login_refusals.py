@@ -14,7 +14,7 @@ from typing import Final
 
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.refusals import requested_name
 
 MOST_NAMES: Final = 1000

@@ -20,8 +20,8 @@ from crewel.broker.addressing.session_names import digest, is_named, new_reply_i
 from crewel.broker.admission.admission import Admission
 from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.durability.durability import Durability
+from crewel.broker.exchange import Exchange, Peer
 from crewel.broker.handler_steps import Steps, result_of
-from crewel.broker.mailboxes.exchange import Exchange, Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.refusals import limited, login_refusal, refused, requested_name, superseded, unavailable
 from crewel.broker.runtime import Runtime
@@ -32,8 +32,8 @@ from crewel.errors import BayeuxCode, IllegalArgument, Limited, Refused, StoreEr
 from crewel.qos.connect import NOTHING_ASKED, Bounds, ConnectQos, OverflowPolicy, read_connect_qos
 from crewel.qos.fields import MAX_NUMBER
 from crewel.qos.names import ANONYMOUS, Name
+from crewel.security.bad_token import ACCESS_DENIED, EXPIRED
 from crewel.security.grants import OPERATOR
-from crewel.security.jwt import ACCESS_DENIED, EXPIRED
 from crewel.security.sign_in import SIGNED_OUT, own_grants
 from crewel.storage.script_step import TooManySessions
 

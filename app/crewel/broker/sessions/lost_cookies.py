@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from crewel.addresses import holder_of
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
 

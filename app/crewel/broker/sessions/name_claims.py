@@ -24,8 +24,8 @@ from crewel.delivery.records import SessionName
 from crewel.errors import IllegalArgument, Refused
 from crewel.qos.connect import ConnectQos
 from crewel.qos.names import ANONYMOUS, Name
+from crewel.security.bad_token import ACCESS_DENIED
 from crewel.security.grants import Grants
-from crewel.security.jwt import ACCESS_DENIED
 
 _TOO_MANY: Final = "user.configuration.maxSession"
 _NEEDS_RESUME: Final = "a name with a number of the server's comes back with its resume"

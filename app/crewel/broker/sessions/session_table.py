@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.limiter import Limiter
-from crewel.broker.mailboxes.exchange import Peer
+from crewel.broker.exchange import Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State

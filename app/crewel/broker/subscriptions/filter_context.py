@@ -8,13 +8,13 @@ from typing import Any, Final
 import orjson
 
 from crewel.bayeux.channel import Channel
-from crewel.broker.admission.payers import charged
+from crewel.broker.admission.limiter import FILTER_RATE, FILTERS
+from crewel.broker.payers import charged
 from crewel.broker.session import Session
 from crewel.delivery.entry import Entry
-from crewel.limits import Account, Rate
+from crewel.limits import Account
 from crewel.metrics import Metrics
 from crewel.qos.filters import (
-    ACCOUNT_BURST,
     ACCOUNT_MINIMUM,
     ACCOUNT_RATE,
     ACCOUNT_STEPS,
@@ -27,9 +27,6 @@ from crewel.qos.filters import (
     FilterTooCostly,
 )
 
-KIND: Final = "filters"
-"""The token bucket of an account that filters draw from."""
-RATE: Final = Rate(ACCOUNT_RATE, ACCOUNT_BURST)
 _OF_MESSAGE: Final = f"{MAX_STEPS} for a message"
 _OF_SESSION: Final = f"{BUDGET_RATE} a second for a session"
 _OF_ACCOUNT: Final = (
@@ -60,14 +57,14 @@ class Budgets:
     def of_account(self, account: Account) -> int:
         """The steps that the filters of all its sessions may take for one message."""
         now = self._clock()
-        available = account.bucket(KIND, RATE, now).available(RATE, now)
+        available = account.bucket(FILTERS, FILTER_RATE, now).available(FILTER_RATE, now)
         return max(ACCOUNT_MINIMUM, min(ACCOUNT_STEPS, available))
 
     def spend(self, session: Session, accounts: tuple[Account, ...], steps: int) -> None:
         """The session's filters have taken so many."""
         self._of[session].spend(steps)
         for account in accounts:
-            account.bucket(KIND, RATE, self._clock()).spend(steps)
+            account.bucket(FILTERS, FILTER_RATE, self._clock()).spend(steps)
 
     def forget(self, session: Session) -> None:
         """The session has ended."""

@@ -28,7 +28,7 @@ from crewel.fair_turns import PORTION_S
 from crewel.qos.subscribe import MAX_POSITIONS, USUAL, Choice, SubscribeQos, joined, read_choice
 
 if TYPE_CHECKING:
-    from crewel.broker.subscriptions.history_start import Numbers
+    from crewel.broker.subscriptions.replay_numbers import Numbers
 
 log = logging.getLogger(__name__)
 

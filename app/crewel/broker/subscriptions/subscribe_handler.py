@@ -13,20 +13,15 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.admission import Admission
 from crewel.broker.admission.guard import NOT_AUTHORIZED
+from crewel.broker.exchange import Exchange
 from crewel.broker.handler_steps import Steps
-from crewel.broker.mailboxes.exchange import Exchange
 from crewel.broker.pipe import META_CHANNELS
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.filter_failures import SubscriptionFailures
-from crewel.broker.subscriptions.history_start import (
-    REPLAY_NEW,
-    ReplayRequest,
-    ReplayResult,
-    read_number,
-    replay_refusal,
-)
+from crewel.broker.subscriptions.history_start import ReplayRequest, ReplayResult
 from crewel.broker.subscriptions.options import Choices
+from crewel.broker.subscriptions.replay_numbers import REPLAY_NEW, read_number, replay_refusal
 from crewel.broker.subscriptions.subscribers import Subscriber, Subscribers
 from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import BayeuxCode, Denied, IllegalArgument, Refused, StoreError, coded, denied

@@ -47,7 +47,7 @@ class Subscriber(ABC):
     def subscribe_after(
         self, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
-        """The same, after what the histories have. Raises StoreError and Refused."""
+        """Subscribe to these patterns, and want this of them, after what the histories have. Raises StoreError and Refused."""
 
     @abstractmethod
     def unsubscribe(self, patterns: Iterable[str]) -> Waiting:
@@ -101,7 +101,7 @@ class MemorySubscriber(Subscriber):
     def subscribe_after(
         self, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
-        """The same, after what the histories have. Raises StoreError and Refused."""
+        """Subscribe to these patterns, and want this of them, after what the histories have. Raises StoreError and Refused."""
         access = self._parts.readers.runtime.access
         if starts and access.has_store:
             if access.phase.is_reloading:
@@ -172,7 +172,7 @@ class StoredSubscriber(Subscriber):
     def subscribe_after(
         self, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
     ) -> Steps[None]:
-        """The same, after what the histories have: they are read by a step after the one that subscribes."""
+        """Subscribe to these patterns after what the histories have: they are read by a step after the one that subscribes."""
         stored, durable, readers = self._parts.stored, self._durable, self._parts.readers
         if not starts:
             if wanted:

@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from crewel.broker.addressing.queue_listeners import LettersListener
 from crewel.broker.addressing.requeue import Requeue
-from crewel.broker.durability.store_access import DEAD_SESSION
-from crewel.broker.durability.write_queue import BYTES_A_LETTER
 from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions, as_stored, group_of
+from crewel.broker.writing.write_queue import BYTES_A_LETTER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST, cost_of
-from crewel.delivery.pending_subscriptions import SubscriptionRequest
-from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
+from crewel.delivery.records import DEAD_SESSION, EndReason, LogId, PendingDeadLetter, PendingMessage
+from crewel.delivery.subscription_request import SubscriptionRequest
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import session_store as stored_sessions
 from crewel.storage.keys import Keys

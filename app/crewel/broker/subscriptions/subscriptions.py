@@ -34,8 +34,9 @@ class Subscriptions:
         self._addressing = addressing
         outbound = mailboxes.outbound
         self.options = SubscriptionOptions(runtime, outbound, addressing, topics, self._exceeded)
-        requeue = addressing.shared_queues.requeue
-        self.stored = SubscriptionStore(runtime, outbound.expiry, requeue, self.options, outbound.loader, listener)
+        self.stored = SubscriptionStore(
+            runtime, outbound.expiry, addressing.requeue, self.options, outbound.loader, listener
+        )
         subscribers = Subscribers(self.options, self.stored, HistoryReads(runtime, outbound, self.options))
         self.of = subscribers.of
         self.failures = SubscriptionFailures(runtime, subscribers)

@@ -16,10 +16,10 @@ from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.topic import Topic
+from crewel.broker.topic_view import Shares
 from crewel.broker.topics.erasure import TopicEraser
 from crewel.broker.topics.references import QueuedTopics, channel_of
-from crewel.broker.topics.topic import Topic
-from crewel.broker.topics.topic_shares import Shares
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
 from crewel.event_loop import in_turns
@@ -60,6 +60,8 @@ class Endings:
     _is_ending: bool = field(default=False, init=False)
     erasing: Counter[str] = field(default_factory=Counter, init=False)
     """Topics that are being erased: subscriptions to their names are about to end."""
+    erased_at: dict[str, LogId] = field(default_factory=dict, init=False)
+    """Where the log has the erasures of topics by this node that it has applied, until they are asked for."""
     _parting: dict[str, set[str]] = field(default_factory=dict, init=False)
     """Erased topics, and the queues of the groups that still have messages."""
 
@@ -276,7 +278,7 @@ class Endings:
             raise
         if (caught_up := self._runtime.cluster.caught_up()) is not None:
             await caught_up
-            until = self._topics.changes.erased_at.pop(name, until)
+            until = self.erased_at.pop(name, until)
         await self._part(name, topic, until, force=force)
         if (known := self._runtime.cluster.everywhere()) is not None:
             await known

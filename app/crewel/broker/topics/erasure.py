@@ -1,4 +1,4 @@
-"""Topics that are erased: what sessions see of it, and the remote call `/service/erase` for clients that are entitled to.
+"""Topics that are erased: what sessions see of it.
 
 Literal subscriptions end, subscribers that asked for it get a notice, and by force the backlog ends as well. All of it is
 done in portions: there may be many sessions, and much may wait.
@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from crewel.bayeux.channel import Channel, parse
-from crewel.bayeux.message import Fields, Message
+from crewel.bayeux.channel import Channel
 from crewel.broker.addressing.addressing import Addressing
-from crewel.broker.admission.guard import NOT_AUTHORIZED, Guard
-from crewel.broker.handler_steps import finished
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -24,13 +21,8 @@ from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.topic_listeners import TopicsListener
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import EndReason, LogId
-from crewel.errors import IllegalArgument, RemoteCallError, StoreError
 from crewel.event_loop import Turns, in_turns
-from crewel.qos.fields import Check, flag, read_fields
 from crewel.qos.names import group_of
-
-if TYPE_CHECKING:
-    from crewel.broker.topics.topic_table import TopicTable
 
 log = logging.getLogger(__name__)
 
@@ -171,55 +163,3 @@ def _places(durable: DurableSession, name: str, until: LogId) -> set[LogId]:
                 if len(found) == _ENDS_AT_ONCE:
                     return found
     return found
-
-
-ERASE_SERVICE: Final = "/service/erase"
-
-audit = logging.getLogger("crewel.audit")
-
-
-def _channel(value: object) -> Channel:
-    channel = parse(value) if isinstance(value, str) else None
-    if channel is None or channel.is_wildcard or not channel.is_broadcast or channel.is_reply:
-        raise ValueError("the name of a channel, such as /news/sport")
-    return channel
-
-
-_CHECKS: Final[Mapping[str, Check]] = {"channel": _channel, "force": flag}
-
-
-@dataclass(eq=False)
-class EraseService:
-    """Answers the remote call."""
-
-    _guard: Guard
-    _topics: TopicTable
-
-    async def erase(self, session: Session, data: Any) -> Fields:
-        """Erase a topic, as `{"channel", "force": false}` says, and answer `{"channel", "state"}` with its state then. Raises
-        RemoteCallError, whose data are `errorCode` and `message`."""
-        try:
-            asked = read_fields(data, _CHECKS, "data")
-            if "channel" not in asked:
-                raise IllegalArgument("channel", "is missing")
-        except IllegalArgument as error:
-            raise _failed(error.code, error.message) from None
-        channel: Channel = asked["channel"]
-        force = asked.get("force", False)
-        fields: Fields = {"channel": channel.name, "clientId": session.id, "data": None}
-        if not await finished(self._guard.erase(session, channel, Message(fields, channel, None))):
-            raise _failed(
-                NOT_AUTHORIZED, f"{channel.name} can be erased by operators, and by clients that may configure it"
-            )
-        audit.info("client: erase topic", extra={"who": session.name, "channel": channel.name, "force": force})
-        try:
-            if not await self._topics.endings.erase(channel.name, force=force):
-                raise _failed("user.illegalArgument", f"there is no topic {channel.name}")
-            state = await self._topics.views.state(channel.name)
-        except StoreError as error:
-            raise _failed(error.code, str(error)) from error
-        return {"channel": channel.name, "state": state.value}
-
-
-def _failed(code: str, message: str) -> RemoteCallError:
-    return RemoteCallError({"errorCode": code, "message": message})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewel.broker.runtime import Runtime
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.records import Logged, LogId
+from crewel.delivery.records import Logged
 from crewel.storage import histories
 from crewel.storage.histories import ChangeKind, TopicChange
 
@@ -27,8 +27,6 @@ class TopicChanges:
 
     _runtime: Runtime
     _topics: TopicTable
-    erased_at: dict[str, LogId] = field(default_factory=dict, init=False)
-    """Where the log has the erasures of topics by this node that it has applied, until they are asked for."""
     _partings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +65,7 @@ class TopicChanges:
             self._spawn(endings.erased_elsewhere(change.channel, change.id, force=is_forced))
             return
         if change.channel in endings.erasing:
-            self.erased_at[change.channel] = change.id
+            endings.erased_at[change.channel] = change.id
         topic = self._topics.find(change.channel)
         if topic is not None and 0 < topic.changed_at < change.id:
             endings.forget(topic)  # an earlier change of this node had come back after the topic had been erased

@@ -20,12 +20,13 @@ from crewel.broker.admission.admission import Admission
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
+from crewel.broker.topic import Topic
 from crewel.broker.topics.endings import Endings
-from crewel.broker.topics.erasure import ERASE_SERVICE, EraseService, TopicEraser
-from crewel.broker.topics.references import QueuedTopics, TopicViews, channel_of
-from crewel.broker.topics.topic import Topic, read_rules
-from crewel.broker.topics.topic_changes import TopicChanges
+from crewel.broker.topics.erasure import TopicEraser
+from crewel.broker.topics.references import QueuedTopics, channel_of
+from crewel.broker.topics.rule_reader import read_rules
 from crewel.broker.topics.topic_listeners import TopicsListener
+from crewel.broker.topics.topic_views import TopicViews
 from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
@@ -58,13 +59,10 @@ class TopicTable:
         self._limits = self._admission.limits
         self._rules = read_rules(runtime.settings)
         self.queued = QueuedTopics(runtime, addressing.shared_queues, sessions)
-        self.changes = TopicChanges(runtime, self)
         self.views = TopicViews(runtime, self, self.queued, self._channels, self._groups)
         outbound = self._mailboxes.outbound
         eraser = TopicEraser(runtime, outbound, addressing, sessions, self.queued, self._listener)
         self.endings = Endings(runtime, self, self.queued, addressing, eraser)
-        runtime.services.calls[ERASE_SERVICE] = EraseService(self._admission.guard, self).erase
-        self._admission.guard.admit(ERASE_SERVICE)
         runtime.metrics.gauge("topics", lambda: len(self.known))
 
     def sweep(self) -> None:

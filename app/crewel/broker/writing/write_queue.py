@@ -19,7 +19,7 @@ from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.storage.log import Appended
-from crewel.storage.script_step import REMEMBERED_MS, Step
+from crewel.storage.script_step import REPEATABLE_S, Step
 from crewel.storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -33,9 +33,6 @@ MOST_BYTES: Final = 2**20
 """Bytes of the publishes that the store is asked to append in one turn of the loop: to write them takes a few milliseconds."""
 BYTES_A_LETTER: Final = MOST_BYTES // MAX_DEAD_LETTER_COST
 """What a dead letter counts among them, so that the ends of many sessions at once do not look like an outage of the store."""
-REPEATABLE_S: Final = REMEMBERED_MS / 1000 - 20.0
-"""How long a step with a key of its own may be asked again: some seconds less than the store remembers it, for a connection
-whose end is noticed late, and for the time that the store takes."""
 _MOST_STEPS: Final = 256
 _NOT_PROCESSED: Final = "a reply of the store could not be processed"
 _PAUSE: Final = 0.2  # seconds before a step is asked again that has to be answered some time

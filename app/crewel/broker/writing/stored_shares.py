@@ -13,13 +13,13 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from crewel.broker.admission.payers import storing_account
+from crewel.broker.payers import storing_account
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.errors import Limited, StoreError, StoreFull
 from crewel.storage import message_shares
 from crewel.storage.account_shares import largest
 
 if TYPE_CHECKING:
-    from crewel.broker.durability.store_access import StoreAccess
     from crewel.broker.session import Session
     from crewel.metrics import Metrics
     from crewel.settings.access import Limits

@@ -13,16 +13,14 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from crewel.broker.durability.pending_publish import PendingPublish
-from crewel.broker.durability.store_phase import StorePhase
-from crewel.broker.durability.stored_shares import StoredShares
-from crewel.broker.durability.write_queue import Log, WriteQueue
 from crewel.broker.handler_steps import resolve
+from crewel.broker.writing.pending_publish import PendingPublish
+from crewel.broker.writing.store_phase import StorePhase
+from crewel.broker.writing.write_queue import Log, WriteQueue
 from crewel.delivery.beside_log import BesideLog
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import LogId
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
-from crewel.metrics import Metrics
 from crewel.settings import Settings
 from crewel.storage.keys import Keys
 from crewel.storage.losses import AnsweredIds
@@ -31,9 +29,6 @@ from crewel.storage.store import Store
 from crewel.storage.store_connection import Done
 
 log = logging.getLogger(__name__)
-
-DEAD_SESSION: Final = "communication.noConnection.dead"
-"""The code of dead letters that a session leaves behind when it ends."""
 
 _NO_STORE: Final = "this server has no store"
 _READING: Final = "all sessions are read again from the store"
@@ -63,13 +58,9 @@ class NoStore(Store):
 class StoreAccess:
     """What the parts of one broker share of the store. `Durability` opens it, renews it and gives it up; all others ask."""
 
-    def __init__(
-        self, settings: Settings, loop: asyncio.AbstractEventLoop, metrics: Metrics, appender: Log[PendingPublish]
-    ) -> None:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, appender: Log[PendingPublish]) -> None:
         """`appender` makes the steps that append to the log, and takes their answers."""
         self.store: Store = NoStore(settings)
-        self.shares = StoredShares(self, settings.limits, metrics, loop)
-        """What each account has in the store, while room in it is scarce."""
         self.has_store = False
         self.keys = self.store.keys
         self.token = ""
@@ -131,7 +122,7 @@ class StoreAccess:
 
     def require_writable(self) -> bool:
         """Raises StoreError if the store would not take what is published. Returns whether its publisher has to be charged
-        for it (`shares`)."""
+        for it (`StoredShares`)."""
         if not self.has_store:
             raise StoreUnavailable(_NO_STORE)
         if self.phase.is_superseded:

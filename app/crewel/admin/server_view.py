@@ -1,0 +1,129 @@
+"""What the parts of the administration know of their server: its name, its store, sessions by their public names, and what has
+happened to receivers lately.
+
+`Administration` is this with its parts. Jobs, counts, histories and the facts of receivers get it as this, and so know no other
+part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from functools import partial
+from time import time
+from typing import Final
+
+from crewel.admin.audit import Audit
+from crewel.admin.backlog_trends import BacklogTrends
+from crewel.admin.cached_result import CachedResult
+from crewel.admin.everywhere import Everywhere
+from crewel.admin.past_troubles import PastTroubles
+from crewel.admin.rejections import Rejections
+from crewel.admin.turned_away import TurnedAway
+from crewel.broker.broker import Broker
+from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
+from crewel.broker.session import Session
+from crewel.errors import StoreError, StoreUnavailable
+from crewel.nodes.membership import Membership
+from crewel.storage.dead_letter_groups import GROUPED, count_by
+from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
+from crewel.storage.store import Store
+from crewel.storage.taken_elsewhere import Taken, taken_elsewhere
+
+_KEPT_S: Final = 5.0
+_MOST_LOOKED_UP: Final = 100
+"""Receivers that reject messages, of which is looked up what others took."""
+
+
+def oldest_of(session: Session) -> int | None:
+    """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
+    place = session.mailbox.view().oldest
+    return None if place is None else place // 1000
+
+
+class ServerView:
+    """One server, as the parts of its administration see it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.membership: Membership | None = None
+        """The other nodes, if the server shares its store."""
+        self.everywhere: Everywhere | None = None
+        """Does at all nodes what is done for operators; None: there is this one."""
+        self.dead_letters_counted = CachedResult(lambda: count_by(self.store, kinds=GROUPED), 0.0)
+        """Very many dead letters by each kind: as new as it can be for what it costs."""
+        self.rates = {kind: CachedResult(partial(self._rates, kind), _KEPT_S) for kind in KINDS}
+        """The rates of receivers, groups and topics, by kind."""
+        self.turned_away = TurnedAway(self._oldest)
+        self.rejections = Rejections(self._follow_settled)
+        self.backlog_trends = BacklogTrends()
+        self.past_troubles = PastTroubles(lambda: int(time() * 1000))
+        self._taken_elsewhere = CachedResult(self._look_elsewhere, _KEPT_S)
+        self.audit = Audit(broker.runtime, broker.runtime.access)
+
+    def _rates(self, kind: str) -> Awaitable[RecentRates]:
+        return recent_rates(self.store, kind, int(time() * 1000))
+
+    def forget_groups(self) -> None:
+        """Dead letters were moved: what is known of their groups does not hold any more."""
+        self.dead_letters_counted.drop()
+
+    def _oldest(self, name: str) -> int | None:
+        session = self.find(name)
+        return None if session is None else oldest_of(session)
+
+    def _follow_settled(self, is_wanted: bool) -> None:
+        followers = self.broker.mailboxes.events.on_settled
+        if is_wanted:
+            followers.append(self.rejections.settled)
+        else:
+            followers.remove(self.rejections.settled)
+
+    async def taken_by_others(self) -> Mapping[str, Taken]:
+        """How many of the newest messages that a receiver rejects others have taken, by its name; empty where the store does
+        not say."""
+        if not self.broker.runtime.access.has_store:
+            return {}
+        try:
+            return await self._taken_elsewhere.get()
+        except StoreError:
+            return {}
+
+    async def _look_elsewhere(self) -> Mapping[str, Taken]:
+        known = ((name, self.rejections.of(name)) for name in self.rejections.names[-_MOST_LOOKED_UP:])
+        return await taken_elsewhere(self.store, {name: each.ids for name, each in known if each is not None})
+
+    @property
+    def node(self) -> str:
+        """The server's name."""
+        return self.broker.settings.node.name
+
+    @property
+    def dispatchers(self) -> DispatcherRunner:
+        """What operators may do with a session's queue."""
+        return self.broker.mailboxes.dispatchers
+
+    @property
+    def store(self) -> Store:
+        """The store. Raises StoreUnavailable if there is none, or if it is known to be away: a store that hangs would be waited
+        for, and a browser with so many requests under way makes no others."""
+        access = self.broker.runtime.access
+        if not access.has_store:
+            raise StoreUnavailable("this server has no store, and so no dead letters")
+        if (why := access.store.why_away) is not None:
+            raise StoreUnavailable(why if why.startswith("the store") else f"the store cannot be used: {why}")
+        return access.store
+
+    def find(self, name: str) -> Session | None:
+        """The session of this name, `client/joe/1`."""
+        return self.broker.addressing.names.find(name)
+
+    def bounds(self, session: Session) -> tuple[int, int | None, str]:
+        """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
+        beyond."""
+        view = session.mailbox.view()
+        most = view.max_entries or self.broker.settings.bayeux.max_queue_messages
+        return most, view.max_bytes, view.policy.value
+
+    def clock_ms(self, loop_time: float) -> float:
+        """Milliseconds since 1970 of a loop time."""
+        return (time() + loop_time - self.broker.loop.time()) * 1000
