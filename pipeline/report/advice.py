@@ -170,21 +170,19 @@ def alike(failing: Rows, incidents: Rows) -> list[list[Mapping[str, Any]]]:
     return [*groups.values()]
 
 
-def at_once(incident: Mapping[str, Any], incidents: Rows) -> Rows:
-    """Return the rows of one incident, whichever receivers it was at: what died alike in the same time."""
-    begin, end = incident["first_at"], incident["last_at"]
-    return [
-        row for row in incidents if _what(row) == _what(incident) and row["first_at"] <= end and begin <= row["last_at"]
-    ]
-
-
 def by_incident(incidents: Rows) -> list[Rows]:
-    """Return the rows of each incident, the largest first: it may have been at several receivers."""
-    left, groups = [*incidents], []
-    while left:
-        group = at_once(left[0], left)
-        groups.append(group)
-        left = [row for row in left if not any(row is each for each in group)]
+    """Return the rows of each incident, the largest first. It may have been at several receivers: what died alike in the same
+    time is one."""
+    groups: list[list[Mapping[str, Any]]] = []
+    for row in incidents:
+        for group in groups:
+            first = group[0]
+            is_meanwhile = row["first_at"] <= first["last_at"] and first["first_at"] <= row["last_at"]
+            if is_meanwhile and _what(row) == _what(first):
+                group.append(row)
+                break
+        else:
+            groups.append([row])
     return sorted(groups, key=lambda group: -sum(row["letters"] for row in group))
 
 

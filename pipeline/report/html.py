@@ -136,9 +136,8 @@ def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
             f"<li>{several(older, 'dead letter', 'dead letters')} from before this period"
             f" {'is' if older == 1 else 'are'} not shown: see <code>--from</code>.</li>"
         )
-    for row in told["incidents"][:1]:
-        words = advice.meaning(row["code"])
-        rows = advice.at_once(row, told["incidents"])
+    for row, *others in advice.by_incident(told["incidents"])[:1]:
+        words, rows = advice.meaning(row["code"]), [row, *others]
         channels = dict.fromkeys(channel for each in rows for channel in each["channels"])
         receivers = dict.fromkeys(each["receiver"] for each in rows)
         yield (
