@@ -42,7 +42,7 @@ FINDS = {
     "how-to/subscribing.md": ("filter", "recovery", "replay", "subscribe"),
     "how-to/testing.md": ("pytest",),
     "how-to/topics.md": ("expiry", "retention", "ttl"),
-    "reference/browser.md": ("@crewel/client", "Next.js", "React", "typescript"),
+    "reference/browser.md": ("@crewel/client", "Next.js", "React", "Svelte", "Vue", "typescript"),
     "reference/client.md": ("prefetch",),
     "tutorial/chat.md": ("getting started", "install", "quickstart"),
     "tutorial/dead-letters.md": ("dead letter", "dead letter queue", "dlq", "redrive"),
