@@ -60,7 +60,7 @@ FINDS = {
     "how-to/subscribing.md": ("filter", "recovery", "replay", "subscribe", "subscription", "wildcard"),
     "how-to/testing.md": ("clock", "pytest", "test"),
     "how-to/topics.md": ("expiry", "retention", "ttl"),
-    "reference/browser.md": ("@crewel/client", "Next.js", "React", "npm", "typescript"),
+    "reference/browser.md": ("@crewel/client", "Next.js", "React", "Svelte", "Vue", "npm", "typescript"),
     "reference/client.md": ("prefetch",),
     "reference/errors.md": ("402", "403", "413", "error code"),
     "reference/protocol.md": ("/meta/connect", "/meta/handshake", "bayeux", "connect", "handshake", "long-polling"),

@@ -340,9 +340,11 @@ def test_orders_survive_the_server_and_the_tab(
 HOT = """
 import {StrictMode} from "react";
 import {createRoot} from "react-dom/client";
-import {connection} from "./crewel";
+import {connect} from "@crewel/client";
 import {Orders} from "./Orders";
 
+const asked = new URLSearchParams(location.search);
+const connection = connect({url: asked.get("server")!, name: asked.get("name")!}); // the one of the module that is loaded again
 const root = createRoot(document.getElementById("root")!);
 Object.assign(window, {connection, renderings: 0});
 
