@@ -24,7 +24,6 @@ from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import RefusedLogins
-from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.delivery.records import LogId
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.security.masks import masked_message
@@ -107,10 +106,6 @@ class Administration(ServerView):
         """Messages as operators see them: with masks."""
         masks = self.masks
         return [masked_message(fields, masks) for fields in delivered]
-
-    def takes(self, session: Session) -> bool:
-        """Whether messages go to the session at present: its client is there, and it is not on hold."""
-        return self.dispatchers.state(session) is DispatcherState.ALIVE and session.mailbox.view().holdback is None
 
     async def named(self) -> AsyncIterator[Session]:
         """All sessions that have a name, with turns for others. The others cannot be distinguished."""

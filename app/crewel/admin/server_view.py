@@ -22,6 +22,7 @@ from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
+from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.nodes.membership import Membership
 from crewel.storage.dead_letter_groups import GROUPED, count_by
@@ -116,6 +117,10 @@ class ServerView:
     def find(self, name: str) -> Session | None:
         """The session of this name, `client/joe/1`."""
         return self.broker.addressing.names.find(name)
+
+    def takes(self, session: Session) -> bool:
+        """Whether messages go to the session at present: its client is there, and it is not on hold."""
+        return self.dispatchers.state(session) is DispatcherState.ALIVE and session.mailbox.view().holdback is None
 
     def bounds(self, session: Session) -> tuple[int, int | None, str]:
         """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens

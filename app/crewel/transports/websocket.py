@@ -21,10 +21,10 @@ from crewel.errors import Fault, PayloadError
 from crewel.fair_turns import PORTION_S
 from crewel.limits import Bucket
 from crewel.transports.bodies import too_large
-from crewel.transports.connection import Connection
 from crewel.transports.control_frames import TOO_MANY
 from crewel.transports.frame_reader import WINDOW_BITS
 from crewel.transports.http_aiohttp import ParsedPeer
+from crewel.transports.http_connection import Connection
 from crewel.transports.paced_reader import PacedReader, Parser
 from crewel.transports.socket_watch import POLICY_VIOLATION
 from crewel.transports.text_frames import text_frame, text_head
@@ -274,7 +274,7 @@ class Socket(ParsedPeer):
                 return
             is_empty = False
             try:
-                answering = self._endpoint.receive(self, self._elements(frame.data))
+                answering = self._endpoint.receiver.receive(self, self._elements(frame.data))
             except PayloadError as error:
                 fault = error.fault
                 broker.metrics.refused_payloads[fault.name.lower()] += 1
