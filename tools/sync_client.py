@@ -79,7 +79,7 @@ _DECIDE: Final = "self._decide({later})"
 _MESSAGE: Final = "self.origin"
 REGIONS: Final = (
     Region(
-        "client",
+        "sync_client",
         "client.Client",
         (
             Forward("__init__", "own = _origin_of(outbox)\nself._begin(client.Client({passed}), outbox)"),
@@ -125,16 +125,16 @@ REGIONS: Final = (
                 "thread.",
             ),
         ),
-        renamed=(("OnRequest", "OnMessage"), ("Message", "message.Message")),
+        renamed=(("OnRequest", "OnMessage"), ("Message", "client_message.Message")),
         replaced=(("callback", "called"), ("outbox", "own")),
     ),
     Region(
-        "batch",
-        "publish.Batch",
+        "sync_batch",
+        "publish_options.Batch",
         (*attributes(replies="list[Reply]"), Forward("publish", SAME)),
     ),
     Region(
-        "outbox",
+        "sync_outbox",
         "outbox.Outbox",
         (
             Forward("__init__", "self._begin(outbox.Outbox({passed}))"),
@@ -146,7 +146,7 @@ REGIONS: Final = (
         attribute="self.origin",
     ),
     Region(
-        "subscription",
+        "sync_subscription",
         "subscription.Subscription",
         (
             *attributes(channel="str", bound="int", overflow="Overflow", dropped="int", invalid="int"),
@@ -158,7 +158,7 @@ REGIONS: Final = (
         ),
     ),
     Region(
-        "consumer",
+        "sync_consumer",
         "consumer.Consumer",
         (
             *attributes(attempts="int", retrying="int"),
@@ -173,7 +173,7 @@ REGIONS: Final = (
         ),
     ),
     Region(
-        "app",
+        "sync_app",
         "app.App",
         (
             Forward("__init__", 'check_count("number", number)\nself._begin(Client(url, **options), number)'),
@@ -187,8 +187,8 @@ REGIONS: Final = (
         ),
     ),
     Region(
-        "message",
-        "message.Message",
+        "sync_message",
+        "client_message.Message",
         (
             Forward("settle", _DECIDE),
             Forward("reject", _DECIDE),
@@ -199,7 +199,7 @@ REGIONS: Final = (
         attribute=_MESSAGE,
     ),
     Region(
-        "message",
+        "sync_message",
         "consumer.Delivery",
         (
             *attributes(attempt="int", failures="int"),

@@ -45,7 +45,7 @@ from crewel.client.subscription import (
     of_subscribe,
     subscribe_ext,
 )
-from crewel.client.traces import traces
+from crewel.client.traces import NO_TRACES, Traces
 from crewel.client.worker_options import WorkerOptions, check_worker, session_options
 
 log = logging.getLogger("crewel.client")
@@ -95,7 +95,7 @@ class Client:
         """The outbox that keeps publishes while there is no session; None without one."""
         self._router = Router(Unclaimed(config.unclaimed_s), settles=config.update)
         self._session = Session(config, self._router, self._extensions)
-        self.traces = traces(is_on=config.traces)
+        self.traces = _traces(is_on=config.traces)
         """Makes the spans of this client, if it has `traces`."""
         self.requests = Requests(self._session, traces=self.traces)
         """The requests that wait for answers, and how many answers came twice or too late."""
@@ -501,3 +501,14 @@ class Client:
                 closing.push_async_callback(self.outbox.close, self._config.close_timeout)
             for consumer in reversed(self._consumers):
                 closing.push_async_callback(consumer.close)
+
+
+def _traces(*, is_on: bool) -> Traces:
+    """What makes the spans of a client. Raises ClientError if OpenTelemetry is not installed."""
+    if not is_on:
+        return NO_TRACES
+    try:
+        from crewel.client.client_spans import Telemetry
+    except ImportError as error:
+        raise ClientError(f"traces needs OpenTelemetry: install crewel[otel] (there is no {error.name})") from error
+    return Telemetry()

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 from crewel.bayeux.message import Fields
 from crewel.client.client_message import Message
-from crewel.client.errors import ClientError
 
 Operation = Literal["publish", "request"]
 _NOTHING: Final = nullcontext()
@@ -29,14 +28,3 @@ class Traces:
 
 
 NO_TRACES: Final = Traces()
-
-
-def traces(*, is_on: bool) -> Traces:
-    """What makes the spans of a client. Raises ClientError if OpenTelemetry is not installed."""
-    if not is_on:
-        return NO_TRACES
-    try:
-        from crewel.client.client_spans import Telemetry
-    except ImportError as error:
-        raise ClientError(f"traces needs OpenTelemetry: install crewel[otel] (there is no {error.name})") from error
-    return Telemetry()
