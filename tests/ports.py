@@ -13,7 +13,11 @@ _PORTS: Final = range(15_000, 32_768)
 def free_ports(count: int) -> list[int]:
     """Return ports that nothing listens on, on no address of this machine."""
     found: list[int] = []
-    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+    random = SystemRandom()
+    for _ in _PORTS:
+        port = random.choice(_PORTS)
+        if port in found:
+            continue
         try:
             socket.create_server(("", port)).close()
         except OSError:

@@ -65,7 +65,7 @@ class Server:
         self.ws_url = self.url.replace("http", "ws", 1)
         self.port = parts.port
         self.pid = self._process.pid
-        self._tracebacks = 0
+        self._checked = 0  # lines of its log
         _running.add(self)
 
     @property
@@ -121,8 +121,9 @@ class Server:
 
     def check(self) -> None:
         """Fail if it has logged a traceback since it was last asked."""
-        before, self._tracebacks = self._tracebacks, self.stderr.count("Traceback")
-        assert self._tracebacks == before, self.stderr
+        new = self._errors[self._checked :]
+        self._checked += len(new)
+        assert not any("Traceback" in line for line in new), self.stderr
 
     def _end(self, number: signal.Signals) -> int:
         self.ended_by_test = True

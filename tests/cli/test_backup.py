@@ -64,8 +64,10 @@ def fill(client: redis.Redis, prefix: str) -> None:
     client.zadd(base + "dead:channels", dict.fromkeys([*(f"/{number}" for number in range(1200)), every_byte], 0))
     client.zadd(base + "expiry", {"17 /a": 1_795_000_000_123, "18 /a": 0})
     client.hset(base + "s:client/joe/1", mapping={f"o:{number}": every_byte for number in range(1200)})
-    for number in range(1, 1201):
-        client.xadd(base + "log", {"c": "/a", "b": every_byte, "q": ""}, id=f"{number}-0")
+    with client.pipeline(transaction=False) as pipe:
+        for number in range(1, 1201):
+            pipe.xadd(base + "log", {"c": "/a", "b": every_byte, "q": ""}, id=f"{number}-0")
+        pipe.execute()
     client.xtrim(base + "log", minid="100-0", approximate=False)
     client.xdel(base + "log", "700-0", "1200-0")
     client.xadd(base + "dead", {"a": "b"}, id="5-0")
