@@ -20,19 +20,23 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of all tests: it takes six seconds to start, and so there is one."""
+    from crewel.pipeline.class_archive import ClassArchive
     from crewel.pipeline.spark_session import session
 
     warehouse: Path = tmp_path_factory.mktemp("spark")
-    spark = session(
-        Address(shared_store().url, "nobody:"),
-        "local[2]",
-        {
-            **QUICK,
-            "spark.sql.warehouse.dir": str(warehouse),
-            "spark.local.dir": str(warehouse),
-            "spark.sql.streaming.checkpointLocation": str(warehouse / "checkpoints"),
-        },
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        # To write the archive takes half a minute of processor beside the tests, and no other Java starts that would use it.
+        patched.setattr(ClassArchive, "write_later", lambda *_: None)
+        spark = session(
+            Address(shared_store().url, "nobody:"),
+            "local[2]",
+            {
+                **QUICK,
+                "spark.sql.warehouse.dir": str(warehouse),
+                "spark.local.dir": str(warehouse),
+                "spark.sql.streaming.checkpointLocation": str(warehouse / "checkpoints"),
+            },
+        )
     yield spark
     spark.stop()
 
