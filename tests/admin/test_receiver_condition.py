@@ -24,7 +24,7 @@ BEHIND: dict[str, Any] = {
     "waiting": 4078,
     "max_entries": 40_000,
     "oldest": NOW - 61_000,
-    "in_flight": 10,
+    "at_client": 10,
     "max_open": 10,
 }
 
@@ -149,7 +149,7 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
     ({"is_away": True, "away_since": 4}, "away", Level.INFO, "its client is away", {"since": 4}),
     ({"is_away": True, "waiting": 1, "max_entries": 9}, "away", Level.WARN, "its client is away", {}),
     (
-        {"waiting": 9, "max_entries": 90, "oldest": NOW - 60_000, "in_flight": 2, "max_open": 2},
+        {"waiting": 9, "max_entries": 90, "oldest": NOW - 60_000, "at_client": 2, "max_open": 2},
         "slow",
         Level.WARN,
         "its oldest message waits: 2 messages sent and not acknowledged, of at most 2",
@@ -171,7 +171,7 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         {"since": NOW - 30_000, "oldest": NOW - 61_000, "perMinute": -1800},
     ),
     (
-        BEHIND | {"oldest": None, "in_flight": 0, "trend": Trend(None, 20, NOW - 60_000)},
+        BEHIND | {"oldest": None, "at_client": 0, "trend": Trend(None, 20, NOW - 60_000)},
         "slow",
         Level.WARN,
         "it takes less than comes: 20 messages more a minute, 4,078 wait",
@@ -186,14 +186,14 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
     ),
     ({"waiting": 9, "max_entries": 10}, "nearly-full", Level.WARN, "its queue is at 90% of its bound", {"share": 0.9}),
     (
-        {"waiting": 9, "max_entries": 90, "in_flight": 2, "max_open": 2, "is_at_limit": True},
+        {"waiting": 9, "max_entries": 90, "at_client": 2, "max_open": 2, "is_at_limit": True},
         "busy",
         Level.INFO,
         "its client is busy: 2 messages sent and not acknowledged, of at most 2",
         {"count": 2},
     ),
     (
-        {"waiting": 1, "max_entries": 90, "in_flight": 1, "sent_at": NOW - 10_000},
+        {"waiting": 1, "max_entries": 90, "at_client": 1, "sent_at": NOW - 10_000},
         "busy",
         Level.INFO,
         "its client is busy: 1 message sent and not acknowledged",
@@ -222,7 +222,7 @@ def test_each_cause_is_tried() -> None:
     "given",
     [
         {},
-        {"waiting": 7, "max_entries": 10, "oldest": NOW - 59_000, "in_flight": 7, "sent_at": NOW - 9000},
+        {"waiting": 7, "max_entries": 10, "oldest": NOW - 59_000, "at_client": 7, "sent_at": NOW - 9000},
         {"refused": REFUSED},  # another client of its name, while its own is there
         {"members": Condition.CONNECTED, "waiting": 3, "max_entries": 9},
     ],

@@ -30,7 +30,7 @@ def test_no_module_is_longer_than_the_wall() -> None:
 
 
 def test_a_file_name_stands_once_in_the_package() -> None:
-    """What a traceback or a search names is one module. Both plugins are entry points of pytest, whose names stay."""
+    """What a traceback or a search names is one module. Users name both plugins for pytest: these names stay."""
     files = [
         file for file in modules() if file.is_relative_to(ROOT / "app") and file.stem not in {"__init__", "plugin"}
     ]

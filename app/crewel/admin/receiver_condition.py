@@ -98,7 +98,7 @@ class Facts:
     token_expired_at: int | None = None
     """When the token expired that its client has shown; None: it holds."""
     unclaimed: int = 0
-    in_flight: int = 0
+    at_client: int = 0
     max_open: int = 0
     is_at_limit: bool = False
     """Whether its client has as many messages as it wants to have at a time."""
@@ -410,9 +410,9 @@ def _busy(facts: Facts) -> Found:
     if not _can_take(facts) or _is_behind(facts):
         return
     works_long = facts.sent_at is not None and facts.now - facts.sent_at >= _BUSY_MS
-    if (facts.is_at_limit and facts.waiting > facts.in_flight) or works_long:
+    if (facts.is_at_limit and facts.waiting > facts.at_client) or works_long:
         since = {} if facts.sent_at is None else {"since": facts.sent_at}
-        yield Level.INFO, f"its client is busy{_at_work(facts, ': ')}", {**since, "count": facts.in_flight}
+        yield Level.INFO, f"its client is busy{_at_work(facts, ': ')}", {**since, "count": facts.at_client}
 
 
 def _unsubscribed(facts: Facts) -> Found:
@@ -422,10 +422,10 @@ def _unsubscribed(facts: Facts) -> Found:
 
 
 def _at_work(facts: Facts, joint: str) -> str:
-    if not facts.in_flight:
+    if not facts.at_client:
         return ""
     most = f", of at most {facts.max_open:,}" if facts.max_open else ""
-    return f"{joint}{things(facts.in_flight, 'message')} sent and not acknowledged{most}"
+    return f"{joint}{things(facts.at_client, 'message')} sent and not acknowledged{most}"
 
 
 def _said(code: str, reason: str) -> str:

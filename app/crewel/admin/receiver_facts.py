@@ -34,7 +34,7 @@ def session_facts(admin: ServerView, session: Session, covers: Callable[[str], b
     if facts.waiting:
         facts.waiting_bytes = view.size
         facts.oldest = oldest_of(session)
-        facts.in_flight, facts.unclaimed = view.at_client, view.unclaimed
+        facts.at_client, facts.unclaimed = view.at_client, view.unclaimed
         if (sent_at := view.sent_at) is not None:
             facts.sent_at = int(admin.clock_ms(sent_at))
     if view.max_open:
