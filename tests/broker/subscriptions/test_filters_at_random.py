@@ -99,10 +99,10 @@ def readers(world: StoredWorld) -> list[Reader]:
 def _little(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """A portion of a turn is a few filters, and a portion is a turn. An address may spend what a few of its sessions need."""
     portion = float(seed % 4)
-    for module in ("broker.subscriptions.options", "broker.durability.log_appender"):
-        ticks = itertools.count(1.0)
+    for module in ("broker.subscriptions.options", "broker.durability.log_appender", "broker.durability.deliverer"):
         monkeypatch.setattr(f"crewel.{module}.PORTION_S", portion)
-        monkeypatch.setattr(f"crewel.{module}.perf_counter", ticks.__next__)
+    for module in ("broker.subscriptions.options", "broker.durability.deliverer", "event_loop"):
+        monkeypatch.setattr(f"crewel.{module}.perf_counter", itertools.count(1.0).__next__)
     monkeypatch.setattr("crewel.fair_turns.PORTION_S", 0.0)
     monkeypatch.setattr("crewel.fair_turns.SLICE_S", 0.0)
     context = "crewel.broker.subscriptions.filter_context"

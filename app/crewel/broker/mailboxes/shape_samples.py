@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from crewel.delivery.entry import Entry
-from crewel.event_loop import Turns
+from crewel.event_loop import in_turns
 from crewel.storage.data_shape import shape_of
 
 LARGEST: Final = 16_384
@@ -48,13 +48,11 @@ class ShapeSamples:
             return
         self._due = now + _PAUSE_S
         waiting, self._waiting = self._waiting, {}
-        turns = Turns()
-        for channel, entry in waiting.items():
+        async for channel, entry in in_turns(waiting.items()):
             shape = shape_of(entry.wire)
             if self._is_news(channel, hash(shape), now):
                 sender = "" if entry.origin is None else entry.origin.sender
                 yield {"channel": channel, "shape": shape, "id": str(entry.position), "sender": sender}
-            await turns.rest()
 
     def forget(self) -> None:
         """What was reported is lost: report it again."""

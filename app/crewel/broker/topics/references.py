@@ -60,15 +60,12 @@ class QueuedTopics:
         """Whether a message of this channel waits for a session, or in a shared queue. Raises StoreError."""
         if not _is_topic(name):
             return False
-        turns = Turns()
-        for session in list(self._sessions.values()):
+        async for session in in_turns(self._sessions.values()):
             if any(entry.channel == name and not entry.is_notice for entry in self.in_memory(session)):
                 return True
-            await turns.rest()
-        for durable in self._durables():
+        async for durable in in_turns(self._durables()):
             if any(waiting.channel == name for waiting in _open(durable)):
                 return True
-            await turns.rest()
         for queue in await self._shared_queues.stored():
             if await self.is_in_queue(queue, name):
                 return True
@@ -84,11 +81,9 @@ class QueuedTopics:
     async def waits_in(self, queue: str, name: str) -> bool:
         """Whether a message of this channel waits in the shared queue, or some session has one that may come back to it.
         Raises StoreError."""
-        turns = Turns()
-        for durable in self._durables():
+        async for durable in in_turns(self._durables()):
             if any(each.source == queue and each.channel == name for each in durable.inbox.values()):
                 return True
-            await turns.rest()
         return await self.is_in_queue(queue, name)
 
     async def _portions(self, queue: str) -> AsyncIterator[list[Entry]]:
