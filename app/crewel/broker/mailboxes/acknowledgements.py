@@ -71,28 +71,24 @@ class Acknowledgements:
         if self._dispatchers.is_offered and "update" in message.ext:
             self.read_statuses(session, message, batch)
         is_busy = message.says_busy
-        self._take(session, batch, is_busy=is_busy or message.awaits_answer)
+        self._take(session, batch, is_busy=is_busy or message.awaits_answer, may_wait=batch is None or is_busy)
         if is_busy:
             session.advised_on = None  # as if it had asked not to be held
             return
         if not batches.must_resend:
-            if not session.mailbox.queue:
-                session.mailbox.urgent = False  # what was put back for a connect that this one overtook is acknowledged
             return
         batches.note_busy(len(session.mailbox.dispatcher.in_flight))
         session.hold_delay = batches.resend_delay()
-        if batch is not None:
+        if batch is not None and not session.hold_delay:
             # A connect that acknowledges nothing at all is held as usual, and its reply carries them.
-            session.mailbox.urgent = True
-            if not session.hold_delay:
-                session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
+            session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
 
     def retain(self, session: Session, batches: Batches, entries: list[Entry]) -> None:
         """Keep what leaves until it is acknowledged, but for what is not awaited again."""
         filtered = self._filtered
         if filtered and session in filtered and any(entry.is_oneway for entry in entries):
             entries = [entry for entry in entries if not entry.is_oneway]
-        if not batches.must_resend and entries:
+        if not batches.must_resend and entries and session.mailbox.limit is None:
             batches.sent[batches.number] = entries  # `Mailbox.retain`, without a call
             session.mailbox.retained += len(entries)
         elif again := session.mailbox.retain(entries):
@@ -102,8 +98,8 @@ class Acknowledgements:
                 self._runtime.metrics.resends += again
                 self._events.redelivered(session, again)
 
-    def _take(self, session: Session, batch: int | None, *, is_busy: bool = False) -> None:
-        session.mailbox.acknowledge(batch, is_busy=is_busy)
+    def _take(self, session: Session, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> None:
+        session.mailbox.acknowledge(batch, is_busy=is_busy, may_wait=may_wait)
         if session.mailbox.limit is not None:
             self._dispatchers.note_room(session)
 

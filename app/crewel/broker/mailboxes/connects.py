@@ -29,6 +29,7 @@ from crewel.broker.mailboxes.browsers import Browsers
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
+from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.timers import SessionTimes, Timers
 from crewel.broker.mailboxes.updates import Updates
 from crewel.broker.pipe import Pipe
@@ -117,7 +118,7 @@ class Connects(ABC):
         durable = session.durable
         if not (
             session.state is _CONNECTED
-            and not mailbox.urgent
+            and mailbox.news != LEAVES
             and session.held is None
             and (
                 session.socket is peer
@@ -173,7 +174,10 @@ class Connects(ABC):
             passes
             and session.is_live
             and not (
-                session.mailbox.urgent or session.hold_delay or session.advised_on is None or "advice" in message.fields
+                session.mailbox.news == LEAVES
+                or session.hold_delay
+                or session.advised_on is None
+                or "advice" in message.fields
             )
         ):
             return True
@@ -221,12 +225,7 @@ class Connects(ABC):
         if exchange.has_waited and (peer.is_half_closed or self._sessions.get(session.id) is not session):
             # Its client may have gone meanwhile; or all was read again: what comes goes to another one, here or elsewhere.
             may_wait = False
-        waits = (
-            not session.mailbox.urgent
-            or session.mailbox.is_paused
-            or (session.mailbox.limit is not None and not session.mailbox.has_leaving)
-        )
-        if may_wait and (delay or waits):
+        if may_wait and (delay or session.mailbox.news != LEAVES):
             if not peer.pushes and not self.browsers.admits(session):
                 self._times.advise_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False
@@ -312,8 +311,8 @@ class Connects(ABC):
             if self.browsers.has_limit:
                 self.browsers.release(session)
 
-    def release(self, session: Session, now: float) -> None:
-        """Answer the held connect with what is queued."""
+    def release(self, session: Session, now: float, *, is_bare: bool = False) -> None:
+        """Answer the held connect with what is queued, or without a message."""
         held = session.held
         if held is None:
             return
@@ -323,7 +322,7 @@ class Connects(ABC):
             self.held -= 1
         else:
             self._let_go(session, held)
-        parts = self._departing(session)
+        parts = [] if is_bare else self._departing(session)
         bare = request if type(request) is bytes and session.is_live and session.advised_on is not None else None
         if bare is not None and not session.parts:
             parts.append(CONNECTED % bare)
@@ -378,10 +377,9 @@ class Connects(ABC):
 
     def dismiss(self, session: Session, verdict: Verdict) -> None:
         """Answer the connect that the session's client holds with this, and without a message: another has the session."""
-        queue, session.mailbox.queue = session.mailbox.queue, []
         session.verdict, session.advised_on = verdict, None
-        self.release(session, self._loop.time())
-        session.mailbox.queue, session.verdict = queue, None
+        self.release(session, self._loop.time(), is_bare=True)
+        session.verdict = None
 
     def supersede(self, session: Session) -> None:
         """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""

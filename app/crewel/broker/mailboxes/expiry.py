@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
 from crewel.event_loop import do_in_turns
 
@@ -33,9 +32,8 @@ class Expiry:
         """Microseconds since 1970."""
         return int(self.clock() * 1_000_000)
 
-    def watch(self, session: Session, entry: Entry) -> None:
-        """The entry has been queued for the session."""
-        session.mailbox.expiry = min(session.mailbox.expiry or entry.expires, entry.expires)
+    def watch(self, session: Session) -> None:
+        """Something has been offered to the session that has to go out of all queues once."""
         self._watched.add(session)
 
     def leave(self, session: Session) -> None:

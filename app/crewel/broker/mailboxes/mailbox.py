@@ -8,82 +8,38 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
+from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox_view import MailboxView
+from crewel.broker.mailboxes.offers import KEPT, LEAVES, NOTHING, READY, WAITS
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
-from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, least
+from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, insert, least
+from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
-from crewel.delivery.records import EndReason, LogId, PendingMessage, Transient
+from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 if TYPE_CHECKING:
+    from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.dispatcher import Dispatcher, Judgement
-    from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
-    from crewel.delivery.open_limit import OpenLimit
-    from crewel.delivery.pending_dead_letters import Payers
 
 log = logging.getLogger(__name__)
 
 _ANY_BURST: Final = Burst()
-Owner_contra = TypeVar("Owner_contra", contravariant=True)
-Form_co = TypeVar("Form_co", covariant=True)
-
-
-class Forms(Protocol[Owner_contra, Form_co]):
-    """Something about a session that has a form for each kind of mailbox."""
-
-    def in_memory(self, session: Owner_contra, /) -> Form_co:
-        """The form for a session whose messages end with the process."""
-
-    def in_store(self, session: Owner_contra, durable: DurableSession, /) -> Form_co:
-        """The form for a session that the store has."""
-
-
-class MailboxListener(Protocol):
-    """What the mailboxes of a server report; one listener serves them all."""
-
-    def has_changed(self, durable: DurableSession) -> None:
-        """The next commit has to look at this session."""
-
-    def acknowledged(self, durable: DurableSession, entries: list[Entry]) -> None:
-        """The client has acknowledged these, some of which the store has; they have ended."""
-
-    def transients_ended(self, reason: EndReason, count: int) -> None:
-        """So many messages that the store does not have ended in this way, of a session that acknowledges."""
-
-    def left_no_letter(self) -> None:
-        """A message ended that should have become a dead letter, and cannot become one."""
-
-    def overflowed(self, policy: OverflowPolicy, name: str) -> None:
-        """A queue was full, and its policy was applied; `name` is the session's if the store has it, else empty."""
-
-    def charged(self, durable: DurableSession) -> str:
-        """A dead letter of a full queue is charged to the accounts of this session: why the session has to end, or an empty
-        text."""
-
-    @property
-    def letters_for_anonymous(self) -> bool:
-        """Whether sessions without a name leave dead letters."""
-
-    def now(self) -> int:
-        """Microseconds since 1970."""
-
-    def share(self, most: int) -> int:
-        """The bytes that one queue may have whose own limit is `most`: less, if all together have too much."""
-
-    def as_transient(self, entry: Entry) -> Transient:
-        """A message that the store does not have, as the record of its dead letter holds it."""
+NOT_OF_INBOX: Final = LogId(0)
+"""The place that says of a message that it does not come past the log."""
 
 
 class Mailbox(ABC):
     """The messages on their way to one session."""
 
     __slots__ = (
+        "_is_patient",
         "_listener",
         "batches",
         "bounds",
@@ -95,6 +51,7 @@ class Mailbox(ABC):
         "lazy_at",
         "limit",
         "must_end",
+        "news",
         "queue",
         "queue_bytes",
         "queue_limit",
@@ -103,13 +60,12 @@ class Mailbox(ABC):
         "rejects_all",
         "retained",
         "unstored_policy",
-        "urgent",
     )
 
     queue: list[Entry]
     """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
-    urgent: bool
-    """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
+    news: int
+    """Whether something waits, and may leave: NOTHING, WAITS or LEAVES. It is read for each delivery, and written here only."""
     lazy_at: float
     """Loop time (s) at which lazy messages stop waiting."""
     is_paused: bool
@@ -148,7 +104,11 @@ class Mailbox(ABC):
     def __init__(self, listener: MailboxListener, max_bytes: int) -> None:
         self._listener = listener
         self.queue = NO_ENTRIES
-        self.urgent = self.is_paused = self.is_absent = False
+        self.news = NOTHING
+        self._is_patient = (
+            False  # whether the queue need not leave at once: it is lazy, or goes out again with the next reply
+        )
+        self.is_paused = self.is_absent = False
         self.must_end = False
         self.lazy_at = inf
         self.batches = NO_BATCHES
@@ -178,11 +138,6 @@ class Mailbox(ABC):
     @abstractmethod
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits: that it has failed, or that its topic was erased."""
-
-    @abstractmethod
-    def promises(self) -> dict[str, bool]:
-        """What logins and operators see of it: `update`, that messages end as their receiver reports; and `durable`, that
-        the store has it."""
 
     def view(self) -> MailboxView:
         """What others may know of it."""
@@ -223,6 +178,8 @@ class Mailbox(ABC):
 
     def count_bytes(self) -> int:
         """The bytes of the bodies in the queue."""
+        if not self.queue:
+            return 0
         if self.queue_bytes == inf:
             self.queue_bytes = sum(len(entry.wire) for entry in self.queue)
         return int(self.queue_bytes)
@@ -232,15 +189,80 @@ class Mailbox(ABC):
         and are acknowledged: what was counted holds no more."""
         if queue is not self.queue:
             self.queue = queue
-            self.queue_bytes = inf if queue else 0
+            self.queue_bytes = inf
         self.note_retained()
+        self._look()
+
+    def _look(self) -> None:
+        """Something has changed in another way than by a message that comes or leaves: may something leave now?"""
+        if not self.queue:
+            self._is_patient = False
+            self.news = NOTHING
+        elif self._is_patient or self.is_paused or not (self.limit is None or self._has_leaving()):
+            self.news = WAITS
+        else:
+            self.news = LEAVES
+
+    # Coming
+
+    @abstractmethod
+    def offer(self, entry: Entry, cursor: LogId = NOT_OF_INBOX) -> int:
+        """A message comes. If there is room for it, or the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If
+        not, it has ENDED, or the mailbox is OVERFULL. `cursor`, for a message that comes past the log: the place up to which
+        that was read."""
+
+    def load(self, entry: Entry) -> int:
+        """What has waited in the store only waits in memory again, or a notice waits, whatever the bounds: KEPT or READY."""
+        if entry.weight is None and not entry.position:
+            self._listener.backlog.weigh(entry)
+        queue = self.queue
+        if not queue:
+            self.queue, self.queue_bytes = [entry], len(entry.wire)
+        else:
+            self.queue_bytes += len(entry.wire)
+            if queue[-1].priority < entry.priority:
+                insert(queue, entry, self.batches.resending)
+            else:
+                queue.append(entry)
+        if entry.expires:
+            self.expiry = min(self.expiry or entry.expires, entry.expires)
+        if self.limit is not None:
+            self.limit.queued(entry)
+        if entry.lazy and (until := self._listener.lazy_until()):
+            if self.lazy_at == inf:
+                self.lazy_at = until
+            self._is_patient = self._is_patient or not queue
+            self._look()
+            return KEPT
+        self._is_patient = False
+        if self.limit is None and not self.is_paused:  # `_look`, without a call
+            self.news = LEAVES
+            return READY
+        self._look()
+        return READY if self.news == LEAVES else KEPT
+
+    def tick(self, now: float) -> float:
+        """At this loop time (s), lazy messages may have waited long enough. Returns when they will have."""
+        if self.lazy_at <= now:
+            self.lazy_at = inf
+            self._is_patient = False
+            self._look()
+        return self.lazy_at
 
     # A full queue
 
+    def offer_at_once(self, entry: Entry) -> int:
+        """The same, of a message of the log, where one look says that there is room; else UNSURE, and nothing has been done."""
+        return self.offer(entry)
+
     @abstractmethod
-    def make_room(self, entry: Entry, usual: int) -> bool:
+    def evict_arrived(self, place: LogId, priority: int) -> None:
+        """The message at this place, which came past the log, waits in the store: it is read before what is younger."""
+
+    @abstractmethod
+    def _has_room(self, entry: Entry) -> bool:
         """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
-        the session must. `usual` is the limit of messages where the session has none of its own."""
+        the session must. It is the one place that decides it."""
 
     def has_bytes(self, size: int) -> bool:
         """Whether the queue may have so many bytes more."""
@@ -248,9 +270,9 @@ class Mailbox(ABC):
         return self.count_bytes() + size <= most
 
     @abstractmethod
-    def shorten(self) -> None:
+    def shorten(self) -> bool:
         """Cut the queue if it has more than its share, when all queues together have too much. A queue that nothing more comes
-        to would keep what it has."""
+        to would keep what it has. True: the session has to end."""
 
     def _drop_oldest(self, entry: Entry) -> bool:
         """End the message in the queue that is dropped first, so that there is room for this entry. False: that is the entry
@@ -278,11 +300,11 @@ class Mailbox(ABC):
                 if (size > max_bytes or position >= most) and position:
                     self.queue = queue[position:]
                     self.queue_bytes -= size - len(entry.wire) - 1 - position
-                    self.urgent = True  # the rest goes with the next connect, at once
+                    self._is_patient, self.news = False, LEAVES  # the rest goes with the next connect, at once
                     return queue[:position]
         self.queue = NO_ENTRIES
-        self.queue_bytes = 0
-        self.urgent = False
+        self.news = NOTHING
+        self._is_patient = False
         self.lazy_at = inf
         return queue
 
@@ -291,6 +313,7 @@ class Mailbox(ABC):
         queue, leaving = self.queue, limit.leaving(self.queue, self.batches)
         if not leaving:
             limit.has_passing = False
+            self._look()
             return []
         size = self.count_bytes()
         self.queue = leaving
@@ -300,14 +323,20 @@ class Mailbox(ABC):
             gone = set(map(id, taken))
             self.queue = [entry for entry in queue if id(entry) not in gone]
         self.queue_bytes = size - sum(len(entry.wire) for entry in taken)
-        self.urgent = bool(self.queue)
+        self._look()
         return taken
 
-    @property
-    def has_leaving(self) -> bool:
+    def _has_leaving(self) -> bool:
         """Whether something that waits may leave, as far as the limit goes. Asked only of a session with one."""
         assert self.limit is not None
         return self.limit.lets_some_leave(self.queue, self.batches)
+
+    def limit_open(self, most: int) -> None:
+        """Let at most so many messages be open at its client; 0: any number."""
+        self.limit = OpenLimit(most, self.dispatcher) if most else None
+        if self.limit is not None:
+            self.limit.left(self.queue)
+        self._look()
 
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""
@@ -318,6 +347,8 @@ class Mailbox(ABC):
             self.retained = dispatcher.open_beside(batches.unacknowledged)
         else:
             self.retained = len(dispatcher.in_flight)
+        if self.limit is not None:
+            self._look()
 
     # Acknowledgements
 
@@ -331,18 +362,23 @@ class Mailbox(ABC):
         self.batches = Batches()
         return self.batches
 
-    def acknowledge(self, batch: int | None, *, is_busy: bool = False) -> list[Entry]:
+    def acknowledge(self, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> list[Entry]:
         """Its client has got this batch and those before it, or says nothing of it (None); what that leaves open goes out
-        again, unless the client is busy with it. Returns what is settled by that."""
+        again, unless the client is busy with it; if it `may_wait`, then with the next reply and not at once. Returns what is
+        settled by that."""
         settled: list[Entry] = []
         queue = self.batches.acknowledge(batch, self.queue, settled, is_busy=is_busy)
         if queue is not self.queue:
-            self.queue, self.queue_bytes = queue, inf if queue else 0
+            self._is_patient = self._is_patient or not self.queue
+            self.queue, self.queue_bytes = queue, inf
+        if self.batches.must_resend and not may_wait:
+            self._is_patient = False
         # What is still open is in the queue again, or open in the dispatcher, or the client is busy with it.
         self.retained = len(self.batches) if is_busy else 0
         if self.dispatcher.rules.tells:
             settled = self.dispatcher.acknowledge(settled)
             self.note_retained()
+        self._look()
         if settled:
             self._end_acknowledged(settled)
         return settled
@@ -368,6 +404,8 @@ class Mailbox(ABC):
         self.retained += len(entries)
         if again:  # what was to be sent again, and is not in this response, waits as all others do
             self.queue = in_order(self.queue)
+        if self.limit is not None:
+            self._look()
         return again
 
     def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[[Entry, str, str, int, str, str], bool]) -> None:
@@ -399,10 +437,10 @@ class Mailbox(ABC):
 
     def replace(self, entries: list[Entry]) -> None:
         """Let exactly these wait."""
-        self._changed(entries)
-        self.urgent = bool(entries)
+        self._is_patient = False
         if self.limit is not None:
             self.limit.left(entries)
+        self._changed(entries)
 
     def forget_sent(self) -> None:
         """Another client without a dispatcher continues: all that was sent waits again."""
@@ -428,15 +466,12 @@ class Mailbox(ABC):
         """Take out of the queue what this is true of. What the client has got stays open."""
         self._changed([entry for entry in self.queue if not is_dropped(entry)])
 
-    def drop(self, entry: Entry) -> None:
-        """Take this very entry out of the queue."""
-        self._changed([each for each in self.queue if each is not entry])
-
     def drop_at(self, index: int) -> Entry:
         """Take out of the queue what lies there."""
         self.count_bytes()
         entry = self.queue.pop(index)
         self.queue_bytes -= len(entry.wire)
+        self._look()
         return entry
 
     def take_out(self, entry: Entry) -> None:
@@ -467,8 +502,6 @@ class Mailbox(ABC):
         """Look again when the next one has to go. False if none ever has to."""
         expiring = [entry.expires for entry in (*self.queue, *self.at_client()) if entry.expires]
         self.expiry = min(expiring, default=0)
-        if not self.queue:
-            self.urgent = False
         return bool(expiring)
 
     # What there is
@@ -484,7 +517,7 @@ class Mailbox(ABC):
 
     def transients(self) -> list[Entry]:
         """The messages that are not stored: what the client has got first, then what is queued."""
-        return [entry for entry in self.in_memory() if is_transient(entry)]
+        return [entry for entry in self.in_memory() if entry.is_transient]
 
     def channels(self) -> Iterator[str]:
         """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
@@ -528,27 +561,9 @@ class Mailbox(ABC):
         """Whether memory may let go of bodies while the client is away, because the store has them."""
 
     @property
-    @abstractmethod
-    def gives_up(self) -> float:
-        """Seconds after which a client that is away has failed for good."""
-
-    @property
     def accounts_for_all(self) -> bool:
         """Whether it is recorded how each of its messages ends."""
         return self.dispatcher is not NO_DISPATCHER
-
-    @abstractmethod
-    def subscribed_since(self, pattern: str) -> LogId:
-        """The place after which the store has the subscription to this very pattern; 0 without one."""
-
-    @property
-    @abstractmethod
-    def inbox(self) -> Mapping[LogId, PendingMessage]:
-        """What the store keeps for it outside the log, by place: what is addressed to it, or comes from a shared queue."""
-
-    @abstractmethod
-    def open_at(self, place: LogId) -> PendingMessage | None:
-        """The stored message at this place; None if it is not open, or the place is 0."""
 
     def has(self, message_id: str) -> bool:
         """Whether the message of this id waits, is sent, or is open."""
@@ -643,9 +658,9 @@ class Mailbox(ABC):
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
         has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
         for entry in [each for each in self.queue if each.channel == channel and not each.to]:
-            if not self.has_stored(entry):
+            if not self._is_kept_by_store(entry):
                 self.end(entry, EndReason.FILTERED)
-                self.drop(entry)
+                self._changed([each for each in self.queue if each is not entry])
 
     def leave(self, now: int) -> None:
         """The session ends: its client will say nothing more of what it has got. `now`: microseconds since 1970."""
@@ -690,8 +705,8 @@ class Mailbox(ABC):
         """The stored messages at these places, which memory has no more, end in this way."""
 
     @abstractmethod
-    def has_stored(self, entry: Entry) -> bool:
-        """Whether the store has this entry: then room was asked for when it was taken from the log."""
+    def _is_kept_by_store(self, entry: Entry) -> bool:
+        """Whether the store has this entry for it."""
 
     # Dead letters
 
@@ -769,15 +784,7 @@ class Mailbox(ABC):
             return 0, ""
         return self._attempts(entry.origin.id), self.dispatcher.failed_before(entry.origin.id)
 
-    @abstractmethod
-    def charge(self, payers: Payers) -> None:
-        """Dead letters are charged to these accounts until the store has them."""
-
     # Attempts
-
-    @abstractmethod
-    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
-        """How often the message at this place, of which this is known, was sent before for certain."""
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""
@@ -787,8 +794,3 @@ class Mailbox(ABC):
         """How often this server may have sent the message."""
         dispatcher = self.dispatcher
         return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.in_flight)
-
-
-def is_transient(entry: Entry) -> bool:
-    """Whether this is a message, and not stored."""
-    return not (entry.position or entry.is_oneway or entry.channel.startswith("/meta/"))

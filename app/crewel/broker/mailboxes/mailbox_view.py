@@ -133,14 +133,14 @@ class MailboxView:
         return self._mailbox.limit is not None and self.room_at_client == 0
 
     @property
+    def tells(self) -> bool:
+        """Whether messages end as their receiver reports."""
+        return self._mailbox.dispatcher.rules.tells
+
+    @property
     def retries(self) -> int:
         """How often in a row the client may fail before it is given up; -1: without limit."""
         return self._mailbox.dispatcher.rules.retries
-
-    def promises(self) -> dict[str, bool]:
-        """What logins and operators see of it: `update`, that messages end as their receiver reports; and `durable`, that
-        the store has it."""
-        return self._mailbox.promises()
 
     # How its client does
 
@@ -151,8 +151,8 @@ class MailboxView:
 
     @property
     def gives_up(self) -> float:
-        """Seconds after which a client that is away has failed for good."""
-        return self._mailbox.gives_up
+        """Seconds after which a client that is away has failed for good, if the store has the session."""
+        return self._mailbox.dispatcher.rules.gives_up
 
     @property
     def death(self) -> tuple[str, str] | None:

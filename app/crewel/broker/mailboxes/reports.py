@@ -30,7 +30,8 @@ class MailboxReports:
     def __post_init__(self) -> None:
         self._access = self._runtime.access
         self._expiry = self._outbound.expiry
-        self._backlog = self._outbound.backlog
+        self.bayeux = self._runtime.settings.bayeux
+        self.backlog = self._outbound.backlog
 
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""
@@ -74,9 +75,14 @@ class MailboxReports:
 
     def share(self, most: int) -> int:
         """The bytes that one queue may have whose own limit is `most`: less, if all together have too much."""
-        return self._backlog.share(most)
+        return self.backlog.share(most)
 
     def as_transient(self, entry: Entry) -> Transient:
         """A message that the store does not have, as the record of its dead letter holds it."""
         origin = entry.origin or Origin(*self._runtime.ids.stamp())
         return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)
+
+    def lazy_until(self) -> float:
+        """The loop time (s) up to which a lazy message that comes now may wait; 0: none waits."""
+        wait_ms = self.bayeux.max_lazy_ms
+        return self._runtime.loop.time() + wait_ms / 1000 if wait_ms > 0 else 0.0

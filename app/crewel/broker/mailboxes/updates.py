@@ -58,6 +58,7 @@ class Updates:
         remote call, stay as they are: no status can be reported for them."""
         now, now_ms = self._loop.time(), self._expiry.now() // 1000
         size = len(entries) + len(session.mailbox.queue) + session.mailbox.count_evicted()
+        durable = session.durable
         parts = []
         failed: list[tuple[Entry, Exception]] = []
         for index, entry in enumerate(entries):
@@ -65,7 +66,7 @@ class Updates:
                 parts.append(entry.wire)
                 continue
             redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
-            waiting = session.mailbox.open_at(entry.position)
+            waiting = durable.find(entry.position) if durable is not None and entry.position else None
             if waiting is not None:
                 redeliver += waiting.attempts  # an earlier server may have sent it
             try:
