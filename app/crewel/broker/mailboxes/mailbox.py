@@ -174,6 +174,7 @@ class Mailbox(ABC):
 
     def append(self, entry: Entry) -> None:
         """Put the last entry of a session behind the queued messages, whatever its priority and the bounds of the queue."""
+        self._is_patient = False
         self._changed([*self.queue, entry])
 
     def count_bytes(self) -> int:

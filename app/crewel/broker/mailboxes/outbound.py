@@ -206,7 +206,7 @@ class Outbound(Connects):
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
         socket, mailbox = session.socket, session.mailbox
-        while socket is not None and mailbox.news == LEAVES and socket.is_writable:
+        while socket is not None and mailbox.news and socket.is_writable and not mailbox.is_paused:
             messages = self._departing(session)
             if messages:
                 socket.send(messages)

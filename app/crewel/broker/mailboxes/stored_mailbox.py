@@ -169,7 +169,9 @@ class StoredMailbox(Mailbox):
             not (self.queue or self.retained or self.is_absent or self.durable.evicted or entry.lazy)
             and self.dispatcher is NO_DISPATCHER
         ):
-            self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES
+            self.queue = [entry]
+            self.queue_bytes = len(entry.wire)
+            self.news = LEAVES
             return READY
         return self.load(entry) if self._is_usual() else UNSURE
 
