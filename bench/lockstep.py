@@ -2,8 +2,9 @@
 
     .venv/bin/python bench/lockstep.py --before DIRECTORY --runs 1000    # a checkout of the earlier state
 
-After each move of a run its queue, what lies in the store only, what its client has, and what is not stored are noted, and each
-response with the number of its batch. A run is the same in both states if all of that is; `--show SEED` prints it for one run.
+What a mailbox has in its queue, in the store only, at its client, and not stored is noted after each move of a run that changes
+it, and each response with the number of its batch. A run is the same in both states if all of that is; `--show SEED` prints it
+for one run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def _run(kind: str, seed: int, tell: Callable[[str], None]) -> None:
     from tests.delivery.ledger import Broken
 
     class Told(ranked.RankedReceiver if kind == "ranked" else receiver.Receiver):  # type: ignore[misc]
-        """A mailbox that tells what it has."""
+        """A mailbox that tells what it has, if that has changed."""
+
+        told = ""
 
         def check(self) -> None:
             super().check()
@@ -38,7 +41,10 @@ def _run(kind: str, seed: int, tell: Callable[[str], None]) -> None:
             sent = [each.position or each.origin.id for each in self.sent()]
             is_open = sorted(self.dispatcher.in_flight)
             evicted = [each for each in self.durable.evicted if self.durable.find(place_of(each)) is not None]
-            tell(f"{self.durable.name} {waiting} {evicted} {sent} {is_open} {sorted(self.volatile)}\n")
+            text = f"{self.durable.name} {waiting} {evicted} {sent} {is_open} {sorted(self.volatile)}\n"
+            if text != self.told:
+                self.told = text
+                tell(text)
 
         def reply(self, count: int, now: float) -> tuple[int, list[str]]:
             said = super().reply(count, now)

@@ -44,6 +44,9 @@ class Listener:
     def left_no_letter(self) -> None:
         pass
 
+    def resent(self, name: str, count: int, *, is_busy: bool) -> None:
+        pass
+
     def overflowed(self, policy: OverflowPolicy, name: str) -> None:
         pass
 
@@ -142,7 +145,6 @@ class Receiver(StoredMailbox):
         """A response with at most so many messages leaves: its batch number, and the ids."""
         again, self.burst = self.batches.resending, Burst(max_entries=count)
         leaving = [] if self.dispatcher.is_paused else self.take(10**9)
-        self.retain(leaving)
         for entry in leaving:
             self.dispatcher.send(entry, now)
             if (
@@ -152,7 +154,7 @@ class Receiver(StoredMailbox):
             ):
                 raise Broken(f"{entry.position} was sent to {self.durable.name} after it had ended")
         self._look_after_order(leaving[:again], leaving[again:])
-        return self.batches.close(), [_id(each) for each in leaving]
+        return self.close_batch(), [_id(each) for each in leaving]
 
     def _look_after_order(self, again: list[Entry], leaving: list[Entry]) -> None:
         """What is sent again comes first; what follows goes by priority and age, before all that waits."""

@@ -156,6 +156,7 @@ class Session:
         "expires_at",
         "grace_ms",
         "grants",
+        "has_senders",
         "held",
         "hold_delay",
         "id",
@@ -204,6 +205,8 @@ class Session:
     """What it is to receive of the log; None unless the store has it."""
     is_live: bool
     """Whether it can send and be delivered to: it has been granted and has not ended."""
+    has_senders: bool
+    """Whether one of its parts has a `send`."""
     plain: SessionPart | None
     """Its only part, if that has a short way for plain connects."""
     peer: Peer | None
@@ -257,6 +260,7 @@ class Session:
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
         self.plain = None
+        self.has_senders = False
         self.peer = peer
         self.connect_id = self.connect_before = self.connecting = None
         self.connect_only = False
@@ -305,6 +309,7 @@ class Session:
 
     def _set_parts(self, parts: tuple[SessionPart, ...]) -> None:
         self.parts = parts
+        self.has_senders = any(type(each).send is not SessionPart.send for each in parts)
         self.plain = parts[0] if len(parts) == 1 and parts[0].is_plain else None
 
     def deliver(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:

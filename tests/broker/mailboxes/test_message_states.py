@@ -65,8 +65,7 @@ class OneMessage:
         for entry in (taken := self.mailbox.take(10**9)):
             self.mailbox.dispatcher.send(entry, 0)
         if taken:
-            self.mailbox.retain(taken)
-            self.mailbox.batches.close()
+            self.mailbox.close_batch()
 
     def report(self, verdict: Verdict, code: str = "") -> None:
         judgement = self.mailbox.dispatcher.judge([Status(str(PLACE), verdict, code, "", {})], "client/joe/1", 0, 0)

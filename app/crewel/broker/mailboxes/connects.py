@@ -31,6 +31,7 @@ from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.timers import SessionTimes, Timers
+from crewel.broker.mailboxes.unsendable import dead_letter_unsendable
 from crewel.broker.mailboxes.updates import Updates
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
@@ -349,21 +350,11 @@ class Connects(ABC):
     def _departing(self, session: Session) -> list[bytes]:
         """The messages that leave now, ready for the wire."""
         mailbox = session.mailbox
-        if mailbox.is_paused:
-            return []
-        if mailbox.expiry:
-            self.expiry.remove_expired(session)
-        if mailbox.limit is None or not session.is_live:
-            entries = mailbox.take(self._settings.max_response_bytes)
-        else:
-            entries = mailbox.take_within(mailbox.limit, self._settings.max_response_bytes)
+        entries = taken = mailbox.take(self._settings.max_response_bytes)
         if not entries:
             return []
-        taken = entries
         try:
-            if session.plain is not None:
-                entries = session.plain.send(session, entries)
-            elif session.parts:
+            if session.has_senders:
                 entries = self.pipe.departing(session, entries)
             count = len(entries)
             self._metrics.deliveries += count
@@ -372,7 +363,7 @@ class Connects(ABC):
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:
-                mailbox.dead_letter_unsendable(entry, error)
+                dead_letter_unsendable(session, entry, error)
             return []
 
     def dismiss(self, session: Session, verdict: Verdict) -> None:

@@ -266,7 +266,7 @@ class DispatcherRunner:
             self._pause(session, is_paused=dispatcher.is_paused)
         elif session.mailbox.queue and not session.mailbox.is_paused:
             self._outbound.make_ready(session)
-        if session.mailbox.has_more:
+        if session.mailbox.count_evicted():
             self._outbound.loader.load_if_waiting(session)
         self._outbound.timers.at(session, dispatcher.next_at())
 

@@ -41,11 +41,6 @@ class Expiry:
         session.mailbox.leave(self.now())
         self._watched.discard(session)
 
-    def remove_expired(self, session: Session) -> None:
-        """Take out what has to go out by now."""
-        if session.mailbox.is_due(self.now()):
-            self.expire(session, is_away=session.mailbox.is_absent)
-
     def sweep(self) -> None:
         """Take out what has to go out by now, of all sessions."""
         do_in_turns(self._runtime.loop, self._expired(self.now()))

@@ -6,12 +6,12 @@ are two kinds: a `MemoryMailbox` ends with the process, a `StoredMailbox` is kep
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.mailboxes.fitting import fitting
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.broker.mailboxes.offers import KEPT, LEAVES, NOTHING, READY, WAITS
@@ -19,7 +19,6 @@ from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
 from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, insert, least
 from crewel.delivery.open_limit import OpenLimit
-from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.dispatcher import Dispatcher, Judgement
     from crewel.delivery.entry import Entry
-
-log = logging.getLogger(__name__)
 
 _ANY_BURST: Final = Burst()
 NOT_OF_INBOX: Final = LogId(0)
@@ -101,15 +98,17 @@ class Mailbox(ABC):
     expiry: int
     """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
 
+    @property
+    def _stored_name(self) -> str:
+        """The name of the session, if the store has it; else empty."""
+        return ""
+
     def __init__(self, listener: MailboxListener, max_bytes: int) -> None:
         self._listener = listener
         self.queue = NO_ENTRIES
         self.news = NOTHING
-        self._is_patient = (
-            False  # whether the queue need not leave at once: it is lazy, or goes out again with the next reply
-        )
-        self.is_paused = self.is_absent = False
-        self.must_end = False
+        self._is_patient = False  # whether the queue need not leave at once: it is lazy, or goes with any next reply
+        self.is_paused = self.is_absent = self.must_end = False
         self.lazy_at = inf
         self.batches = NO_BATCHES
         self.retained = 0
@@ -160,7 +159,8 @@ class Mailbox(ABC):
     def overflow_policy(self) -> OverflowPolicy:
         """What a full queue does with messages that the store does not have. A client that acknowledges, or that knows what it
         has missed, must see no gap."""
-        return OverflowPolicy.DISCONNECT if self.acknowledges or self.recovered is not None else self.unstored_policy
+        is_strict = self.batches is not NO_BATCHES or self.recovered is not None
+        return OverflowPolicy.DISCONNECT if is_strict else self.unstored_policy
 
     def room(self, usual: int) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
@@ -199,7 +199,11 @@ class Mailbox(ABC):
         if not self.queue:
             self._is_patient = False
             self.news = NOTHING
-        elif self._is_patient or self.is_paused or not (self.limit is None or self._has_leaving()):
+        elif (
+            self._is_patient
+            or self.is_paused
+            or not (self.limit is None or self.limit.lets_some_leave(self.queue, self.batches))
+        ):
             self.news = WAITS
         else:
             self.news = LEAVES
@@ -225,6 +229,8 @@ class Mailbox(ABC):
                 insert(queue, entry, self.batches.resending)
             else:
                 queue.append(entry)
+        if entry.is_oneway and self.batches is not NO_BATCHES:
+            self.batches.has_oneway = True
         if entry.expires:
             self.expiry = min(self.expiry or entry.expires, entry.expires)
         if self.limit is not None:
@@ -287,38 +293,58 @@ class Mailbox(ABC):
     # Leaving
 
     def take(self, max_bytes: int) -> list[Entry]:
-        """The entries for one response: as many from the front of the queue as fit, at least one. The rest stays."""
+        """The entries for one response: as many from the front of the queue as fit, at least one; none while it is paused. The
+        rest stays. Where the client acknowledges, it has them from here on: they are its next batch."""
+        if self.is_paused:
+            return NO_ENTRIES
+        if self.expiry and self.is_due(now := self._listener.now()):
+            self.expire(now, is_away=self.is_absent)
         queue = self.queue
-        if not queue:
-            return queue
-        if len(queue) > 1:
-            size, burst = 0, self.burst
-            most = burst.max_entries or len(queue)
-            if burst.max_bytes is not None and burst.max_bytes < max_bytes:
-                max_bytes = burst.max_bytes
-            for position, entry in enumerate(queue):
-                size += len(entry.wire) + 1
-                if (size > max_bytes or position >= most) and position:
-                    self.queue = queue[position:]
-                    self.queue_bytes -= size - len(entry.wire) - 1 - position
-                    self._is_patient, self.news = False, LEAVES  # the rest goes with the next connect, at once
-                    return queue[:position]
+        if len(queue) != 1 or self.limit is not None:
+            return self._take_several(max_bytes)
         self.queue = NO_ENTRIES
         self.news = NOTHING
         self._is_patient = False
         self.lazy_at = inf
+        batches = self.batches
+        if batches is not NO_BATCHES:
+            if batches.must_resend or batches.has_oneway:
+                self._keep(queue)
+            else:
+                batches.sent[batches.number] = queue  # `_keep`, without a call
+                self.retained += 1
         return queue
 
-    def take_within(self, limit: OpenLimit, max_bytes: int) -> list[Entry]:
+    def _take_several(self, max_bytes: int) -> list[Entry]:
+        limit = self.limit
+        taken = self._take_front(max_bytes) if limit is None else self._take_within(limit, max_bytes)
+        if taken and self.batches is not NO_BATCHES:
+            self._keep(taken)
+            if limit is not None:
+                self._look()
+        return taken
+
+    def _take_front(self, max_bytes: int) -> list[Entry]:
+        queue = self.queue
+        count, size = fitting(queue, self.burst, max_bytes)
+        if count < len(queue):
+            self.queue = queue[count:]
+            self.queue_bytes -= size
+            self._is_patient, self.news = False, LEAVES  # the rest goes with the next connect, at once
+            return queue[:count]
+        self.queue, self.news, self._is_patient, self.lazy_at = NO_ENTRIES, NOTHING, False, inf
+        return queue
+
+    def _take_within(self, limit: OpenLimit, max_bytes: int) -> list[Entry]:
         """The same, of the entries that the limit lets leave."""
         queue, leaving = self.queue, limit.leaving(self.queue, self.batches)
         if not leaving:
             limit.has_passing = False
             self._look()
-            return []
+            return leaving
         size = self.count_bytes()
         self.queue = leaving
-        taken = self.take(max_bytes)
+        taken = self._take_front(max_bytes)
         limit.left(self.queue)
         if len(leaving) < len(queue):
             gone = set(map(id, taken))
@@ -327,10 +353,14 @@ class Mailbox(ABC):
         self._look()
         return taken
 
-    def _has_leaving(self) -> bool:
-        """Whether something that waits may leave, as far as the limit goes. Asked only of a session with one."""
-        assert self.limit is not None
-        return self.limit.lets_some_leave(self.queue, self.batches)
+    def _keep(self, entries: list[Entry]) -> None:
+        """What leaves waits for its acknowledgement, but for what is not awaited again."""
+        kept = [entry for entry in entries if not entry.is_oneway] if self.batches.has_oneway else entries
+        again = self.batches.retain(kept)
+        self.retained += len(kept)
+        if again:  # what was to be sent again, and is not in this response, waits as all others do
+            self.queue = in_order(self.queue)
+            self._listener.resent(self._stored_name, again, is_busy=self.batches.is_busy)
 
     def limit_open(self, most: int) -> None:
         """Let at most so many messages be open at its client; 0: any number."""
@@ -353,15 +383,25 @@ class Mailbox(ABC):
 
     # Acknowledgements
 
-    @property
-    def acknowledges(self) -> bool:
-        """Whether its client does: no message to it is dropped in silence."""
-        return self.batches is not NO_BATCHES
-
-    def begin_batches(self) -> Batches:
-        """Its client acknowledges from now on; returns what keeps its batches."""
+    def begin_batches(self) -> None:
+        """Its client acknowledges from now on."""
         self.batches = Batches()
-        return self.batches
+
+    def expected(self) -> int:
+        """The number that a client acknowledges which has got everything; -1 if something goes out again."""
+        return -1 if self.batches.must_resend else self.batches.number - 1
+
+    @abstractmethod
+    def confirm(self) -> list[Entry] | None:
+        """A client that waits has got everything (`expected`). Returns what has ended by that, as far as the store has it; None
+        if more is to be looked at: then `acknowledge` says it."""
+
+    def resend_delay(self) -> float | None:
+        """Seconds that the reply to the connect just acknowledged must wait; None if nothing goes out again with it."""
+        if not self.batches.must_resend:
+            return None
+        self.batches.note_busy(len(self.dispatcher.in_flight))
+        return self.batches.resend_delay()
 
     def acknowledge(self, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> list[Entry]:
         """Its client has got this batch and those before it, or says nothing of it (None); what that leaves open goes out
@@ -390,24 +430,18 @@ class Mailbox(ABC):
 
     def close_batch(self) -> int:
         """The number for the reply that is going out. What is left of the reserved numbers suffices for a while."""
-        number = self.batches.close()
-        if number >= self.batches.reserve_at:
+        batches = self.batches
+        if batches.must_resend:
+            batches.unbatch()
+        number = batches.number  # `Batches.close`, without a call
+        batches.number = number + 1
+        if number >= batches.reserve_at:
             self.reserve_batches()
         return number
 
     @abstractmethod
     def reserve_batches(self) -> None:
         """Have more numbers reserved, so that they begin after those that were used, also after a restart."""
-
-    def retain(self, entries: list[Entry]) -> int:
-        """Keep what leaves until it is acknowledged. Returns how many of the entries were sent before."""
-        again = self.batches.retain(entries)
-        self.retained += len(entries)
-        if again:  # what was to be sent again, and is not in this response, waits as all others do
-            self.queue = in_order(self.queue)
-        if self.limit is not None:
-            self._look()
-        return again
 
     def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[[Entry, str, str, int, str, str], bool]) -> None:
         """What statuses mean for messages, or that they did not come in time, is done with them. `goes_elsewhere` is asked of
@@ -443,10 +477,6 @@ class Mailbox(ABC):
             self.limit.left(entries)
         self._changed(entries)
 
-    def forget_sent(self) -> None:
-        """Another client without a dispatcher continues: all that was sent waits again."""
-        self.replace(in_order([*self.batches.reset(), *self.queue]))
-
     def evict(self) -> None:
         """The client has been away for long: memory keeps of what is stored no more than its place."""
         self.is_absent = True
@@ -474,10 +504,6 @@ class Mailbox(ABC):
         self.queue_bytes -= len(entry.wire)
         self._look()
         return entry
-
-    def take_out(self, entry: Entry) -> None:
-        """The entry is neither to be sent nor to be acknowledged any more."""
-        self.take_out_many((entry,))
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
         """The same of each of these, at the cost of one look at the waiting messages."""
@@ -539,11 +565,6 @@ class Mailbox(ABC):
         """Their bytes."""
         return sum(len(entry.wire) for entry in self.transients())
 
-    @property
-    @abstractmethod
-    def has_more(self) -> bool:
-        """Whether more waits than is in memory."""
-
     @abstractmethod
     def count_evicted(self) -> int:
         """How many messages are in the store only."""
@@ -551,15 +572,6 @@ class Mailbox(ABC):
     @abstractmethod
     def stored(self) -> list[LogId]:
         """The places of the stored messages, by priority and age."""
-
-    @abstractmethod
-    def oldest(self) -> LogId | None:
-        """The place of the oldest stored message; None without one."""
-
-    @property
-    @abstractmethod
-    def is_evictable(self) -> bool:
-        """Whether memory may let go of bodies while the client is away, because the store has them."""
 
     @property
     def accounts_for_all(self) -> bool:
@@ -580,15 +592,15 @@ class Mailbox(ABC):
     def renew(self) -> None:
         """Another client continues the session: all that was sent goes out again."""
         if self.dispatcher is NO_DISPATCHER:
-            self.forget_sent()
+            self.replace(in_order([*self.batches.reset(), *self.queue]))
         else:
             self.recall(dict.fromkeys((*self.dispatcher.forget(), *self.batches.reset())))
-            self.dispatcher.flushes = bool(self.queue or self.has_more)
+            self.dispatcher.flushes = bool(self.queue or self.count_evicted())
 
     def forget_stored(self, place: LogId) -> None:
         """Memory has the stored message at this place no more, wherever it was."""
         for entry in [each for each in self.in_memory() if each.position == place]:
-            self.take_out(entry)
+            self.take_out_many((entry,))
         self.drop_where(lambda entry: entry.position == place)
 
     @abstractmethod
@@ -605,7 +617,7 @@ class Mailbox(ABC):
 
     def end(self, entry: Entry, reason: EndReason) -> None:
         """The message has ended in this way."""
-        self.take_out(entry)
+        self.take_out_many((entry,))
         self._end_place(entry.position, reason)
 
     def end_at(self, index: int, reason: EndReason) -> None:
@@ -644,7 +656,7 @@ class Mailbox(ABC):
         """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
         look at everything that waits."""
         self._forget_many(places, entries)
-        if self.acknowledges:
+        if self.batches is not NO_BATCHES:
             self._listener.transients_ended(reason, len(entries))
 
     def drop_first(self, count: int) -> int:
@@ -659,23 +671,20 @@ class Mailbox(ABC):
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
         has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
         for entry in [each for each in self.queue if each.channel == channel and not each.to]:
-            if not self._is_kept_by_store(entry):
+            if not (entry.position and self._stored_name):
                 self.end(entry, EndReason.FILTERED)
                 self._changed([each for each in self.queue if each is not entry])
 
     def leave(self, now: int) -> None:
         """The session ends: its client will say nothing more of what it has got. `now`: microseconds since 1970."""
-        if self.has_expiring:
+        if self.limit is not None:
+            self.limit_open(0)
+        if self.is_due(now):
             self.expire(now, is_away=True)
             unanswered = [entry for entry in self.at_client() if entry.is_over(now)]
             for entry in unanswered:
-                self.take_out(entry)
+                self.take_out_many((entry,))
             self._transients_expired(unanswered)
-
-    @property
-    def has_expiring(self) -> bool:
-        """Whether something may have to go out of all queues once."""
-        return self.expiry > 0
 
     def is_due(self, now: int) -> bool:
         """Whether something may have to go out of all queues by now, microseconds since 1970."""
@@ -688,7 +697,7 @@ class Mailbox(ABC):
         return self.note_expiry()
 
     def _transients_expired(self, gone: list[Entry]) -> None:
-        if self.acknowledges:
+        if self.batches is not NO_BATCHES:
             count = sum(not (entry.position or entry.is_oneway) for entry in gone)
             self._listener.transients_ended(EndReason.EXPIRED, count)
 
@@ -705,10 +714,6 @@ class Mailbox(ABC):
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
         """The stored messages at these places, which memory has no more, end in this way."""
 
-    @abstractmethod
-    def _is_kept_by_store(self, entry: Entry) -> bool:
-        """Whether the store has this entry for it."""
-
     # Dead letters
 
     def dead_letter(
@@ -717,7 +722,7 @@ class Mailbox(ABC):
         """The message becomes a dead letter, whether or not it was queued. One of the server's own about itself only ends, and
         so does one of a session that the store does not have. `given` is the code as the receiver gave it, if another one
         counts; `tries` are the earlier attempts."""
-        self.take_out(entry)
+        self.take_out_many((entry,))
         self.dead_letter_new(entry, code, reason, attempts, given, tries)
 
     @abstractmethod
@@ -729,14 +734,6 @@ class Mailbox(ABC):
     @abstractmethod
     def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
         """The stored message at this place becomes a dead letter; False if it is not open."""
-
-    def dead_letter_unsendable(self, entry: Entry, error: Exception) -> None:
-        """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
-        each time."""
-        log.error("a message on %s could not be sent, and becomes a dead letter: %r", entry.channel, error)
-        log.debug("where that happened", exc_info=error)
-        if not entry.channel.startswith("/meta/"):
-            self.dead_letter(entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON])
 
     def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""

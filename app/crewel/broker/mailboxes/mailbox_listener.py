@@ -33,6 +33,10 @@ class MailboxListener(Protocol):
     def left_no_letter(self) -> None:
         """A message ended that should have become a dead letter, and cannot become one."""
 
+    def resent(self, name: str, count: int, *, is_busy: bool) -> None:
+        """So many messages leave again; `name` is the session's if the store has it, else empty. `is_busy`: its client did not
+        lack them."""
+
     def overflowed(self, policy: OverflowPolicy, name: str) -> None:
         """A queue was full, and its policy was applied; `name` is the session's if the store has it, else empty."""
 

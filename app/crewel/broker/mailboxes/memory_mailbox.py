@@ -10,7 +10,7 @@ from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX, Mailbox
 from crewel.broker.mailboxes.offers import ENDED, LEAVES, OVERFULL, READY
 from crewel.delivery.dispatcher import NO_DISPATCHER
-from crewel.delivery.entry import Entry, beyond
+from crewel.delivery.entry import NO_ENTRIES, Entry, beyond
 from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import OverflowPolicy
 
@@ -18,7 +18,6 @@ from crewel.qos.connect import OverflowPolicy
 class MemoryMailbox(Mailbox):
     """Nothing in it is stored, and nothing of it becomes a dead letter."""
 
-    has_more = False
     __slots__ = ()
 
     @classmethod
@@ -45,14 +44,6 @@ class MemoryMailbox(Mailbox):
         """The places of the stored messages: none."""
         return []
 
-    def oldest(self) -> None:
-        """Nothing is stored."""
-
-    @property
-    def is_evictable(self) -> bool:
-        """Whether memory may let go of bodies: never."""
-        return False
-
     @property
     def death(self) -> None:
         """Nothing is kept for a client that has failed for good."""
@@ -64,6 +55,13 @@ class MemoryMailbox(Mailbox):
     def ends_in_letters(self) -> bool:
         """Whether messages that are open when the session ends become dead letters: never."""
         return False
+
+    def confirm(self) -> list[Entry] | None:
+        """A client that waits has got everything: the store has nothing of it. None if more is to be looked at."""
+        if self.dispatcher is not NO_DISPATCHER:
+            return None
+        self.retained, self.batches.futile, self.batches.sent = 0, 0, {}
+        return NO_ENTRIES
 
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         """Nothing is kept of them."""
@@ -81,7 +79,10 @@ class MemoryMailbox(Mailbox):
         """A message comes. If there is room for it, or the policy of the queue makes some, it waits: KEPT or READY. If not, it
         has ENDED, or the mailbox is OVERFULL."""
         queue, listener = self.queue, self._listener
-        if not (queue or self.retained or entry.lazy or entry.expires) and self.dispatcher is NO_DISPATCHER:
+        if (
+            not (queue or self.retained or entry.lazy or entry.expires or entry.is_oneway)
+            and self.dispatcher is NO_DISPATCHER
+        ):
             if entry.weight is None and not entry.position:
                 listener.backlog.weigh(entry)
             self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES  # it is alone: no bound matters
@@ -189,7 +190,3 @@ class MemoryMailbox(Mailbox):
 
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
         pass
-
-    def _is_kept_by_store(self, entry: Entry) -> bool:
-        """Whether the store has this entry for it: never."""
-        return False

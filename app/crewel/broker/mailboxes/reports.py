@@ -53,6 +53,15 @@ class MailboxReports:
         """A message ended that should have become a dead letter, and cannot become one."""
         self._runtime.metrics.dropped["noLetter"] += 1
 
+    def resent(self, name: str, count: int, *, is_busy: bool) -> None:
+        """So many messages leave again; `name` is the session's if the store has it, else empty. `is_busy`: its client did not
+        lack them."""
+        if is_busy:
+            self._runtime.metrics.resends_busy += count
+        else:
+            self._runtime.metrics.resends += count
+            self._events.redelivered(name, count)
+
     def overflowed(self, policy: OverflowPolicy, name: str) -> None:
         """A queue was full, and its policy was applied; `name` is the session's if the store has it, else empty."""
         self._runtime.metrics.dropped[policy.value] += 1

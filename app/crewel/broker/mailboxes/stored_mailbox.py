@@ -58,6 +58,11 @@ class StoredMailbox(Mailbox):
         return forms.in_store(session, self.durable)
 
     @property
+    def _stored_name(self) -> str:
+        """The name of the session."""
+        return self.durable.name
+
+    @property
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits."""
         return bool(self.durable.failed or self.durable.notices)
@@ -83,23 +88,9 @@ class StoredMailbox(Mailbox):
                 yield each.channel
         yield from super().channels()
 
-    @property
-    def has_more(self) -> bool:
-        """Whether more waits than is in memory."""
-        return bool(self.durable.evicted)
-
     def count_evicted(self) -> int:
         """How many messages are in the store only."""
         return len(self.durable.evicted)
-
-    def oldest(self) -> LogId | None:
-        """The place of the oldest stored message; None without one."""
-        return self.durable.oldest()
-
-    @property
-    def is_evictable(self) -> bool:
-        """Whether memory may let go of bodies while the client is away: once."""
-        return not self.is_absent
 
     @property
     def accounts_for_all(self) -> bool:
@@ -131,7 +122,7 @@ class StoredMailbox(Mailbox):
             return self._offer_stored(entry, place, cursor)
         durable, queue, listener = self.durable, self.queue, self._listener
         if (
-            not (queue or self.retained or durable.evicted or entry.lazy or entry.expires)
+            not (queue or self.retained or durable.evicted or entry.lazy or entry.expires or entry.is_oneway)
             and self.dispatcher is NO_DISPATCHER
         ):
             if entry.weight is None:
@@ -371,6 +362,17 @@ class StoredMailbox(Mailbox):
 
     # Acknowledgements
 
+    def confirm(self) -> list[Entry] | None:
+        """A client that waits has got everything. Returns what has ended by that; None if more is to be looked at."""
+        if self.dispatcher is not NO_DISPATCHER:
+            return None
+        self.retained = 0
+        batches = self.batches
+        if len(batches.sent) == 1:  # `hand_over`, without a call
+            batches.futile = 0
+            return batches.sent.popitem()[1]
+        return batches.hand_over()
+
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         if places := [entry.position for entry in entries if entry.position]:
             self.durable.settle_all(places)
@@ -466,11 +468,6 @@ class StoredMailbox(Mailbox):
             self.end_stored(place, EndReason.FILTERED)
         super().conflate(channel, newest)
 
-    @property
-    def has_expiring(self) -> bool:
-        """Whether something may have to go out of all queues once."""
-        return bool(self.expiry or self.durable.expiry)
-
     def is_due(self, now: int) -> bool:
         """Whether something may have to go out of all queues by now, microseconds since 1970."""
         return 0 < self.expiry <= now or 0 < self.durable.expiry <= now
@@ -502,10 +499,6 @@ class StoredMailbox(Mailbox):
         if places:
             self.durable.end_messages(places, reason)
             self._listener.has_changed(self.durable)
-
-    def _is_kept_by_store(self, entry: Entry) -> bool:
-        """Whether the store has this entry for it."""
-        return bool(entry.position)
 
     def _never_sent(self, channel: str, newest: LogId) -> list[LogId]:
         """The places of the channel's stored messages that are open and not at the client."""

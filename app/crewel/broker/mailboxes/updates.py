@@ -8,6 +8,7 @@ from math import inf
 from crewel.bayeux.channel import parse
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.timers import Timers
+from crewel.broker.mailboxes.unsendable import dead_letter_unsendable
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.dispatcher import Dispatcher
@@ -37,7 +38,7 @@ class OnewayUpdates(SessionPart):
                 subscription = _subscription(session, entry.channel, "")
                 encoded.append(entry.updated_copy(subscription, now_ms, self._node) if has_origin else entry)
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
-                session.mailbox.dead_letter_unsendable(entry, error)
+                dead_letter_unsendable(session, entry, error)
         return encoded
 
 
@@ -79,7 +80,7 @@ class Updates:
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 failed.append((entry, error))
         for entry, cause in failed:
-            session.mailbox.dead_letter_unsendable(entry, cause)
+            dead_letter_unsendable(session, entry, cause)
         dispatcher.flushes = dispatcher.flushes and size > len(entries)
         session.mailbox.note_retained()
         if dispatcher.rules.ack_wait != inf:
