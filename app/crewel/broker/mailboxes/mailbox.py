@@ -216,6 +216,14 @@ class Mailbox(ABC):
         not, it has ENDED, or the mailbox is OVERFULL. `cursor`, for a message that comes past the log: the place up to which
         that was read."""
 
+    def offer_at_once(self, entry: Entry) -> int:
+        """The same, of a message of the log, where one look says that there is room; else UNSURE, and nothing has been done."""
+        return self.offer(entry)
+
+    @abstractmethod
+    def evict_arrived(self, place: LogId, priority: int) -> None:
+        """The message at this place, which came past the log, waits in the store: it is read before what is younger."""
+
     def load(self, entry: Entry) -> int:
         """What has waited in the store only waits in memory again, or a notice waits, whatever the bounds: KEPT or READY."""
         if entry.weight is None and not entry.position:
@@ -257,14 +265,6 @@ class Mailbox(ABC):
         return self.lazy_at
 
     # A full queue
-
-    def offer_at_once(self, entry: Entry) -> int:
-        """The same, of a message of the log, where one look says that there is room; else UNSURE, and nothing has been done."""
-        return self.offer(entry)
-
-    @abstractmethod
-    def evict_arrived(self, place: LogId, priority: int) -> None:
-        """The message at this place, which came past the log, waits in the store: it is read before what is younger."""
 
     @abstractmethod
     def _has_room(self, entry: Entry) -> bool:
