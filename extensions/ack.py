@@ -1,9 +1,10 @@
 """Acknowledged messages: what a client has not acknowledged is sent again.
 
 The server half of the pair whose browser half is the official client's `AckExtension`. As in the extension that this
-comes from, the server's part adds a part to each session that asks for it: `rcv_meta` takes the acknowledgement, `send`
-retains what leaves, and `send_meta` tells the batch id. What that means for the session is the work of the port,
-`broker.mailboxes.acknowledgements`. Such a session gets messages with connect replies only, on every transport.
+comes from, the server's part adds a part to each session that asks for it: `rcv_meta` takes the acknowledgement, and
+`send_meta` tells the batch id. The session's mailbox keeps what leaves; what an acknowledgement means for the session is the
+work of the port, `broker.mailboxes.acknowledgements`. Such a session gets messages with connect replies only, on every
+transport.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from crewel.bayeux.message import AWAITS, Fields, Message
 from crewel.broker.broker import Broker
 from crewel.broker.mailboxes.acknowledgements import Acknowledgements
 from crewel.broker.session import Session, SessionPart
-from crewel.delivery.batches import Batches
-from crewel.delivery.entry import Entry
 from crewel.extension import Extension
 
 HANDSHAKE = "/meta/handshake"
@@ -52,50 +51,42 @@ class AckExtension(Extension):
         return True
 
     def _begin(self, session: Session) -> None:
-        session.add_part(AcknowledgedSession(self._port, self._port.begin(session)))
+        self._port.begin(session)
+        session.add_part(AcknowledgedSession(self._port))
 
 
 class AcknowledgedSession(SessionPart):
     """The wire half of one session's acknowledgements."""
 
-    __slots__ = ("_batches", "_brings_new", "_port")
+    __slots__ = ("_brings_new", "_port")
     is_plain = True
 
-    def __init__(self, port: Acknowledgements, batches: Batches) -> None:
+    def __init__(self, port: Acknowledgements) -> None:
         self._port = port
-        self._batches = batches
         self._brings_new = False  # whether the reply to the last connect brings nothing again
 
     def takes(self, session: Session, ext: Fields) -> bool:
         """A client that waits acknowledges the last batch: that settles everything."""
-        batches = self._batches
-        if batches.must_resend or len(ext) != 1 or "ack" not in ext:
+        if len(ext) != 1 or "ack" not in ext:
             return False
         batch = ext["ack"]
-        if type(batch) is not int or batch != batches.number - 1:
+        if type(batch) is not int or batch != session.mailbox.expected() or batch < 0:
             return False
-        self._port.take_last(session, batches)
+        self._port.confirm(session)
         return True
 
     def expects(self, session: Session) -> bytes:
         """The last batch."""
-        batches = self._batches
-        return b"" if batches.must_resend else b'"ack":%d' % (batches.number - 1)
+        batch = session.mailbox.expected()
+        return b'"ack":%d' % batch if batch >= 0 else b""
 
     def took_all(self, session: Session) -> None:
         """That settles everything."""
-        self._port.take_last(session, self._batches)
+        self._port.confirm(session)
 
     def answer(self, session: Session) -> bytes:
         """Tell the batch id."""
-        batches = self._batches
-        if batches.must_resend:
-            batches.unbatch()
-        number = batches.number  # `Mailbox.close_batch`, without a call
-        batches.number = number + 1
-        if number >= batches.reserve_at:
-            session.mailbox.reserve_batches()
-        return b'"ack":%d' % number
+        return b'"ack":%d' % session.mailbox.close_batch()
 
     def rcv_meta(self, session: Session, message: Message) -> bool:
         """Take the acknowledgement that a connect carries."""
@@ -103,14 +94,9 @@ class AcknowledgedSession(SessionPart):
             ext = message.fields.get("ext")
             batch = ext.get("ack") if type(ext) is dict else None
             # By type: `true` is an int to `isinstance`.
-            self._port.connected(session, self._batches, message, batch if type(batch) is int else None)
-            self._brings_new = not self._batches.must_resend
+            self._port.connected(session, message, batch if type(batch) is int else None)
+            self._brings_new = session.mailbox.expected() >= 0
         return True
-
-    def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
-        """Retain what leaves with the next batch id."""
-        self._port.retain(session, self._batches, entries)
-        return entries
 
     def send_meta(self, session: Session, reply: Fields, message: Message) -> bool:
         """Tell the batch id of a connect reply. The reply to a client that is busy is none: it brings nothing, and the client

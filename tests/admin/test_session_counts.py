@@ -24,7 +24,7 @@ def many_kinds(world: StoredWorld, admin: Administration) -> None:
     Receiver(world).started(name="away/1")
     let_go(world)
     store(world, "/absent", 1)
-    assert absent.session.mailbox.has_more
+    assert absent.session.mailbox.count_evicted()
     Client(world).joined().connect()  # it has no name
     Receiver(world).started(name="rest/1").reconnect()
     held = Receiver(world).started(name="held/1")

@@ -15,6 +15,8 @@ from typing import Any, Final
 import orjson
 
 from crewel.broker.dead_letters.redrive import Chosen, Limits
+from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.broker.mailboxes.offers import LEAVES, NOTHING, WAITS
 from crewel.broker.session import Session
 from crewel.delivery.entry import in_order, place_of
 from tests.broker.stored_world import Receiver, StoredWorld, origin
@@ -339,10 +341,20 @@ def _left_over(session: Session, now: int) -> set[int]:
     return {*session.durable.expired(now)} - {entry.position for entry in sent}
 
 
+def true_news(mailbox: Mailbox) -> int:
+    """What a mailbox has to say of what waits in it, whatever it was told since it last said it."""
+    if not mailbox.queue:
+        return NOTHING
+    is_full = mailbox.limit is not None and not mailbox.limit.lets_some_leave(mailbox.queue, mailbox.batches)
+    return WAITS if mailbox.is_paused or mailbox._is_patient or is_full else LEAVES
+
+
 def _check(session: Session) -> None:
     durable, batches, dispatcher = session.durable, session.mailbox.batches, session.mailbox.dispatcher
     assert durable is not None
     is_open = {*durable.pending, *durable.inbox}
+    if session.mailbox.news != true_news(session.mailbox):
+        raise Crossed(f"{session.name} has {len(session.mailbox.queue)} waiting, and news {session.mailbox.news}")
     waiting = [each.position for each in session.mailbox.queue if each.position]
     waiting += [each for each in map(place_of, durable.evicted) if each in is_open]
     if len(waiting) != len(set(waiting)):

@@ -76,7 +76,7 @@ def tell_everything(events: Events) -> None:
     events.held(joe, HOLDBACK)
     events.released(joe)
     events.overflow(joe.name, "dropOldest")
-    events.redelivered(joe, 2)
+    events.redelivered(joe.name, 2)
     events.settled(joe, [entry("/a", 7)])
     if events.traffic is not None:
         events.published("/a", 3)
@@ -228,8 +228,8 @@ class TestSums:
         events = gathering(world, "reliable")
         for _ in range(3):
             events.overflow(session().name, "dropOldest")
-            events.redelivered(session(), 2)
-        events.redelivered(session("client/ann/1"), 1)
+            events.redelivered(session().name, 2)
+        events.redelivered("client/ann/1", 1)
         assert group(events)["events"] == [
             {"type": "overflow", "session": "client/joe/1", "policy": "dropOldest", "count": 3},
             {"type": "redelivered", "session": "client/joe/1", "count": 6},

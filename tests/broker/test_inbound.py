@@ -289,7 +289,7 @@ class TestTheShortWay:
             metrics = world.broker.metrics
             return [
                 [(peer.payloads, peer.superseded) for peer in peers],
-                (session.state, session.expires_at, session.mailbox.urgent, session.held is None, session.peer is None),
+                (session.state, session.expires_at, session.mailbox.news, session.held is None, session.peer is None),
                 (
                     world.broker.mailboxes.outbound.held,
                     metrics.connects,

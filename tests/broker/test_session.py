@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crewel.broker.mailboxes.offers import LEAVES, NOTHING
 from crewel.broker.session import TRANSITIONS, Event, Session, State, new_secret
 from crewel.delivery.entry import Entry
 from tests.broker.world import World
@@ -84,15 +85,15 @@ class TestTake:
     )
     def test_as_many_as_fit_and_at_least_one(self, session: Session, count: int, limit: int, taken: int) -> None:
         session.mailbox.queue = queue = self.entries(*range(count))
-        session.mailbox.urgent, session.mailbox.lazy_at = True, 5.0
+        session.mailbox.news, session.mailbox.lazy_at = LEAVES, 5.0
         assert all(len(entry.wire) == 25 for entry in queue)  # and a comma
         assert session.mailbox.take(limit) == queue[:taken]
         assert session.mailbox.queue == queue[taken:]
         is_rest = taken < count
-        assert session.mailbox.urgent is (is_rest or count == 0)
+        assert session.mailbox.news == (LEAVES if is_rest or count == 0 else NOTHING)
         assert session.mailbox.lazy_at == (5.0 if is_rest or count == 0 else inf)
 
     def test_what_is_left_of_lazy_messages_waits_no_longer(self, session: Session) -> None:
         session.mailbox.queue = self.entries(1, 2)
         session.mailbox.take(1)
-        assert session.mailbox.urgent
+        assert session.mailbox.news == LEAVES

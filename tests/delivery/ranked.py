@@ -75,7 +75,7 @@ class RankedReceiver(Receiver):
         if not self.dispatcher.is_paused:
             read = [self._read(log_id) for log_id in self.durable.load(ids)]
             for entry in read:
-                self.enqueue(entry)
+                self.load(entry)
             ranks = [rank_of(entry.position, entry.priority) for entry in read]
             if ranks and (left := self._first_evicted()) is not None and left < ranks[-1]:
                 raise Broken(f"{ranks} were read for {self.durable.name} before {left}")

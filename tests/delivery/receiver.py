@@ -7,14 +7,18 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
+from crewel.broker.mailboxes.backlog import Backlog
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
+from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
 from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, in_order, insert, place_of, rank_of
+from crewel.delivery.entry import Entry, in_order, place_of, rank_of
 from crewel.delivery.records import EndReason, LogId, Transient
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 from crewel.qos.update import Origin
+from crewel.settings.access import Limits
+from crewel.settings.server_settings import Bayeux
 from tests.delivery.ledger import Broken
 from tests.delivery.server_model import BOUND
 
@@ -26,6 +30,7 @@ class Listener:
 
     def __init__(self, mailbox: Receiver) -> None:
         self._mailbox = mailbox
+        self.bayeux, self.backlog = Bayeux(), Backlog(Limits())
 
     def has_changed(self, durable: DurableSession) -> None:
         pass
@@ -39,6 +44,9 @@ class Listener:
     def left_no_letter(self) -> None:
         pass
 
+    def resent(self, name: str, count: int, *, is_busy: bool) -> None:
+        pass
+
     def overflowed(self, policy: OverflowPolicy, name: str) -> None:
         pass
 
@@ -50,6 +58,9 @@ class Listener:
 
     def share(self, most: int) -> int:
         return most
+
+    def lazy_until(self) -> float:
+        return 0.0
 
     def as_transient(self, entry: Entry) -> Transient:
         return Transient(_id(entry), "0", entry.channel, entry.wire)
@@ -95,14 +106,16 @@ class Receiver(StoredMailbox):
             raise Broken(f"{sorted(lost)} are open for {name}, and nowhere")
         if ghosts := set(waiting) - set(self.stored()):
             raise Broken(f"{sorted(ghosts)} have ended for {name}, and would be sent")
+        if bool(self.news) is not bool(self.queue) or (self.news == LEAVES and self.is_paused):
+            raise Broken(f"{name} has {len(self.queue)} waiting, and news {self.news}")
         found = {_id(each) for each in (*self.sent(), *self.queue) if not each.position}
         if found != self.volatile:
             raise Broken(f"of what is not stored {name} has {sorted(found)}, not {sorted(self.volatile)}")
 
     def look_after_bound(self, entry: Entry, *, has_room: bool) -> None:
-        """The queue has just been asked for room for this entry: its bound holds, and no message ends that it had room for."""
+        """The entry has just been offered: the bound of the queue holds, and no message ends that it had room for."""
         stored = len(self.durable) - (entry.position in self.stored())
-        waiting = stored + len(self.transients())
+        waiting = stored + len(self.transients()) - (has_room and not entry.position)
         if has_room is not (waiting < BOUND):
             raise Broken(f"{waiting} wait for {self.durable.name}, and one more has {'' if has_room else 'no '}room")
 
@@ -110,6 +123,7 @@ class Receiver(StoredMailbox):
 
     def look(self) -> None:
         """Pause, or go on, as the dispatcher stands: what is stored is read from the store, in its order."""
+        self.rejects_all = self.dispatcher.rejection is not None
         if self.is_paused is not self.dispatcher.is_paused:
             self.pause(is_paused=self.dispatcher.is_paused)
 
@@ -117,7 +131,7 @@ class Receiver(StoredMailbox):
         """Read what is evicted, unless the session is paused."""
         if not self.dispatcher.is_paused:
             for log_id in self.durable.load(self.durable.first_evicted(count)):
-                self.enqueue(self._read(log_id))
+                self.load(self._read(log_id))
 
     def _read(self, log_id: LogId) -> Entry:
         waiting, origin = self.durable.find(log_id), Origin.stored(log_id, "", b"")
@@ -125,17 +139,12 @@ class Receiver(StoredMailbox):
         known = {"priority": waiting.priority, "expires": waiting.expires}
         return Entry.logged("/a", log_id, b'{"channel":"/a"}', origin=origin, **known)
 
-    def enqueue(self, entry: Entry) -> None:
-        self.queue = list(self.queue)
-        insert(self.queue, entry, self.batches.resending)
-
     # What is sent
 
     def reply(self, count: int, now: float) -> tuple[int, list[str]]:
         """A response with at most so many messages leaves: its batch number, and the ids."""
         again, self.burst = self.batches.resending, Burst(max_entries=count)
         leaving = [] if self.dispatcher.is_paused else self.take(10**9)
-        self.retain(leaving)
         for entry in leaving:
             self.dispatcher.send(entry, now)
             if (
@@ -145,7 +154,7 @@ class Receiver(StoredMailbox):
             ):
                 raise Broken(f"{entry.position} was sent to {self.durable.name} after it had ended")
         self._look_after_order(leaving[:again], leaving[again:])
-        return self.batches.close(), [_id(each) for each in leaving]
+        return self.close_batch(), [_id(each) for each in leaving]
 
     def _look_after_order(self, again: list[Entry], leaving: list[Entry]) -> None:
         """What is sent again comes first; what follows goes by priority and age, before all that waits."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from crewel.broker.mailboxes.offers import KEPT
 from crewel.delivery.dispatcher import Judgement, Rejection, Rules
 from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.durable_session import DurableSession
@@ -107,12 +108,13 @@ class ReceivingServer(Server):
         if receiver is None:
             return  # it is ending
         entry = Entry.read_back(replace(logged, body=b'{"channel":"/a"}'))
-        if not self._has_room(receiver, entry, is_bounded=is_bounded):
-            return
-        if receiver.dispatcher.is_paused or durable.has_evicted_before(entry.position, entry.priority):
+        if is_bounded or receiver.dispatcher.rejection is not None:
+            if not self._offer(receiver, entry):
+                return
+        elif receiver.dispatcher.is_paused or durable.has_evicted_before(entry.position, entry.priority):
             durable.evict(logged.id)
         else:
-            receiver.enqueue(entry)
+            receiver.load(entry)
         receiver.check()
 
     def push(self, durable: DurableSession, message_id: str, **qualities: int) -> None:
@@ -120,16 +122,13 @@ class ReceivingServer(Server):
         receiver = self.receiver(durable)
         entry = Entry({"channel": "/a"}, **qualities)
         entry.origin = Origin(message_id, "0")
-        if self._has_room(receiver, entry, is_bounded=True):
+        if self._offer(receiver, entry):
             receiver.volatile.add(message_id)
-            receiver.enqueue(entry)
 
-    def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
+    def _offer(self, receiver: Receiver, entry: Entry) -> bool:
         durable = receiver.durable
-        if not is_bounded and receiver.dispatcher.rejection is None:
-            return True
         is_rejected = receiver.dispatcher.rejection is not None
-        has_room = receiver.make_room(entry, 0)
+        has_room = receiver.offer(entry) >= KEPT
         if not (is_rejected or entry.is_over(receiver.clock)):
             receiver.look_after_bound(entry, has_room=has_room)
         if receiver.must_end:

@@ -89,10 +89,10 @@ class BoxesNothing(DurableSession):
 
 
 class KeepsWhatIsRejected(ReceivingServer):
-    def _has_room(self, receiver: Receiver, entry: Entry, *, is_bounded: bool) -> bool:
+    def _offer(self, receiver: Receiver, entry: Entry) -> bool:
         if receiver.dispatcher.rejection is not None:
             return False
-        return super()._has_room(receiver, entry, is_bounded=is_bounded)
+        return super()._offer(receiver, entry)
 
 
 class ForgetsWhatIsOnItsWay(FailingStore):

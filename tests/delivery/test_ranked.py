@@ -73,14 +73,18 @@ class TakesAllThatWasRead(DurableSession):
 
 
 class QueuesAtTheEnd(RankedReceiver):
-    def enqueue(self, entry: Entry) -> None:
-        self.queue = [*self.queue, entry]
+    def load(self, entry: Entry) -> int:
+        done = super().load(entry)
+        self.queue = [*(each for each in self.queue if each is not entry), entry]
+        return done
 
 
 class OvertakesWhatIsSentAgain(RankedReceiver):
-    def enqueue(self, entry: Entry) -> None:
-        self.queue = list(self.queue)
+    def load(self, entry: Entry) -> int:
+        done = super().load(entry)
+        self.queue = [each for each in self.queue if each is not entry]
         insert(self.queue, entry, 0)
+        return done
 
 
 class RecallsAsItCame(RankedReceiver):
@@ -115,6 +119,9 @@ class SendsAgainInBatches(RankedReceiver):
 class SendsWhatIsOver(RankedReceiver):
     def depart(self) -> None:
         pass
+
+    def is_due(self, now: int) -> bool:
+        return False
 
 
 class ForgetsWhatIsSentAgain(Batches):

@@ -35,6 +35,7 @@ from crewel.bayeux.codec import reread
 from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.session import Session, stored_of
 from crewel.delivery.dispatcher_states import DispatcherState
+from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import Logged, LogId, PendingMessage
 from crewel.errors import IllegalArgument
 from crewel.event_loop import Turns, in_turns, without_collections
@@ -206,12 +207,12 @@ def _add_letter(told: MessageHistory, letter: StoredDeadLetter) -> None:
 async def _add_sessions(ask: Ask, log_id: LogId, told: MessageHistory) -> list[dict[str, str]]:
     """Add what the sessions here know that the facts do not; returns those that subscribe, and why it is not for them."""
     admin = ask.admin
-    async for session, waiting in _waiting_for(admin, log_id):
+    async for session, durable, waiting in _waiting_for(admin, log_id):
         told.channel = told.channel or waiting.channel  # the facts of a redrive to a receiver do not say it
         told.outcomes[session.name] = ReceiverOutcome(
             session.name,
             WAITING,
-            more=_waiting(ask, session, session.mailbox.known_attempts(log_id, waiting), str(log_id)),
+            more=_waiting(ask, session, durable.known_attempts(log_id, waiting), str(log_id)),
         )
     channel = parse(told.channel) if told.channel else None
     not_for: list[dict[str, str]] = []
@@ -228,7 +229,9 @@ async def _add_sessions(ask: Ask, log_id: LogId, told: MessageHistory) -> list[d
     return not_for
 
 
-async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tuple[Session, PendingMessage]]:
+async def _waiting_for(
+    admin: Administration, log_id: LogId
+) -> AsyncIterator[tuple[Session, DurableSession, PendingMessage]]:
     """The sessions here that have the message pending, some of them twice: also one that has unsubscribed may still have it."""
     turns = Turns()
     await turns.end()
@@ -239,7 +242,7 @@ async def _waiting_for(admin: Administration, log_id: LogId) -> AsyncIterator[tu
             continue
         waiting = durable.find(log_id)
         if waiting is not None:
-            yield session, waiting
+            yield session, durable, waiting
 
 
 def _add_filters(ask: Ask, name: str, outcomes: Iterable[ReceiverOutcome]) -> None:

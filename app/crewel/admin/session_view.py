@@ -45,7 +45,7 @@ def session_view(admin: Administration, session: Session, scope: Scope) -> dict[
         "ptp": session.takes_ptp,
         "lastFailure": last_failure(session, scope),
         "reliable": session.acknowledges,
-        **mailbox.promises(),
+        **session.promises(),
         "operator": session.is_operator,
         "transport": transport_of(session),
         "address": address_of(session),

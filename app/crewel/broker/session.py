@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.exchange import Held
-from crewel.broker.mailboxes.mailbox import Mailbox, MailboxListener
+from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
 from crewel.delivery.entry import Entry
@@ -26,8 +26,11 @@ from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
     from crewel.broker.exchange import Peer
+    from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
+    from crewel.delivery.pending_dead_letters import Payers
+    from crewel.delivery.records import LogId, PendingMessage
     from crewel.settings import Settings
 
 
@@ -93,6 +96,7 @@ for _state in State:
     _state.is_live = Event.CONNECT in TRANSITIONS[_state]
 
 
+_NOTHING: Final[Mapping[LogId, PendingMessage]] = {}
 _secrets: list[str] = []
 _ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
 
@@ -152,6 +156,7 @@ class Session:
         "expires_at",
         "grace_ms",
         "grants",
+        "has_senders",
         "held",
         "hold_delay",
         "id",
@@ -200,6 +205,8 @@ class Session:
     """What it is to receive of the log; None unless the store has it."""
     is_live: bool
     """Whether it can send and be delivered to: it has been granted and has not ended."""
+    has_senders: bool
+    """Whether one of its parts has a `send`."""
     plain: SessionPart | None
     """Its only part, if that has a short way for plain connects."""
     peer: Peer | None
@@ -253,6 +260,7 @@ class Session:
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
         self.plain = None
+        self.has_senders = False
         self.peer = peer
         self.connect_id = self.connect_before = self.connecting = None
         self.connect_only = False
@@ -301,6 +309,7 @@ class Session:
 
     def _set_parts(self, parts: tuple[SessionPart, ...]) -> None:
         self.parts = parts
+        self.has_senders = any(type(each).send is not SessionPart.send for each in parts)
         self.plain = parts[0] if len(parts) == 1 and parts[0].is_plain else None
 
     def deliver(self, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False) -> bool:
@@ -439,6 +448,21 @@ class Session:
             dispatcher.last_failure, dispatcher.failed_channels = failed.last_failure, failed.failed_channels
 
     # The store
+
+    def promises(self) -> dict[str, bool]:
+        """What logins and operators see of its messages: `update`, that they end as their receiver reports; and `durable`, that
+        the store has them."""
+        return {"update": self.mailbox.view().tells, "durable": self.durable is not None}
+
+    def charge_letters(self, payers: Payers) -> None:
+        """Dead letters are charged to these accounts until the store has them."""
+        if self.durable is not None:
+            self.durable.payers = payers
+
+    @property
+    def inbox(self) -> Mapping[LogId, PendingMessage]:
+        """What the store keeps for it outside the log, by place: what is addressed to it, or comes from a shared queue."""
+        return _NOTHING if self.durable is None else self.durable.inbox
 
     def join_store(self, durable: DurableSession) -> None:
         """The store has it, and this says what it is to receive."""

@@ -22,7 +22,7 @@ makes at most 15 connects in 30 s, however much is published meanwhile."""
 class Batches:
     """The unacknowledged entries of one session. Numbers start at 1; each connect reply takes the next one."""
 
-    __slots__ = ("futile", "is_busy", "must_resend", "number", "reserve_at", "sent")
+    __slots__ = ("futile", "has_oneway", "is_busy", "must_resend", "number", "reserve_at", "sent")
 
     def __init__(self) -> None:
         self.number = 1
@@ -35,6 +35,8 @@ class Batches:
         """Whether the unacknowledged entries are the front of the queue again, and not at the client."""
         self.is_busy = False
         """Whether what goes out again is not lost: the client is connected and has not answered, or had no room for it."""
+        self.has_oneway = False
+        """Whether some of its messages end when they leave, and are kept in no batch."""
         self.futile = 0
         """Connects in a row that acknowledged nothing although something had been sent."""
 

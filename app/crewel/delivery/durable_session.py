@@ -218,10 +218,13 @@ class DurableSession:
         self.apply_pending()
         return self.applied_size
 
+    def certainly_fits(self, most: int) -> bool:
+        """Whether all that is pending has at most so many bytes, as far as that can be said without applying records."""
+        return self.applied_size + (0 if self._fan_out is None else self._fan_out.size) <= most
+
     def fits(self, most: int) -> bool:
         """Whether all that is pending has at most so many bytes. Applies records only if that is not certain without them."""
-        ahead = 0 if self._fan_out is None else self._fan_out.size
-        return self.applied_size + ahead <= most or self.size <= most
+        return self.certainly_fits(most) or self.size <= most
 
     def attach(self, fan_out: FanOutBuffer) -> None:
         """A node has it from now on."""

@@ -215,6 +215,11 @@ class Entry:
         return 0 < self.expires <= now
 
     @property
+    def is_transient(self) -> bool:
+        """Whether it is a message, and not stored."""
+        return not (self.position or self.is_oneway or self.channel.startswith("/meta/"))
+
+    @property
     def is_notice(self) -> bool:
         """Whether it reports what has happened to a topic or subscription: it is no message of it, and never makes a dead
         letter."""

@@ -263,8 +263,8 @@ class RemotePeers:
     def _writable(self, peer: RemotePeer, *, is_writable: bool) -> None:
         peer.is_writable = is_writable
         session = peer.session
-        if is_writable and session is not None and session.mailbox.urgent:
-            self._outbound.make_ready(session)
+        if is_writable and session is not None:
+            self._outbound.can_write(session)
 
     def _take_further(self, peer: RemotePeer, elements: list[Any]) -> None:
         if peer.waiting is None:

@@ -194,8 +194,8 @@ class Socket(ParsedPeer):
         session = self.session
         if self.relay is not None:
             self.relay.caught_up()
-        elif session is not None and session.mailbox.urgent:
-            self._endpoint.broker.mailboxes.outbound.make_ready(session)
+        elif session is not None:
+            self._endpoint.broker.mailboxes.outbound.can_write(session)
 
     async def run(self) -> web.WebSocketResponse:
         """Open, serve until it is closed, and let go of the session."""

@@ -182,8 +182,8 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         session = self.session
         if self.relay is not None:
             self.relay.caught_up()
-        elif session is not None and session.mailbox.urgent:
-            self._sockets.endpoint.broker.mailboxes.outbound.make_ready(session)
+        elif session is not None:
+            self._sockets.endpoint.broker.mailboxes.outbound.can_write(session)
         self._go_on()
 
     def slow_down(self, seconds: float) -> None:

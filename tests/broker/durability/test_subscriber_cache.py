@@ -79,14 +79,14 @@ def test_full_queues_leave_the_rest_of_a_message_to_another_turn(
     store(stored, 0)
     if is_filtered:
         stored.broker.subscriptions.options.filtered[Receiver(stored).started("/a", name="ann/1").session] = {}
-    has_room, turns = Outbound.has_room, list[str]()
+    enqueue, turns = Outbound.enqueue, list[str]()
 
-    def noted(outbound: Outbound, session: Session, entry: Entry) -> bool:
+    def noted(outbound: Outbound, session: Session, entry: Entry) -> None:
         stored.loop.call_soon(turns.append, "others")
         turns.append(session.name)
-        return has_room(outbound, session, entry)
+        enqueue(outbound, session, entry)
 
-    monkeypatch.setattr(Outbound, "has_room", noted)
+    monkeypatch.setattr(Outbound, "enqueue", noted)
     store(stored, 1)
     full = [each.session.name for each in receivers]
     assert turns[:3] == [*full[:2], "others"]

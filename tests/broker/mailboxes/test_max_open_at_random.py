@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from crewel.bayeux.message import Fields
+from tests.broker.shooting import true_news
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, failed, ok, origin, store
 
 SEEDS: Final = range(200) if os.environ.get("FAULTS") == "full" else range(8)
@@ -115,6 +116,8 @@ def test_never_more_open_than_asked(seed: int, make_stored: MakeStored) -> None:
     run = Run(seed, make_stored)
     for name in run.rng.choices(list(CHANCES), list(CHANCES.values()), k=STEPS):
         getattr(run, name)()
+        mailbox = run.client.session.mailbox
+        assert mailbox.news == true_news(mailbox), name
     run.finish()
     if run.most == 1:
         assert run.first == list(range(1, run.published + 1))

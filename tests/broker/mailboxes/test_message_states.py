@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from crewel.broker.mailboxes.mailbox import Mailbox, MailboxListener
+from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.broker.mailboxes.mailbox_listener import MailboxListener
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.message_states import TRANSITIONS, MessageEvent, MessageState
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
@@ -64,8 +65,7 @@ class OneMessage:
         for entry in (taken := self.mailbox.take(10**9)):
             self.mailbox.dispatcher.send(entry, 0)
         if taken:
-            self.mailbox.retain(taken)
-            self.mailbox.batches.close()
+            self.mailbox.close_batch()
 
     def report(self, verdict: Verdict, code: str = "") -> None:
         judgement = self.mailbox.dispatcher.judge([Status(str(PLACE), verdict, code, "", {})], "client/joe/1", 0, 0)
@@ -75,7 +75,7 @@ class OneMessage:
         """One more message comes than there is room for."""
         self.mailbox.bound_stored(Bounds(1, 10**9, OverflowPolicy.DROP_OLDEST))
         self.durable.take(LogId(8), PendingMessage(0, 2, "/a"))
-        self.mailbox.make_room(Entry.logged("/a", LogId(8), b"{}"), 100)
+        self.mailbox.offer(Entry.logged("/a", LogId(8), b"{}"))
 
 
 START: dict[MessageState, tuple[MessageEvent, ...]] = {

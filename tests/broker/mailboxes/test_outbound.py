@@ -381,6 +381,11 @@ class TestLazyMessages:
         lazy.world.advance(1)
         assert data_of(held.answer) == [1]
 
+    def test_a_connect_is_held_when_all_that_waited_was_taken_away(self, lazy: Client) -> None:
+        lazy.world.broker.publish("/b", 1)
+        lazy.session.mailbox.drop_first(1)
+        assert lazy.connect().is_held
+
     def test_a_direct_delivery_is_lazy_only_if_it_says_so(self, lazy: Client) -> None:
         held = lazy.connect()
         lazy.session.deliver("/a", 1, lazy=True)
@@ -407,6 +412,14 @@ class TestLazyMessages:
         assert socket.take() == []
         world.advance(0.1)
         assert data_of(socket.take()) == [1]
+
+    def test_a_socket_gets_them_with_the_end_of_its_session(self, make_world: MakeWorld) -> None:
+        world = make_world("bayeux.lazy_channels=/a")
+        socket = Socket()
+        client = Client(world, socket).joined("/a")
+        world.broker.publish("/a", 1)
+        client.session.disconnect()
+        assert data_of(socket.take()[:1]) == [1]
 
 
 class TestConnectOnly:

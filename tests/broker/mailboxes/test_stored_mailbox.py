@@ -1,4 +1,4 @@
-"""The batch numbers of a session that the store has: they begin after those that were used, also after a restart."""
+"""The batches of a session that the store has. Their numbers begin after those that were used, also after a restart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from crewel.broker.session import Session, SessionPart
 from crewel.delivery.durable_session import DurableSession
+from crewel.delivery.entry import Entry
 from crewel.delivery.records import BATCH_BLOCK
 from tests.broker.stored_world import Receiver, StoredWorld, store
 
@@ -61,3 +63,24 @@ def test_the_next_commit_has_the_store_reserve_them(stored: StoredWorld, joe: Re
     joe.take()
     stored.commit()
     assert durable_of(joe).take_change(stored.access.node.cursor, stored.access.node.cursor) is None
+
+
+class Withholds(SessionPart):
+    """Lets no message through."""
+
+    def send(self, session: Session, entries: list[Entry]) -> list[Entry]:
+        return []
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_what_a_part_takes_out_of_a_response_ends_with_its_acknowledgement(joe: Receiver, is_last: bool) -> None:
+    part = Withholds()
+    joe.session.add_part(part)
+    if not is_last:
+        own = joe.session.parts[0]
+        joe.session.remove_part(own)
+        joe.session.add_part(own)
+    store(joe.world, "/a", 1)
+    assert joe.take() == []
+    joe.take()
+    assert not durable_of(joe).pending

@@ -235,15 +235,18 @@ class TestExtensions:
         assert data(come(joe)) == [1, 3]
         assert [(each.id, each.code) for each in stored.letters()] == [(ids[1], CODE)]
 
-    def test_if_nothing_of_a_response_can_be_made_its_messages_become_letters(self, stored: StoredWorld) -> None:
+    def test_if_nothing_of_a_response_can_be_made_its_messages_become_letters(
+        self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         joe = Receiver(stored)
         assert joe.handshake(ext={"ack": True, "session": {"name": "joe/1"}})["successful"]
         joe.subscribe("/a")
         joe.take()
-        plain, joe.session.plain = joe.session.plain, SpoilingPart(raises)
-        bad = store(stored, "/a", "bad")
-        assert joe.take() == []
-        joe.session.plain = plain
+        with monkeypatch.context() as broken:
+            broken.setattr(stored.broker.mailboxes.outbound.pipe, "departing", lambda _, entries: raises(entries))
+            joe.session.has_senders = True
+            bad = store(stored, "/a", "bad")
+            assert joe.take() == []
         store(stored, "/a", "good")
         assert data(joe.take()) == ["good"]
         assert [(each.id, each.code) for each in stored.letters()] == [(*bad, CODE)]

@@ -20,7 +20,7 @@ def lease_room(session: Session, name: str, waiting: int) -> int:
         return 0
     room = bounds.max_entries - waiting
     if is_exclusive(name):
-        leased = sum(is_exclusive(pending.source) for pending in session.mailbox.inbox.values())
+        leased = sum(is_exclusive(pending.source) for pending in session.inbox.values())
         room = min(room, (view.burst.max_entries or AHEAD) - leased)
         if view.max_open:
             # Another member may process at once what would wait here behind open messages.
@@ -31,4 +31,4 @@ def lease_room(session: Session, name: str, waiting: int) -> int:
 def _unsent_leases(session: Session) -> int:
     """How many messages the session has leased that its client has not got."""
     sent = {entry.position for entry in session.mailbox.at_client()}
-    return sum(is_exclusive(pending.source) and place not in sent for place, pending in session.mailbox.inbox.items())
+    return sum(is_exclusive(pending.source) and place not in sent for place, pending in session.inbox.items())

@@ -51,7 +51,7 @@ class Requeue:
         would try again. Whether another one gets it: if it may go to any of several, and one is there, or else expected back,
         that has not failed it before. What is to be a dead letter becomes one at once."""
         place = entry.position
-        waiting = session.mailbox.inbox.get(place)
+        waiting = session.inbox.get(place)
         if waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
         failures = self._shared_queues.failures
@@ -71,7 +71,7 @@ class Requeue:
         failures = self._shared_queues.failures
         places = [
             place
-            for place, waiting in session.mailbox.inbox.items()
+            for place, waiting in session.inbox.items()
             if is_exclusive(waiting.source)
             and queue in ("", waiting.source)
             and self._has_others(waiting.source, (*failures.of(place).by, session.name))
@@ -124,7 +124,7 @@ class Requeue:
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
         if access.phase.is_adopting:
             return  # what has been read of the session may still have them, and then it gets them again
-        durable, given = session.durable, {place: mailbox.inbox[place] for place in places}
+        durable, given = session.durable, {place: session.inbox[place] for place in places}
         sources = {waiting.source: None for waiting in given.values()}
         made = {place: mailbox.give_back(place) + attempts for place in places}
 

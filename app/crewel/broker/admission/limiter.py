@@ -136,7 +136,7 @@ class Limiter:
                     account.groups += self._groups.count(session)
         if session.account is not None:
             session.account.subscriptions += len(session.subscriptions)
-        session.mailbox.charge(receiver_payers(session))
+        session.charge_letters(receiver_payers(session))
 
     def session_ended(self, session: Session) -> None:
         """The session has ended, or another client has taken it over."""
@@ -338,7 +338,7 @@ class Limiter:
         account.sessions += 1
         account.subscriptions += len(session.subscriptions)
         account.groups += self._groups.count(session)
-        session.mailbox.charge(receiver_payers(session))
+        session.charge_letters(receiver_payers(session))
 
     def _full(self, limit: str, text: str, session: Session) -> Limited:
         return self._limited(limit, text, _ROOM_S, session, Limited.CAP)

@@ -79,18 +79,7 @@ class Deliverer:
         session: Session | None = durable.connected
         if durable.name == excluded:
             durable.end_message(entry.position, EndReason.FILTERED)
-        elif session is None:
-            return  # it is ending
-        elif not self._outbound.has_room(session, entry):
-            return
-        elif (
-            session.mailbox.is_absent
-            or session.mailbox.is_paused
-            or (durable.evicted and durable.has_evicted_before(entry.position, entry.priority))
-        ):
-            durable.evict(entry.position)
-            self._outbound.loader.load_if_waiting(session)
-        else:
+        elif session is not None:  # else it is ending
             self._outbound.enqueue(session, entry)
 
 

@@ -121,7 +121,7 @@ class Durability:
         self.stored = self._subscriptions.stored
         self.topic_changes = TopicChanges(runtime, self._topics)
         self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, self.topic_changes, options)
-        self.acknowledgements = Acknowledgements(runtime, mailboxes, options.filtered, self)
+        self.acknowledgements = Acknowledgements(runtime, mailboxes, self)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self._runtime.metrics.gauge("last_commit_timestamp_seconds", lambda: self._committed_at)
         self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
@@ -404,7 +404,7 @@ class Durability:
             mailbox.come_back()
             if session.durable is not None:
                 self._away[session.durable.name] = 0
-            self._dispatchers.back(session, has_backlog=bool(mailbox.queue or mailbox.has_more))
+            self._dispatchers.back(session, has_backlog=bool(mailbox.queue or mailbox.count_evicted()))
         return self.backlog.load(session)
 
     def on_disconnect(self, session: Session) -> None:

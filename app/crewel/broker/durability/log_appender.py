@@ -63,7 +63,7 @@ class LogAppender:
     def __post_init__(self) -> None:
         self._access, self._ids, self._registry = self._runtime.access, self._runtime.ids, self._runtime.services
         self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
-        self._expiry, self._backlog = self._outbound.expiry, self._outbound.loader
+        self._expiry = self._outbound.expiry
         self._channels, self._groups = self._addressing.channels, self._addressing.groups
         self._shared_queues, self._destinations = self._addressing.shared_queues, self._addressing.destinations
         self._settings = self._runtime.settings

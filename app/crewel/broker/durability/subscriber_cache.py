@@ -17,11 +17,11 @@ from typing import Final
 from crewel.bayeux.channel import Channel
 from crewel.broker.addressing.channels import Channels
 from crewel.broker.durability.deliverer import Deliverer, is_open
+from crewel.broker.mailboxes.offers import READY, UNSURE
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.writing.store_access import StoreAccess
-from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.fan_out_buffer import FanOutBuffer, SubscriberSet
@@ -179,7 +179,7 @@ class SubscriberCache:
         entry.fan_out_record = node.take_for(members, entry.position, pending)
         if entry.fan_out_record is None:
             return None
-        outbound, lazy, size = self._outbound, entry.lazy, len(entry.wire)
+        outbound = self._outbound
         fan_outs = outbound.fan_outs
         most, slow = fan_outs.at_once, fan_outs.step
         if fan_outs.pending and entry.channel in fan_outs.pending:
@@ -189,18 +189,15 @@ class SubscriberCache:
                 fan_outs.add(entry.channel, self._queue(members.sessions, index, entry))
                 break
             session: Session = durable.connected
-            mailbox = session.mailbox
-            if not (
-                mailbox.queue
-                or mailbox.retained
-                or mailbox.is_absent
-                or mailbox.dispatcher is not NO_DISPATCHER
-                or durable.evicted
-                or lazy
-            ):
-                outbound.enqueue_first(session, entry, size)
-            elif self._is_usual(session, durable, node.fan_out.size):
-                outbound.enqueue(session, entry)
+            answer = session.mailbox.offer_at_once(entry)
+            if answer == READY:
+                if not session.is_ready:  # `Outbound.make_ready`, without a call
+                    session.is_ready = True
+                    if not outbound.ready:
+                        outbound.flush_soon()
+                    outbound.ready.append(session)
+            elif answer != UNSURE:
+                outbound.came(session, entry, answer)
             elif slow:
                 slow -= 1
                 self._deliverer.deliver(durable, entry, "")
@@ -226,28 +223,12 @@ class SubscriberCache:
     ) -> Iterator[None]:
         """Queue a message that was taken for the sessions from `start` to `stop`, a few at a time. By now one may have ended,
         may be another client's, or the message may have ended for it."""
-        outbound, fan_out = self._outbound, self._access.node.fan_out
-        step = outbound.fan_outs.step
+        step = self._outbound.fan_outs.step
         rest = islice(durables, start, stop)
         while portion := tuple(islice(rest, step)):
             for durable in portion:
                 session: Session | None = durable.connected
                 if session is None or not is_open(durable, entry):
                     continue
-                if self._is_usual(session, durable, fan_out.size):
-                    outbound.enqueue(session, entry)
-                else:
-                    self._deliverer.deliver(durable, entry, "")
+                self._deliverer.deliver(durable, entry, "")
             yield
-
-    @staticmethod
-    def _is_usual(session: Session, durable: DurableSession, ahead: int) -> bool:
-        """Whether the next message goes into the session's queue whatever its bounds say, with at most so many bytes not
-        applied, this one included."""
-        if session.mailbox.is_absent or session.mailbox.is_paused or session.mailbox.rejects_all or durable.evicted:
-            return False
-        bounds = session.mailbox.bounds
-        return bounds is None or (
-            len(session.mailbox.queue) + session.mailbox.retained < bounds.max_entries
-            and durable.applied_size + ahead <= bounds.max_bytes
-        )

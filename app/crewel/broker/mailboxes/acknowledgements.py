@@ -7,7 +7,6 @@ which the extensions are called.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -16,8 +15,6 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.batches import Batches
-from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 
@@ -35,75 +32,49 @@ class Acknowledgements:
 
     _runtime: Runtime
     _mailboxes: Mailboxes
-    _filtered: Collection[Session]
-    """The sessions that do not want every message as it comes."""
     _durability: StoredSessions
     rejected: WeakKeyDictionary[Session, list[Fields]] = field(default_factory=WeakKeyDictionary, init=False)
     """The statuses of the connect that is being read that do not count, with why."""
 
     def __post_init__(self) -> None:
-        self._dispatchers, self._events = self._mailboxes.dispatchers, self._mailboxes.events
+        self._dispatchers = self._mailboxes.dispatchers
 
     # For `ack`
 
-    def begin(self, session: Session) -> Batches:
-        """Let a session acknowledge from now on; returns what keeps its batches."""
+    def begin(self, session: Session) -> None:
+        """Let a session acknowledge from now on."""
         session.acknowledges = session.connect_only = True
-        return session.mailbox.begin_batches()
+        session.mailbox.begin_batches()
 
-    def take_last(self, session: Session, batches: Batches) -> None:
-        """A client that waits acknowledges all that it was sent, and nothing was to be sent again."""
-        mailbox = session.mailbox
-        if mailbox.dispatcher is not NO_DISPATCHER:
-            self._take(session, batches.number - 1)
-            return
-        mailbox.retained = 0
-        durable = session.durable
-        if durable is None:
-            batches.futile, batches.sent = 0, {}  # `hand_over`, without a call
-        else:
-            self._durability.acknowledged(session, durable, batches.hand_over())
+    def confirm(self, session: Session) -> None:
+        """A client that waits has got everything that it was sent, and nothing was to be sent again."""
+        entries, durable = session.mailbox.confirm(), session.durable
+        if entries is None:
+            self._take(session, session.mailbox.expected())
+        elif durable is not None:
+            self._durability.acknowledged(session, durable, entries)
 
-    def connected(self, session: Session, batches: Batches, message: Message, batch: int | None) -> None:
+    def connected(self, session: Session, message: Message, batch: int | None) -> None:
         """A connect acknowledges this batch and those before it, or nothing (None). What it leaves open goes out again: with
         its answer at once if the client has said what it got, and with a pause to one that never makes progress. To a client
         that says that it is busy, nothing goes out; if it waits for an answer meanwhile, what is new does."""
         if self._dispatchers.is_offered and "update" in message.ext:
             self.read_statuses(session, message, batch)
         is_busy = message.says_busy
-        self._take(session, batch, is_busy=is_busy or message.awaits_answer)
+        self._take(session, batch, is_busy=is_busy or message.awaits_answer, may_wait=batch is None or is_busy)
         if is_busy:
             session.advised_on = None  # as if it had asked not to be held
             return
-        if not batches.must_resend:
-            if not session.mailbox.queue:
-                session.mailbox.urgent = False  # what was put back for a connect that this one overtook is acknowledged
+        delay = session.mailbox.resend_delay()
+        if delay is None:
             return
-        batches.note_busy(len(session.mailbox.dispatcher.in_flight))
-        session.hold_delay = batches.resend_delay()
-        if batch is not None:
+        session.hold_delay = delay
+        if batch is not None and not session.hold_delay:
             # A connect that acknowledges nothing at all is held as usual, and its reply carries them.
-            session.mailbox.urgent = True
-            if not session.hold_delay:
-                session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
+            session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
 
-    def retain(self, session: Session, batches: Batches, entries: list[Entry]) -> None:
-        """Keep what leaves until it is acknowledged, but for what is not awaited again."""
-        filtered = self._filtered
-        if filtered and session in filtered and any(entry.is_oneway for entry in entries):
-            entries = [entry for entry in entries if not entry.is_oneway]
-        if not batches.must_resend and entries:
-            batches.sent[batches.number] = entries  # `Mailbox.retain`, without a call
-            session.mailbox.retained += len(entries)
-        elif again := session.mailbox.retain(entries):
-            if batches.is_busy:
-                self._runtime.metrics.resends_busy += again
-            else:
-                self._runtime.metrics.resends += again
-                self._events.redelivered(session, again)
-
-    def _take(self, session: Session, batch: int | None, *, is_busy: bool = False) -> None:
-        session.mailbox.acknowledge(batch, is_busy=is_busy)
+    def _take(self, session: Session, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> None:
+        session.mailbox.acknowledge(batch, is_busy=is_busy, may_wait=may_wait)
         if session.mailbox.limit is not None:
             self._dispatchers.note_room(session)
 

@@ -18,7 +18,7 @@ from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, comes_before, notice_entry
+from crewel.delivery.entry import Entry, notice_entry
 from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage
 from crewel.errors import StoreError
 from crewel.qos.publish import NORMAL
@@ -38,11 +38,11 @@ class Queues(Protocol):
 
     fan_outs: FanOuts
 
-    def enqueue(self, session: Session, entry: Entry) -> None:
-        """Put the entry into the session's queue, and mark the session ready."""
+    def enqueue(self, session: Session, entry: Entry, cursor: LogId) -> None:
+        """A message comes for the session past the log, which was read up to here."""
 
-    def has_room(self, session: Session, entry: Entry) -> bool:
-        """Whether the entry may wait for the session."""
+    def load(self, session: Session, entry: Entry) -> None:
+        """What has waited in the store, or a notice, waits in memory."""
 
 
 @dataclass(eq=False)
@@ -156,13 +156,13 @@ class BacklogLoader:
         for log_id in ids:
             logged, notice = found.get(log_id), durable.notices.get(log_id)
             if notice is not None:
-                self._outbound.enqueue(session, notice_entry(notice, log_id, durable.failed.get(notice.channel, "")))
+                self._outbound.load(session, notice_entry(notice, log_id, durable.failed.get(notice.channel, "")))
             elif logged is not None:
                 if log_id in durable.pending or log_id in durable.inbox:
                     pending = durable.pending.get(log_id) or durable.inbox.get(log_id)
                     # Its end is as it was counted when it was taken.
                     entry = Entry.read_back(logged, 0 if pending is None else pending.expires)
-                    self._outbound.enqueue(session, entry)
+                    self._outbound.load(session, entry)
             elif durable.end_message(log_id, EndReason.DROPPED):
                 log.error("a message that is queued for a client is no longer in the store")
         self._access.node.mark_dirty(durable)
@@ -187,7 +187,7 @@ class BacklogLoader:
             durable.evict(place)
             self.load_if_waiting(session)
         else:
-            self._outbound.enqueue(session, notice_entry(notice, place, why))
+            self._outbound.load(session, notice_entry(notice, place, why))
 
     def on_inbox_message(
         self, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None = None
@@ -219,19 +219,8 @@ class BacklogLoader:
     ) -> None:
         if session.mailbox.dispatcher.rejection is not None:
             session.mailbox.dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
-            return
-        if entry is not None and not self._outbound.has_room(session, entry):
-            return
-        is_next = not (
-            durable.has_evicted_before(place, pending.priority)
-            or session.mailbox.is_absent
-            or session.mailbox.is_paused
-        )
-        is_late = place < self._access.node.cursor and comes_before(place, pending.priority, session.mailbox.queue)
-        if entry is not None and is_next and not is_late:
-            self._outbound.enqueue(session, entry)
-            return
-        if is_late or comes_before(place, pending.priority, session.mailbox.queue):
-            session.mailbox.recall()  # so that it is read before what is younger
-        durable.evict(place)
-        self.load_if_waiting(session)
+        elif entry is not None:
+            self._outbound.enqueue(session, entry, self._access.node.cursor)
+        else:
+            session.mailbox.evict_arrived(place, pending.priority)
+            self.load_if_waiting(session)

@@ -29,7 +29,9 @@ from crewel.broker.mailboxes.browsers import Browsers
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
+from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.timers import SessionTimes, Timers
+from crewel.broker.mailboxes.unsendable import dead_letter_unsendable
 from crewel.broker.mailboxes.updates import Updates
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
@@ -117,7 +119,7 @@ class Connects(ABC):
         durable = session.durable
         if not (
             session.state is _CONNECTED
-            and not mailbox.urgent
+            and mailbox.news != LEAVES
             and session.held is None
             and (
                 session.socket is peer
@@ -173,7 +175,10 @@ class Connects(ABC):
             passes
             and session.is_live
             and not (
-                session.mailbox.urgent or session.hold_delay or session.advised_on is None or "advice" in message.fields
+                session.mailbox.news == LEAVES
+                or session.hold_delay
+                or session.advised_on is None
+                or "advice" in message.fields
             )
         ):
             return True
@@ -221,12 +226,7 @@ class Connects(ABC):
         if exchange.has_waited and (peer.is_half_closed or self._sessions.get(session.id) is not session):
             # Its client may have gone meanwhile; or all was read again: what comes goes to another one, here or elsewhere.
             may_wait = False
-        waits = (
-            not session.mailbox.urgent
-            or session.mailbox.is_paused
-            or (session.mailbox.limit is not None and not session.mailbox.has_leaving)
-        )
-        if may_wait and (delay or waits):
+        if may_wait and (delay or session.mailbox.news != LEAVES):
             if not peer.pushes and not self.browsers.admits(session):
                 self._times.advise_multiple_clients(session, reply, with_timeout=exchange.advise)
                 return False
@@ -312,8 +312,8 @@ class Connects(ABC):
             if self.browsers.has_limit:
                 self.browsers.release(session)
 
-    def release(self, session: Session, now: float) -> None:
-        """Answer the held connect with what is queued."""
+    def release(self, session: Session, now: float, *, is_bare: bool = False) -> None:
+        """Answer the held connect with what is queued, or without a message."""
         held = session.held
         if held is None:
             return
@@ -323,7 +323,7 @@ class Connects(ABC):
             self.held -= 1
         else:
             self._let_go(session, held)
-        parts = self._departing(session)
+        parts = [] if is_bare else self._departing(session)
         bare = request if type(request) is bytes and session.is_live and session.advised_on is not None else None
         if bare is not None and not session.parts:
             parts.append(CONNECTED % bare)
@@ -350,21 +350,11 @@ class Connects(ABC):
     def _departing(self, session: Session) -> list[bytes]:
         """The messages that leave now, ready for the wire."""
         mailbox = session.mailbox
-        if mailbox.is_paused:
-            return []
-        if mailbox.expiry:
-            self.expiry.remove_expired(session)
-        if mailbox.limit is None or not session.is_live:
-            entries = mailbox.take(self._settings.max_response_bytes)
-        else:
-            entries = mailbox.take_within(mailbox.limit, self._settings.max_response_bytes)
+        entries = taken = mailbox.take(self._settings.max_response_bytes)
         if not entries:
             return []
-        taken = entries
         try:
-            if session.plain is not None:
-                entries = session.plain.send(session, entries)
-            elif session.parts:
+            if session.has_senders:
                 entries = self.pipe.departing(session, entries)
             count = len(entries)
             self._metrics.deliveries += count
@@ -373,15 +363,14 @@ class Connects(ABC):
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:
-                mailbox.dead_letter_unsendable(entry, error)
+                dead_letter_unsendable(session, entry, error)
             return []
 
     def dismiss(self, session: Session, verdict: Verdict) -> None:
         """Answer the connect that the session's client holds with this, and without a message: another has the session."""
-        queue, session.mailbox.queue = session.mailbox.queue, []
         session.verdict, session.advised_on = verdict, None
-        self.release(session, self._loop.time())
-        session.mailbox.queue, session.verdict = queue, None
+        self.release(session, self._loop.time(), is_bare=True)
+        session.verdict = None
 
     def supersede(self, session: Session) -> None:
         """End the held connect for a newer one: it gets no messages and its place among the browser's is free."""

@@ -25,7 +25,6 @@ from crewel.broker.session import Event, Session, State
 from crewel.delivery.dispatcher import NO_DISPATCHER, Dispatcher, Judgement, Rejection, Rules
 from crewel.delivery.dispatcher_states import DispatcherState, Holdback
 from crewel.delivery.entry import Entry
-from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
 from crewel.delivery.records import DEAD_SESSION, EndReason, SessionRecord
 from crewel.errors import IllegalArgument
@@ -80,9 +79,7 @@ class DispatcherRunner:
                 self._store(session)
         elif tells or qos.dispatcher is not None or qos.max_open:
             session.mailbox.dispatcher = Dispatcher(self._rules(session, qos))
-        session.mailbox.limit = OpenLimit(qos.max_open, session.mailbox.dispatcher) if qos.max_open else None
-        if session.mailbox.limit is not None:
-            session.mailbox.limit.left(session.mailbox.queue)
+        session.mailbox.limit_open(qos.max_open)
         is_oneway = qos.update and self.is_offered and not session.acknowledges
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
             session.add_part(OnewayUpdates(self.updated, self._expiry, self._node))
@@ -269,7 +266,7 @@ class DispatcherRunner:
             self._pause(session, is_paused=dispatcher.is_paused)
         elif session.mailbox.queue and not session.mailbox.is_paused:
             self._outbound.make_ready(session)
-        if session.mailbox.has_more:
+        if session.mailbox.count_evicted():
             self._outbound.loader.load_if_waiting(session)
         self._outbound.timers.at(session, dispatcher.next_at())
 

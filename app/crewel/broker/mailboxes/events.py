@@ -149,7 +149,7 @@ class Events:
             outcome = "held" if view.holdback is not None else "waits"
             for entry in judgement.put_back:
                 self._failed(session, entry, code, outcome)
-            self.redelivered(session, len(judgement.put_back))
+            self.redelivered(session.name, len(judgement.put_back))
 
     def _failed(self, session: Session, entry: Entry, code: str, outcome: str, given: str = "") -> None:
         message_id = entry.origin.id if entry.origin is not None else ""
@@ -197,10 +197,10 @@ class Events:
         if self._level is not None and len(self._overflows) < self._runtime.settings.events.max_group:
             self._overflows[name, policy] += 1
 
-    def redelivered(self, session: Session, count: int) -> None:
-        """So many messages leave again for a session, or wait to."""
+    def redelivered(self, name: str, count: int) -> None:
+        """So many messages leave again for the session of this name, or wait to."""
         if self._settled is not None and len(self._redelivered) < self._runtime.settings.events.max_group:
-            self._redelivered[session.name] += count
+            self._redelivered[name] += count
 
     def settled(self, session: Session, entries: Iterable[Entry]) -> None:
         """These have been settled just now. Their places in the log are microseconds, so that they tell since when they were

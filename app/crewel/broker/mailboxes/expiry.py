@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
 from crewel.event_loop import do_in_turns
 
@@ -33,20 +32,14 @@ class Expiry:
         """Microseconds since 1970."""
         return int(self.clock() * 1_000_000)
 
-    def watch(self, session: Session, entry: Entry) -> None:
-        """The entry has been queued for the session."""
-        session.mailbox.expiry = min(session.mailbox.expiry or entry.expires, entry.expires)
+    def watch(self, session: Session) -> None:
+        """Something has been offered to the session that has to go out of all queues once."""
         self._watched.add(session)
 
     def leave(self, session: Session) -> None:
         """The session ends: its client will say nothing more of what it has got."""
         session.mailbox.leave(self.now())
         self._watched.discard(session)
-
-    def remove_expired(self, session: Session) -> None:
-        """Take out what has to go out by now."""
-        if session.mailbox.is_due(self.now()):
-            self.expire(session, is_away=session.mailbox.is_absent)
 
     def sweep(self) -> None:
         """Take out what has to go out by now, of all sessions."""

@@ -6,84 +6,37 @@ are two kinds: a `MemoryMailbox` ends with the process, a `StoredMailbox` is kep
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
+from crewel.broker.mailboxes.fitting import fitting
+from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox_view import MailboxView
+from crewel.broker.mailboxes.offers import KEPT, LEAVES, NOTHING, READY, WAITS
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
-from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, least
-from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
-from crewel.delivery.records import EndReason, LogId, PendingMessage, Transient
+from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, insert, least
+from crewel.delivery.open_limit import OpenLimit
+from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 if TYPE_CHECKING:
+    from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.dispatcher import Dispatcher, Judgement
-    from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
-    from crewel.delivery.open_limit import OpenLimit
-    from crewel.delivery.pending_dead_letters import Payers
-
-log = logging.getLogger(__name__)
 
 _ANY_BURST: Final = Burst()
-Owner_contra = TypeVar("Owner_contra", contravariant=True)
-Form_co = TypeVar("Form_co", covariant=True)
-
-
-class Forms(Protocol[Owner_contra, Form_co]):
-    """Something about a session that has a form for each kind of mailbox."""
-
-    def in_memory(self, session: Owner_contra, /) -> Form_co:
-        """The form for a session whose messages end with the process."""
-
-    def in_store(self, session: Owner_contra, durable: DurableSession, /) -> Form_co:
-        """The form for a session that the store has."""
-
-
-class MailboxListener(Protocol):
-    """What the mailboxes of a server report; one listener serves them all."""
-
-    def has_changed(self, durable: DurableSession) -> None:
-        """The next commit has to look at this session."""
-
-    def acknowledged(self, durable: DurableSession, entries: list[Entry]) -> None:
-        """The client has acknowledged these, some of which the store has; they have ended."""
-
-    def transients_ended(self, reason: EndReason, count: int) -> None:
-        """So many messages that the store does not have ended in this way, of a session that acknowledges."""
-
-    def left_no_letter(self) -> None:
-        """A message ended that should have become a dead letter, and cannot become one."""
-
-    def overflowed(self, policy: OverflowPolicy, name: str) -> None:
-        """A queue was full, and its policy was applied; `name` is the session's if the store has it, else empty."""
-
-    def charged(self, durable: DurableSession) -> str:
-        """A dead letter of a full queue is charged to the accounts of this session: why the session has to end, or an empty
-        text."""
-
-    @property
-    def letters_for_anonymous(self) -> bool:
-        """Whether sessions without a name leave dead letters."""
-
-    def now(self) -> int:
-        """Microseconds since 1970."""
-
-    def share(self, most: int) -> int:
-        """The bytes that one queue may have whose own limit is `most`: less, if all together have too much."""
-
-    def as_transient(self, entry: Entry) -> Transient:
-        """A message that the store does not have, as the record of its dead letter holds it."""
+NOT_OF_INBOX: Final = LogId(0)
+"""The place that says of a message that it does not come past the log."""
 
 
 class Mailbox(ABC):
     """The messages on their way to one session."""
 
     __slots__ = (
+        "_is_patient",
         "_listener",
         "batches",
         "bounds",
@@ -95,6 +48,7 @@ class Mailbox(ABC):
         "lazy_at",
         "limit",
         "must_end",
+        "news",
         "queue",
         "queue_bytes",
         "queue_limit",
@@ -103,13 +57,12 @@ class Mailbox(ABC):
         "rejects_all",
         "retained",
         "unstored_policy",
-        "urgent",
     )
 
     queue: list[Entry]
     """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
-    urgent: bool
-    """Whether the queue holds something that a held connect must not wait with: anything but lazy messages."""
+    news: int
+    """Whether something waits, and may leave: NOTHING, WAITS or LEAVES. It is read for each delivery, and written here only."""
     lazy_at: float
     """Loop time (s) at which lazy messages stop waiting."""
     is_paused: bool
@@ -145,11 +98,17 @@ class Mailbox(ABC):
     expiry: int
     """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
 
+    @property
+    def _stored_name(self) -> str:
+        """The name of the session, if the store has it; else empty."""
+        return ""
+
     def __init__(self, listener: MailboxListener, max_bytes: int) -> None:
         self._listener = listener
         self.queue = NO_ENTRIES
-        self.urgent = self.is_paused = self.is_absent = False
-        self.must_end = False
+        self.news = NOTHING
+        self._is_patient = False  # whether the queue need not leave at once: it is lazy, or goes with any next reply
+        self.is_paused = self.is_absent = self.must_end = False
         self.lazy_at = inf
         self.batches = NO_BATCHES
         self.retained = 0
@@ -179,11 +138,6 @@ class Mailbox(ABC):
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits: that it has failed, or that its topic was erased."""
 
-    @abstractmethod
-    def promises(self) -> dict[str, bool]:
-        """What logins and operators see of it: `update`, that messages end as their receiver reports; and `durable`, that
-        the store has it."""
-
     def view(self) -> MailboxView:
         """What others may know of it."""
         return MailboxView(self)
@@ -205,7 +159,8 @@ class Mailbox(ABC):
     def overflow_policy(self) -> OverflowPolicy:
         """What a full queue does with messages that the store does not have. A client that acknowledges, or that knows what it
         has missed, must see no gap."""
-        return OverflowPolicy.DISCONNECT if self.acknowledges or self.recovered is not None else self.unstored_policy
+        is_strict = self.batches is not NO_BATCHES or self.recovered is not None
+        return OverflowPolicy.DISCONNECT if is_strict else self.unstored_policy
 
     def room(self, usual: int) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
@@ -219,10 +174,13 @@ class Mailbox(ABC):
 
     def append(self, entry: Entry) -> None:
         """Put the last entry of a session behind the queued messages, whatever its priority and the bounds of the queue."""
+        self._is_patient = False
         self._changed([*self.queue, entry])
 
     def count_bytes(self) -> int:
         """The bytes of the bodies in the queue."""
+        if not self.queue:
+            return 0
         if self.queue_bytes == inf:
             self.queue_bytes = sum(len(entry.wire) for entry in self.queue)
         return int(self.queue_bytes)
@@ -232,15 +190,86 @@ class Mailbox(ABC):
         and are acknowledged: what was counted holds no more."""
         if queue is not self.queue:
             self.queue = queue
-            self.queue_bytes = inf if queue else 0
+            self.queue_bytes = inf
         self.note_retained()
+        self._look()
+
+    def _look(self) -> None:
+        """Something has changed in another way than by a message that comes or leaves: may something leave now?"""
+        if not self.queue:
+            self._is_patient = False
+            self.news = NOTHING
+        elif (
+            self._is_patient
+            or self.is_paused
+            or not (self.limit is None or self.limit.lets_some_leave(self.queue, self.batches))
+        ):
+            self.news = WAITS
+        else:
+            self.news = LEAVES
+
+    # Coming
+
+    @abstractmethod
+    def offer(self, entry: Entry, cursor: LogId = NOT_OF_INBOX) -> int:
+        """A message comes. If there is room for it, or the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If
+        not, it has ENDED, or the mailbox is OVERFULL. `cursor`, for a message that comes past the log: the place up to which
+        that was read."""
+
+    def offer_at_once(self, entry: Entry) -> int:
+        """The same, of a message of the log, where one look says that there is room; else UNSURE, and nothing has been done."""
+        return self.offer(entry)
+
+    @abstractmethod
+    def evict_arrived(self, place: LogId, priority: int) -> None:
+        """The message at this place, which came past the log, waits in the store: it is read before what is younger."""
+
+    def load(self, entry: Entry) -> int:
+        """What has waited in the store only waits in memory again, or a notice waits, whatever the bounds: KEPT or READY."""
+        if entry.weight is None and not entry.position:
+            self._listener.backlog.weigh(entry)
+        queue = self.queue
+        if not queue:
+            self.queue, self.queue_bytes = [entry], len(entry.wire)
+        else:
+            self.queue_bytes += len(entry.wire)
+            if queue[-1].priority < entry.priority:
+                insert(queue, entry, self.batches.resending)
+            else:
+                queue.append(entry)
+        if entry.is_oneway and self.batches is not NO_BATCHES:
+            self.batches.has_oneway = True
+        if entry.expires:
+            self.expiry = min(self.expiry or entry.expires, entry.expires)
+        if self.limit is not None:
+            self.limit.queued(entry)
+        if entry.lazy and (until := self._listener.lazy_until()):
+            if self.lazy_at == inf:
+                self.lazy_at = until
+            self._is_patient = self._is_patient or not queue
+            self._look()
+            return KEPT
+        self._is_patient = False
+        if self.limit is None and not self.is_paused:  # `_look`, without a call
+            self.news = LEAVES
+            return READY
+        self._look()
+        return READY if self.news == LEAVES else KEPT
+
+    def tick(self, now: float) -> float:
+        """At this loop time (s), lazy messages may have waited long enough. Returns when they will have."""
+        if self.lazy_at <= now:
+            self.lazy_at = inf
+            self._is_patient = False
+            self._look()
+        return self.lazy_at
 
     # A full queue
 
     @abstractmethod
-    def make_room(self, entry: Entry, usual: int) -> bool:
+    def _has_room(self, entry: Entry) -> bool:
         """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
-        the session must. `usual` is the limit of messages where the session has none of its own."""
+        the session must. It is the one place that decides it."""
 
     def has_bytes(self, size: int) -> bool:
         """Whether the queue may have so many bytes more."""
@@ -248,9 +277,9 @@ class Mailbox(ABC):
         return self.count_bytes() + size <= most
 
     @abstractmethod
-    def shorten(self) -> None:
+    def shorten(self) -> bool:
         """Cut the queue if it has more than its share, when all queues together have too much. A queue that nothing more comes
-        to would keep what it has."""
+        to would keep what it has. True: the session has to end."""
 
     def _drop_oldest(self, entry: Entry) -> bool:
         """End the message in the queue that is dropped first, so that there is room for this entry. False: that is the entry
@@ -264,50 +293,81 @@ class Mailbox(ABC):
     # Leaving
 
     def take(self, max_bytes: int) -> list[Entry]:
-        """The entries for one response: as many from the front of the queue as fit, at least one. The rest stays."""
+        """The entries for one response: as many from the front of the queue as fit, at least one; none while it is paused. The
+        rest stays. Where the client acknowledges, it has them from here on: they are its next batch."""
+        if self.is_paused:
+            return NO_ENTRIES
+        if self.expiry and self.is_due(now := self._listener.now()):
+            self.expire(now, is_away=self.is_absent)
         queue = self.queue
-        if not queue:
-            return queue
-        if len(queue) > 1:
-            size, burst = 0, self.burst
-            most = burst.max_entries or len(queue)
-            if burst.max_bytes is not None and burst.max_bytes < max_bytes:
-                max_bytes = burst.max_bytes
-            for position, entry in enumerate(queue):
-                size += len(entry.wire) + 1
-                if (size > max_bytes or position >= most) and position:
-                    self.queue = queue[position:]
-                    self.queue_bytes -= size - len(entry.wire) - 1 - position
-                    self.urgent = True  # the rest goes with the next connect, at once
-                    return queue[:position]
+        if len(queue) != 1 or self.limit is not None:
+            return self._take_several(max_bytes)
         self.queue = NO_ENTRIES
-        self.queue_bytes = 0
-        self.urgent = False
+        self.news = NOTHING
+        self._is_patient = False
         self.lazy_at = inf
+        batches = self.batches
+        if batches is not NO_BATCHES:
+            if batches.must_resend or batches.has_oneway:
+                self._keep(queue)
+            else:
+                batches.sent[batches.number] = queue  # `_keep`, without a call
+                self.retained += 1
         return queue
 
-    def take_within(self, limit: OpenLimit, max_bytes: int) -> list[Entry]:
+    def _take_several(self, max_bytes: int) -> list[Entry]:
+        limit = self.limit
+        taken = self._take_front(max_bytes) if limit is None else self._take_within(limit, max_bytes)
+        if taken and self.batches is not NO_BATCHES:
+            self._keep(taken)
+            if limit is not None:
+                self._look()
+        return taken
+
+    def _take_front(self, max_bytes: int) -> list[Entry]:
+        queue = self.queue
+        count, size = fitting(queue, self.burst, max_bytes)
+        if count < len(queue):
+            self.queue = queue[count:]
+            self.queue_bytes -= size
+            self._is_patient, self.news = False, LEAVES  # the rest goes with the next connect, at once
+            return queue[:count]
+        self.queue, self.news, self._is_patient, self.lazy_at = NO_ENTRIES, NOTHING, False, inf
+        return queue
+
+    def _take_within(self, limit: OpenLimit, max_bytes: int) -> list[Entry]:
         """The same, of the entries that the limit lets leave."""
         queue, leaving = self.queue, limit.leaving(self.queue, self.batches)
         if not leaving:
             limit.has_passing = False
-            return []
+            self._look()
+            return leaving
         size = self.count_bytes()
         self.queue = leaving
-        taken = self.take(max_bytes)
+        taken = self._take_front(max_bytes)
         limit.left(self.queue)
         if len(leaving) < len(queue):
             gone = set(map(id, taken))
             self.queue = [entry for entry in queue if id(entry) not in gone]
         self.queue_bytes = size - sum(len(entry.wire) for entry in taken)
-        self.urgent = bool(self.queue)
+        self._look()
         return taken
 
-    @property
-    def has_leaving(self) -> bool:
-        """Whether something that waits may leave, as far as the limit goes. Asked only of a session with one."""
-        assert self.limit is not None
-        return self.limit.lets_some_leave(self.queue, self.batches)
+    def _keep(self, entries: list[Entry]) -> None:
+        """What leaves waits for its acknowledgement, but for what is not awaited again."""
+        kept = [entry for entry in entries if not entry.is_oneway] if self.batches.has_oneway else entries
+        again = self.batches.retain(kept)
+        self.retained += len(kept)
+        if again:  # what was to be sent again, and is not in this response, waits as all others do
+            self.queue = in_order(self.queue)
+            self._listener.resent(self._stored_name, again, is_busy=self.batches.is_busy)
+
+    def limit_open(self, most: int) -> None:
+        """Let at most so many messages be open at its client; 0: any number."""
+        self.limit = OpenLimit(most, self.dispatcher) if most else None
+        if self.limit is not None:
+            self.limit.left(self.queue)
+        self._look()
 
     def note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue."""
@@ -318,31 +378,48 @@ class Mailbox(ABC):
             self.retained = dispatcher.open_beside(batches.unacknowledged)
         else:
             self.retained = len(dispatcher.in_flight)
+        if self.limit is not None:
+            self._look()
 
     # Acknowledgements
 
-    @property
-    def acknowledges(self) -> bool:
-        """Whether its client does: no message to it is dropped in silence."""
-        return self.batches is not NO_BATCHES
-
-    def begin_batches(self) -> Batches:
-        """Its client acknowledges from now on; returns what keeps its batches."""
+    def begin_batches(self) -> None:
+        """Its client acknowledges from now on."""
         self.batches = Batches()
-        return self.batches
 
-    def acknowledge(self, batch: int | None, *, is_busy: bool = False) -> list[Entry]:
+    def expected(self) -> int:
+        """The number that a client acknowledges which has got everything; -1 if something goes out again."""
+        return -1 if self.batches.must_resend else self.batches.number - 1
+
+    @abstractmethod
+    def confirm(self) -> list[Entry] | None:
+        """A client that waits has got everything (`expected`). Returns what has ended by that, as far as the store has it; None
+        if more is to be looked at: then `acknowledge` says it."""
+
+    def resend_delay(self) -> float | None:
+        """Seconds that the reply to the connect just acknowledged must wait; None if nothing goes out again with it."""
+        if not self.batches.must_resend:
+            return None
+        self.batches.note_busy(len(self.dispatcher.in_flight))
+        return self.batches.resend_delay()
+
+    def acknowledge(self, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> list[Entry]:
         """Its client has got this batch and those before it, or says nothing of it (None); what that leaves open goes out
-        again, unless the client is busy with it. Returns what is settled by that."""
+        again, unless the client is busy with it; if it `may_wait`, then with the next reply and not at once. Returns what is
+        settled by that."""
         settled: list[Entry] = []
         queue = self.batches.acknowledge(batch, self.queue, settled, is_busy=is_busy)
         if queue is not self.queue:
-            self.queue, self.queue_bytes = queue, inf if queue else 0
+            self._is_patient = self._is_patient or not self.queue
+            self.queue, self.queue_bytes = queue, inf
+        if self.batches.must_resend and not may_wait:
+            self._is_patient = False
         # What is still open is in the queue again, or open in the dispatcher, or the client is busy with it.
         self.retained = len(self.batches) if is_busy else 0
         if self.dispatcher.rules.tells:
             settled = self.dispatcher.acknowledge(settled)
             self.note_retained()
+        self._look()
         if settled:
             self._end_acknowledged(settled)
         return settled
@@ -353,22 +430,18 @@ class Mailbox(ABC):
 
     def close_batch(self) -> int:
         """The number for the reply that is going out. What is left of the reserved numbers suffices for a while."""
-        number = self.batches.close()
-        if number >= self.batches.reserve_at:
+        batches = self.batches
+        if batches.must_resend:
+            batches.unbatch()
+        number = batches.number  # `Batches.close`, without a call
+        batches.number = number + 1
+        if number >= batches.reserve_at:
             self.reserve_batches()
         return number
 
     @abstractmethod
     def reserve_batches(self) -> None:
         """Have more numbers reserved, so that they begin after those that were used, also after a restart."""
-
-    def retain(self, entries: list[Entry]) -> int:
-        """Keep what leaves until it is acknowledged. Returns how many of the entries were sent before."""
-        again = self.batches.retain(entries)
-        self.retained += len(entries)
-        if again:  # what was to be sent again, and is not in this response, waits as all others do
-            self.queue = in_order(self.queue)
-        return again
 
     def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[[Entry, str, str, int, str, str], bool]) -> None:
         """What statuses mean for messages, or that they did not come in time, is done with them. `goes_elsewhere` is asked of
@@ -399,14 +472,10 @@ class Mailbox(ABC):
 
     def replace(self, entries: list[Entry]) -> None:
         """Let exactly these wait."""
-        self._changed(entries)
-        self.urgent = bool(entries)
+        self._is_patient = False
         if self.limit is not None:
             self.limit.left(entries)
-
-    def forget_sent(self) -> None:
-        """Another client without a dispatcher continues: all that was sent waits again."""
-        self.replace(in_order([*self.batches.reset(), *self.queue]))
+        self._changed(entries)
 
     def evict(self) -> None:
         """The client has been away for long: memory keeps of what is stored no more than its place."""
@@ -428,20 +497,13 @@ class Mailbox(ABC):
         """Take out of the queue what this is true of. What the client has got stays open."""
         self._changed([entry for entry in self.queue if not is_dropped(entry)])
 
-    def drop(self, entry: Entry) -> None:
-        """Take this very entry out of the queue."""
-        self._changed([each for each in self.queue if each is not entry])
-
     def drop_at(self, index: int) -> Entry:
         """Take out of the queue what lies there."""
         self.count_bytes()
         entry = self.queue.pop(index)
         self.queue_bytes -= len(entry.wire)
+        self._look()
         return entry
-
-    def take_out(self, entry: Entry) -> None:
-        """The entry is neither to be sent nor to be acknowledged any more."""
-        self.take_out_many((entry,))
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
         """The same of each of these, at the cost of one look at the waiting messages."""
@@ -467,8 +529,6 @@ class Mailbox(ABC):
         """Look again when the next one has to go. False if none ever has to."""
         expiring = [entry.expires for entry in (*self.queue, *self.at_client()) if entry.expires]
         self.expiry = min(expiring, default=0)
-        if not self.queue:
-            self.urgent = False
         return bool(expiring)
 
     # What there is
@@ -484,7 +544,7 @@ class Mailbox(ABC):
 
     def transients(self) -> list[Entry]:
         """The messages that are not stored: what the client has got first, then what is queued."""
-        return [entry for entry in self.in_memory() if is_transient(entry)]
+        return [entry for entry in self.in_memory() if entry.is_transient]
 
     def channels(self) -> Iterator[str]:
         """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
@@ -505,11 +565,6 @@ class Mailbox(ABC):
         """Their bytes."""
         return sum(len(entry.wire) for entry in self.transients())
 
-    @property
-    @abstractmethod
-    def has_more(self) -> bool:
-        """Whether more waits than is in memory."""
-
     @abstractmethod
     def count_evicted(self) -> int:
         """How many messages are in the store only."""
@@ -518,37 +573,10 @@ class Mailbox(ABC):
     def stored(self) -> list[LogId]:
         """The places of the stored messages, by priority and age."""
 
-    @abstractmethod
-    def oldest(self) -> LogId | None:
-        """The place of the oldest stored message; None without one."""
-
-    @property
-    @abstractmethod
-    def is_evictable(self) -> bool:
-        """Whether memory may let go of bodies while the client is away, because the store has them."""
-
-    @property
-    @abstractmethod
-    def gives_up(self) -> float:
-        """Seconds after which a client that is away has failed for good."""
-
     @property
     def accounts_for_all(self) -> bool:
         """Whether it is recorded how each of its messages ends."""
         return self.dispatcher is not NO_DISPATCHER
-
-    @abstractmethod
-    def subscribed_since(self, pattern: str) -> LogId:
-        """The place after which the store has the subscription to this very pattern; 0 without one."""
-
-    @property
-    @abstractmethod
-    def inbox(self) -> Mapping[LogId, PendingMessage]:
-        """What the store keeps for it outside the log, by place: what is addressed to it, or comes from a shared queue."""
-
-    @abstractmethod
-    def open_at(self, place: LogId) -> PendingMessage | None:
-        """The stored message at this place; None if it is not open, or the place is 0."""
 
     def has(self, message_id: str) -> bool:
         """Whether the message of this id waits, is sent, or is open."""
@@ -564,15 +592,15 @@ class Mailbox(ABC):
     def renew(self) -> None:
         """Another client continues the session: all that was sent goes out again."""
         if self.dispatcher is NO_DISPATCHER:
-            self.forget_sent()
+            self.replace(in_order([*self.batches.reset(), *self.queue]))
         else:
             self.recall(dict.fromkeys((*self.dispatcher.forget(), *self.batches.reset())))
-            self.dispatcher.flushes = bool(self.queue or self.has_more)
+            self.dispatcher.flushes = bool(self.queue or self.count_evicted())
 
     def forget_stored(self, place: LogId) -> None:
         """Memory has the stored message at this place no more, wherever it was."""
         for entry in [each for each in self.in_memory() if each.position == place]:
-            self.take_out(entry)
+            self.take_out_many((entry,))
         self.drop_where(lambda entry: entry.position == place)
 
     @abstractmethod
@@ -589,7 +617,7 @@ class Mailbox(ABC):
 
     def end(self, entry: Entry, reason: EndReason) -> None:
         """The message has ended in this way."""
-        self.take_out(entry)
+        self.take_out_many((entry,))
         self._end_place(entry.position, reason)
 
     def end_at(self, index: int, reason: EndReason) -> None:
@@ -628,7 +656,7 @@ class Mailbox(ABC):
         """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
         look at everything that waits."""
         self._forget_many(places, entries)
-        if self.acknowledges:
+        if self.batches is not NO_BATCHES:
             self._listener.transients_ended(reason, len(entries))
 
     def drop_first(self, count: int) -> int:
@@ -643,23 +671,20 @@ class Mailbox(ABC):
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
         has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
         for entry in [each for each in self.queue if each.channel == channel and not each.to]:
-            if not self.has_stored(entry):
+            if not (entry.position and self._stored_name):
                 self.end(entry, EndReason.FILTERED)
-                self.drop(entry)
+                self._changed([each for each in self.queue if each is not entry])
 
     def leave(self, now: int) -> None:
         """The session ends: its client will say nothing more of what it has got. `now`: microseconds since 1970."""
-        if self.has_expiring:
+        if self.limit is not None:
+            self.limit_open(0)
+        if self.is_due(now):
             self.expire(now, is_away=True)
             unanswered = [entry for entry in self.at_client() if entry.is_over(now)]
             for entry in unanswered:
-                self.take_out(entry)
+                self.take_out_many((entry,))
             self._transients_expired(unanswered)
-
-    @property
-    def has_expiring(self) -> bool:
-        """Whether something may have to go out of all queues once."""
-        return self.expiry > 0
 
     def is_due(self, now: int) -> bool:
         """Whether something may have to go out of all queues by now, microseconds since 1970."""
@@ -672,7 +697,7 @@ class Mailbox(ABC):
         return self.note_expiry()
 
     def _transients_expired(self, gone: list[Entry]) -> None:
-        if self.acknowledges:
+        if self.batches is not NO_BATCHES:
             count = sum(not (entry.position or entry.is_oneway) for entry in gone)
             self._listener.transients_ended(EndReason.EXPIRED, count)
 
@@ -689,10 +714,6 @@ class Mailbox(ABC):
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
         """The stored messages at these places, which memory has no more, end in this way."""
 
-    @abstractmethod
-    def has_stored(self, entry: Entry) -> bool:
-        """Whether the store has this entry: then room was asked for when it was taken from the log."""
-
     # Dead letters
 
     def dead_letter(
@@ -701,7 +722,7 @@ class Mailbox(ABC):
         """The message becomes a dead letter, whether or not it was queued. One of the server's own about itself only ends, and
         so does one of a session that the store does not have. `given` is the code as the receiver gave it, if another one
         counts; `tries` are the earlier attempts."""
-        self.take_out(entry)
+        self.take_out_many((entry,))
         self.dead_letter_new(entry, code, reason, attempts, given, tries)
 
     @abstractmethod
@@ -713,14 +734,6 @@ class Mailbox(ABC):
     @abstractmethod
     def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
         """The stored message at this place becomes a dead letter; False if it is not open."""
-
-    def dead_letter_unsendable(self, entry: Entry, error: Exception) -> None:
-        """The server has failed to make of the message what its receiver gets: it becomes a dead letter, for it would fail
-        each time."""
-        log.error("a message on %s could not be sent, and becomes a dead letter: %r", entry.channel, error)
-        log.debug("where that happened", exc_info=error)
-        if not entry.channel.startswith("/meta/"):
-            self.dead_letter(entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON])
 
     def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""
@@ -769,15 +782,7 @@ class Mailbox(ABC):
             return 0, ""
         return self._attempts(entry.origin.id), self.dispatcher.failed_before(entry.origin.id)
 
-    @abstractmethod
-    def charge(self, payers: Payers) -> None:
-        """Dead letters are charged to these accounts until the store has them."""
-
     # Attempts
-
-    @abstractmethod
-    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
-        """How often the message at this place, of which this is known, was sent before for certain."""
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""
@@ -787,8 +792,3 @@ class Mailbox(ABC):
         """How often this server may have sent the message."""
         dispatcher = self.dispatcher
         return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.in_flight)
-
-
-def is_transient(entry: Entry) -> bool:
-    """Whether this is a message, and not stored."""
-    return not (entry.position or entry.is_oneway or entry.channel.startswith("/meta/"))

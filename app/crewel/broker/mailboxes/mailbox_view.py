@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from crewel.delivery.dispatcher import Rejection
     from crewel.delivery.dispatcher_states import Holdback
     from crewel.delivery.entry import Entry
-    from crewel.delivery.records import LogId
     from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 
@@ -43,11 +43,6 @@ class MailboxView:
         return len(self._mailbox.queue)
 
     @property
-    def oldest(self) -> LogId | None:
-        """The place of the oldest stored message; None without one."""
-        return self._mailbox.oldest()
-
-    @property
     def at_client(self) -> int:
         """How many messages were sent and are not settled."""
         return max(len(self._mailbox.dispatcher.in_flight), self._mailbox.retained)
@@ -70,7 +65,7 @@ class MailboxView:
         return not (
             mailbox.queue
             or mailbox.retained
-            or mailbox.has_more
+            or mailbox.count_evicted()
             or dispatcher.in_flight
             or dispatcher.waits_until
             or dispatcher.holdback is not None
@@ -80,7 +75,7 @@ class MailboxView:
     def in_memory(self) -> Iterable[Entry]:
         """The messages that wait, are sent or are open, and are not known by a place in the store."""
         mailbox = self._mailbox
-        if mailbox.acknowledges or mailbox.dispatcher is not NO_DISPATCHER:
+        if mailbox.batches is not NO_BATCHES or mailbox.dispatcher is not NO_DISPATCHER:
             return mailbox.transients()
         return mailbox.queue
 
@@ -133,14 +128,14 @@ class MailboxView:
         return self._mailbox.limit is not None and self.room_at_client == 0
 
     @property
+    def tells(self) -> bool:
+        """Whether messages end as their receiver reports."""
+        return self._mailbox.dispatcher.rules.tells
+
+    @property
     def retries(self) -> int:
         """How often in a row the client may fail before it is given up; -1: without limit."""
         return self._mailbox.dispatcher.rules.retries
-
-    def promises(self) -> dict[str, bool]:
-        """What logins and operators see of it: `update`, that messages end as their receiver reports; and `durable`, that
-        the store has it."""
-        return self._mailbox.promises()
 
     # How its client does
 
@@ -151,8 +146,8 @@ class MailboxView:
 
     @property
     def gives_up(self) -> float:
-        """Seconds after which a client that is away has failed for good."""
-        return self._mailbox.gives_up
+        """Seconds after which a client that is away has failed for good, if the store has the session."""
+        return self._mailbox.dispatcher.rules.gives_up
 
     @property
     def death(self) -> tuple[str, str] | None:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from itertools import islice
-from math import inf
-from typing import Final, assert_never
+from typing import assert_never
 
-from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra
-from crewel.delivery.entry import Entry, beyond
-from crewel.delivery.pending_dead_letters import Payers
-from crewel.delivery.records import EndReason, LogId, PendingMessage
+from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
+from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX, Mailbox
+from crewel.broker.mailboxes.offers import ENDED, LEAVES, OVERFULL, READY
+from crewel.delivery.dispatcher import NO_DISPATCHER
+from crewel.delivery.entry import NO_ENTRIES, Entry, beyond
+from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import OverflowPolicy
-
-_NOTHING: Final[Mapping[LogId, PendingMessage]] = {}
 
 
 class MemoryMailbox(Mailbox):
     """Nothing in it is stored, and nothing of it becomes a dead letter."""
 
-    has_more = False
     __slots__ = ()
 
     @classmethod
@@ -32,10 +30,6 @@ class MemoryMailbox(Mailbox):
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
         """The form of something that goes with this mailbox, which is the session's."""
         return forms.in_memory(session)
-
-    def promises(self) -> dict[str, bool]:
-        """What logins and operators see of it."""
-        return {"update": self.dispatcher.rules.tells, "durable": False}
 
     @property
     def has_notices(self) -> bool:
@@ -50,31 +44,6 @@ class MemoryMailbox(Mailbox):
         """The places of the stored messages: none."""
         return []
 
-    def oldest(self) -> None:
-        """Nothing is stored."""
-
-    @property
-    def is_evictable(self) -> bool:
-        """Whether memory may let go of bodies: never."""
-        return False
-
-    @property
-    def gives_up(self) -> float:
-        """Seconds after which a client that is away has failed for good: it never has, its session ends."""
-        return inf
-
-    def subscribed_since(self, pattern: str) -> LogId:
-        """Nothing is stored."""
-        return LogId(0)
-
-    @property
-    def inbox(self) -> Mapping[LogId, PendingMessage]:
-        """Nothing is stored."""
-        return _NOTHING
-
-    def open_at(self, place: LogId) -> None:
-        """Nothing is stored."""
-
     @property
     def death(self) -> None:
         """Nothing is kept for a client that has failed for good."""
@@ -87,6 +56,13 @@ class MemoryMailbox(Mailbox):
         """Whether messages that are open when the session ends become dead letters: never."""
         return False
 
+    def confirm(self) -> list[Entry] | None:
+        """A client that waits has got everything: the store has nothing of it. None if more is to be looked at."""
+        if self.dispatcher is not NO_DISPATCHER:
+            return None
+        self.retained, self.batches.futile, self.batches.sent = 0, 0, {}
+        return NO_ENTRIES
+
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         """Nothing is kept of them."""
 
@@ -97,14 +73,41 @@ class MemoryMailbox(Mailbox):
         """How many bytes more may wait, 0 at least."""
         return max(self._listener.share(self.queue_max_bytes) - self.count_bytes(), 0)
 
+    # Coming
+
+    def offer(self, entry: Entry, cursor: LogId = NOT_OF_INBOX) -> int:
+        """A message comes. If there is room for it, or the policy of the queue makes some, it waits: KEPT or READY. If not, it
+        has ENDED, or the mailbox is OVERFULL."""
+        queue, listener = self.queue, self._listener
+        if (
+            not (queue or self.retained or entry.lazy or entry.expires or entry.is_oneway)
+            and self.dispatcher is NO_DISPATCHER
+        ):
+            if entry.weight is None and not entry.position:
+                listener.backlog.weigh(entry)
+            self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES  # it is alone: no bound matters
+            return READY
+        count, size = len(queue) + self.retained, len(entry.wire) + (self.queue_bytes if queue else 0)
+        if (
+            (count and count >= (self.queue_limit or listener.bayeux.max_queue_messages))
+            or size > self.queue_max_bytes
+            or self.rejects_all
+            or listener.backlog.is_full
+        ) and not self._has_room(entry):
+            return OVERFULL if self.must_end else ENDED
+        return self.load(entry)
+
+    def evict_arrived(self, place: LogId, priority: int) -> None:
+        """Nothing is stored."""
+
     # A full queue
 
-    def make_room(self, entry: Entry, usual: int) -> bool:
+    def _has_room(self, entry: Entry) -> bool:
         """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
-        the session must. `usual` is the limit of messages where the session has none of its own."""
+        the session must."""
         if self.recovered is not None and self.recovered not in self.queue:
             self.recovered = None  # it has gone out
-        limit = self.queue_limit or usual
+        limit = self.queue_limit or self._listener.bayeux.max_queue_messages
         if self._fits(entry, limit) or (entry.is_notice and self.overflow_policy is OverflowPolicy.DISCONNECT):
             return True
         policy = self.overflow_policy
@@ -116,12 +119,13 @@ class MemoryMailbox(Mailbox):
                 return True
         return False
 
-    def shorten(self) -> None:
+    def shorten(self) -> bool:
         """Cut the queue if it has more than its share, when all queues together have too much. A queue that nothing more comes
-        to would keep what it has."""
+        to would keep what it has. True: the session has to end."""
         while self.queue and not self.has_bytes(0):
             if not self._apply_policy(self.queue[-1]):
                 break
+        return self.must_end
 
     def _apply_policy(self, entry: Entry) -> bool:
         """Do as the policy says; True if a message was dropped for this one."""
@@ -181,19 +185,8 @@ class MemoryMailbox(Mailbox):
         """Nothing is stored."""
         return False
 
-    def charge(self, payers: Payers) -> None:
-        """It leaves no dead letters."""
-
-    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
-        """How often the message was sent before for certain."""
-        return waiting.attempts
-
     def _end_place(self, place: LogId, reason: EndReason) -> None:
         pass
 
     def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
         pass
-
-    def has_stored(self, entry: Entry) -> bool:
-        """Whether the store has this entry: never."""
-        return False

@@ -39,7 +39,7 @@ class MessageEvent(Enum):
     RENEWED = "renew", "another client continues the session"
     DEAD_LETTERED = "dead_letter_one", "an operator makes it a dead letter"
     DROPPED = "drop_first", "an operator drops it"
-    OVERFLOWED = "make_room", "the queue is full, and drops its oldest message"
+    OVERFLOWED = "offer", "the queue is full, and drops its oldest message"
     EXPIRED = "expire", "its life is over"
 
     def __init__(self, method: str, meaning: str) -> None:

@@ -15,12 +15,15 @@ from crewel.broker.mailboxes.backlog import Backlog
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.connects import Connects
 from crewel.broker.mailboxes.fan_outs import FanOuts
+from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
+from crewel.broker.mailboxes.offers import EVICTED, KEPT, LEAVES, OVERFULL, READY
 from crewel.broker.mailboxes.timers import SessionTimes
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
-from crewel.delivery.entry import Entry, insert
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import LogId
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,8 @@ class Outbound(Connects):
         self.fan_outs = fan_outs
         self.loader = BacklogLoader(runtime, self)
         """Brings back the messages that are in the store only."""
-        self._ready: list[Session] = []
+        self.ready: list[Session] = []
+        """What the next flush looks at."""
         self._overflowed: set[Session] = set()
         self._is_ending = False  # whether more of these end in the next turn
 
@@ -77,7 +81,7 @@ class Outbound(Connects):
             if (
                 socket is not None
                 and is_direct
-                and not (session.mailbox.queue or session.connect_only or session.parts)
+                and not (session.mailbox.news or session.connect_only or session.parts)
                 and socket.is_writable
             ):
                 writer = socket.writer
@@ -89,8 +93,14 @@ class Outbound(Connects):
                         frame = make(parts)
                     writer.write(frame)
                 pushed += 1
+            elif (answer := session.mailbox.offer(entry)) == READY and is_direct:
+                if not session.is_ready:  # `make_ready`, without a call
+                    session.is_ready = True
+                    if not self.ready:
+                        self._loop.call_soon(self._flush)
+                    self.ready.append(session)
             else:
-                self.enqueue(session, entry)
+                self.came(session, entry, answer)
         self._metrics.deliveries += pushed
 
     def _fan_out_in_turns(self, entry: Entry, sessions: Sequence[Session], publisher: Session | None) -> Iterator[None]:
@@ -100,89 +110,51 @@ class Outbound(Connects):
             self.fan_out(entry, [each for each in sessions[at : at + step] if each.is_live], publisher, in_turn=True)
             yield
 
-    def enqueue(self, session: Session, entry: Entry) -> None:
-        """Put the entry into the session's queue and mark the session ready."""
-        mailbox = session.mailbox
-        queue, size = mailbox.queue, mailbox.queue_bytes + len(entry.wire)
-        count = len(queue) + mailbox.retained
-        if (
-            (count and count >= (mailbox.queue_limit or self._settings.max_queue_messages))
-            or size > mailbox.queue_max_bytes
-            or mailbox.rejects_all
-            or self.backlog.is_full
-            or ((durable := session.durable) is not None and durable.evicted)
-        ):
-            if not mailbox.has_stored(entry) and not self.has_room(session, entry):
-                return
-            queue, size = mailbox.queue, mailbox.queue_bytes + len(entry.wire)
-        if entry.weight is None and not entry.position:
-            self.backlog.weigh(entry)
-        mailbox.queue_bytes = size
-        if not queue:
-            mailbox.queue = [entry]
-        elif queue[-1].priority < entry.priority:
-            insert(queue, entry, mailbox.batches.resending)
-        else:
-            queue.append(entry)
-        if entry.expires:
-            self.expiry.watch(session, entry)
-        if mailbox.limit is not None:
-            mailbox.limit.queued(entry)
-        if entry.lazy and self._settings.max_lazy_ms > 0:
-            self._wait_lazily(session)
-            return
-        mailbox.urgent = True
-        if not session.is_ready:
-            session.is_ready = True
-            if not self._ready:
-                self._loop.call_soon(self._flush)
-            self._ready.append(session)
+    def enqueue(self, session: Session, entry: Entry, cursor: LogId = NOT_OF_INBOX) -> None:
+        """A message comes for the session: it waits, and leaves with the next flush, if there is room for it. `cursor`, for one
+        that comes past the log: the place up to which that was read."""
+        self.came(session, entry, session.mailbox.offer(entry, cursor))
 
-    def enqueue_first(self, session: Session, entry: Entry, size: int) -> None:
-        """Put an entry of so many bytes that is not lazy into an empty queue, and mark the session ready: it fits, whatever
-        the bounds are."""
-        mailbox = session.mailbox
-        mailbox.queue = [entry]
-        mailbox.queue_bytes = size
-        mailbox.urgent = True
-        if not session.is_ready:
-            session.is_ready = True
-            if not self._ready:
-                self._loop.call_soon(self._flush)
-            self._ready.append(session)
+    def load(self, session: Session, entry: Entry) -> None:
+        """What has waited in the store, or a notice, waits in memory, whatever the bounds of the queue are."""
+        self.came(session, entry, session.mailbox.load(entry))
+
+    def came(self, session: Session, entry: Entry, answer: int) -> None:
+        """The mailbox of the session has been offered the entry, and has answered this."""
+        if answer == READY:
+            self.make_ready(session)
+        elif answer == EVICTED:
+            self.loader.load_if_waiting(session)
+        elif answer == OVERFULL:
+            self.end_soon(session)
+        elif answer == KEPT and entry.lazy and self._settings.max_lazy_ms > 0:
+            self.timers.at(session, self._loop.time() + self._settings.max_lazy_ms / 1000)
+        if entry.expires:
+            self.expiry.watch(session)
 
     def make_ready(self, session: Session) -> None:
         """Let the next flush look at this session."""
-        if session.is_ready:
-            return
-        session.is_ready = True
-        if not self._ready:
-            self._loop.call_soon(self._flush)
-        self._ready.append(session)
+        if not session.is_ready:
+            session.is_ready = True
+            if not self.ready:
+                self.flush_soon()
+            self.ready.append(session)
 
-    def _wait_lazily(self, session: Session) -> None:
-        mailbox = session.mailbox
-        if mailbox.lazy_at == inf:
-            mailbox.lazy_at = self._loop.time() + self._settings.max_lazy_ms / 1000
-            self.timers.at(session, mailbox.lazy_at)
+    def can_write(self, session: Session) -> None:
+        """The session's socket takes more than before."""
+        if session.mailbox.news == LEAVES:
+            self.make_ready(session)
 
-    def has_room(self, session: Session, entry: Entry) -> bool:
-        """Whether the entry may wait for the session. If not, the policy of its queue has been applied: the entry has ended, or
-        the session ends with one of the next flushes."""
-        mailbox = session.mailbox
-        if mailbox.make_room(entry, self._settings.max_queue_messages):
-            return True
-        if mailbox.must_end:
-            self.end_soon(session)
-        return False
+    def flush_soon(self) -> None:
+        """Let what is ready leave in the next turn of the loop."""
+        self._loop.call_soon(self._flush)
 
     def shorten(self, sessions: Iterable[Session]) -> None:
         """Cut the queues that have more than their share, if all together have too much."""
         if not self.backlog.is_full:
             return
         for session in list(sessions):
-            session.mailbox.shorten()
-            if session.mailbox.must_end:
+            if session.mailbox.shorten():
                 self.end_soon(session)
 
     def end_soon(self, session: Session) -> None:
@@ -193,26 +165,21 @@ class Outbound(Connects):
     # Out of the queues
 
     def _flush(self) -> None:
-        ready, self._ready = self._ready, []
+        ready, self.ready = self.ready, []
         now = self._loop.time()
         fan_outs = self.fan_outs
         for index, session in enumerate(ready):
             if index >= fan_outs.at_once and not index % fan_outs.step and self._loop.time() > now + fan_outs.slice_s:
-                if not self._ready:
+                if not self.ready:
                     self._loop.call_soon(self._flush)
-                self._ready = ready[index:] + self._ready  # others have their turn first
+                self.ready = ready[index:] + self.ready  # others have their turn first
                 return
-            mailbox = session.mailbox
             session.is_ready = False
-            if mailbox.urgent and not (session.requests or mailbox.is_paused):
+            if session.mailbox.news == LEAVES and not session.requests:
                 try:
                     if session.socket is not None and not session.connect_only:  # `_wake`, without a call
                         self.push(session)
-                    elif (
-                        session.held is not None
-                        and session.held.not_before <= now
-                        and (mailbox.limit is None or mailbox.has_leaving)
-                    ):
+                    elif session.held is not None and session.held.not_before <= now:
                         self.release(session, now)
                 except Exception:
                     log.exception("a flush failed")
@@ -233,36 +200,29 @@ class Outbound(Connects):
     def _wake(self, session: Session, now: float) -> None:
         if session.socket is not None and not session.connect_only:
             self.push(session)
-        elif session.held is not None and session.held.not_before <= now and self._may_send(session):
+        elif session.held is not None and session.held.not_before <= now:
             self.release(session, now)
-
-    @staticmethod
-    def _may_send(session: Session) -> bool:
-        """Whether something that waits for the session may leave now."""
-        return not session.mailbox.is_paused and (session.mailbox.limit is None or session.mailbox.has_leaving)
 
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
         socket, mailbox = session.socket, session.mailbox
-        while socket is not None and mailbox.queue and socket.is_writable and not mailbox.is_paused:
+        while socket is not None and mailbox.news and socket.is_writable and not mailbox.is_paused:
             messages = self._departing(session)
             if messages:
                 socket.send(messages)
 
     def _on_timer(self, session: Session, now: float) -> float:
         mailbox = session.mailbox
-        if mailbox.lazy_at <= now:
-            mailbox.lazy_at = inf
-            mailbox.urgent = mailbox.urgent or bool(mailbox.queue)
-            if mailbox.urgent and not (session.requests or mailbox.is_paused):
-                self._wake(session, now)
-        due = min(mailbox.lazy_at, self._listener.on_timer(session, now))
+        news, lazy_at = mailbox.news, mailbox.tick(now)
+        if mailbox.news > news and not session.requests:
+            self._wake(session, now)
+        due = min(lazy_at, self._listener.on_timer(session, now))
         held = session.held
         if held is None:
             return due
         if held.not_before <= now:
             held.not_before = 0.0  # `now` may be a moment ahead of the clock: what comes next must not wait for that
-        if held.deadline <= now or (mailbox.urgent and not held.not_before and self._may_send(session)):
+        if held.deadline <= now or (mailbox.news == LEAVES and not held.not_before):
             self.release(session, now)
             return due
         return min(due, held.deadline, held.not_before or inf)
@@ -287,7 +247,7 @@ class Outbound(Connects):
             if self._hold(exchange, session):
                 return
         messages: list[bytes] = []
-        if session is not None and session.mailbox.queue and exchange.carries_messages(session, self._settings):
+        if session is not None and session.mailbox.news and exchange.carries_messages(session, self._settings):
             messages = self._departing(session)
         if exchange.handshake is not None and messages:
             exchange.handshake["x-messages"] = len(messages)
@@ -325,7 +285,7 @@ class Outbound(Connects):
             self._times.arm_time_out(session, self._loop.time())
         if not exchange.peer.pushes:
             session.peer = None
-        if session.mailbox.urgent:
+        if session.mailbox.news == LEAVES:
             self.make_ready(session)
 
     def drain(self, sessions: Iterable[Session], longest_pause_ms: int = 0) -> None:

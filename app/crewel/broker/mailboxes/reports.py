@@ -30,7 +30,8 @@ class MailboxReports:
     def __post_init__(self) -> None:
         self._access = self._runtime.access
         self._expiry = self._outbound.expiry
-        self._backlog = self._outbound.backlog
+        self.bayeux = self._runtime.settings.bayeux
+        self.backlog = self._outbound.backlog
 
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""
@@ -51,6 +52,15 @@ class MailboxReports:
     def left_no_letter(self) -> None:
         """A message ended that should have become a dead letter, and cannot become one."""
         self._runtime.metrics.dropped["noLetter"] += 1
+
+    def resent(self, name: str, count: int, *, is_busy: bool) -> None:
+        """So many messages leave again; `name` is the session's if the store has it, else empty. `is_busy`: its client did not
+        lack them."""
+        if is_busy:
+            self._runtime.metrics.resends_busy += count
+        else:
+            self._runtime.metrics.resends += count
+            self._events.redelivered(name, count)
 
     def overflowed(self, policy: OverflowPolicy, name: str) -> None:
         """A queue was full, and its policy was applied; `name` is the session's if the store has it, else empty."""
@@ -74,9 +84,14 @@ class MailboxReports:
 
     def share(self, most: int) -> int:
         """The bytes that one queue may have whose own limit is `most`: less, if all together have too much."""
-        return self._backlog.share(most)
+        return self.backlog.share(most)
 
     def as_transient(self, entry: Entry) -> Transient:
         """A message that the store does not have, as the record of its dead letter holds it."""
         origin = entry.origin or Origin(*self._runtime.ids.stamp())
         return Transient(origin.id, origin.received, entry.channel, entry.wire, origin.sender, origin.qos)
+
+    def lazy_until(self) -> float:
+        """The loop time (s) up to which a lazy message that comes now may wait; 0: none waits."""
+        wait_ms = self.bayeux.max_lazy_ms
+        return self._runtime.loop.time() + wait_ms / 1000 if wait_ms > 0 else 0.0

@@ -6,16 +6,18 @@ message that is delivered again keeps its place, and no queue is sorted. Transie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice
 from typing import Final, NamedTuple, assert_never
 
-from crewel.broker.mailboxes.mailbox import Form_co, Forms, Mailbox, Owner_contra, is_transient
+from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
+from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX, Mailbox
+from crewel.broker.mailboxes.offers import ENDED, EVICTED, LEAVES, OVERFULL, READY, UNSURE
 from crewel.delivery.batches import NO_BATCHES
+from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, beyond, comes_before, place_of, priority_of
-from crewel.delivery.pending_dead_letters import Payers
-from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter, PendingMessage
+from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter
 from crewel.qos.connect import Bounds, OverflowPolicy
 
 SIZE: Final = "resource.overflow.queue.bytes"
@@ -55,9 +57,10 @@ class StoredMailbox(Mailbox):
         """The form of something that goes with this mailbox, which is the session's."""
         return forms.in_store(session, self.durable)
 
-    def promises(self) -> dict[str, bool]:
-        """What logins and operators see of it."""
-        return {"update": self.dispatcher.rules.tells, "durable": True}
+    @property
+    def _stored_name(self) -> str:
+        """The name of the session."""
+        return self.durable.name
 
     @property
     def has_notices(self) -> bool:
@@ -85,46 +88,14 @@ class StoredMailbox(Mailbox):
                 yield each.channel
         yield from super().channels()
 
-    @property
-    def has_more(self) -> bool:
-        """Whether more waits than is in memory."""
-        return bool(self.durable.evicted)
-
     def count_evicted(self) -> int:
         """How many messages are in the store only."""
         return len(self.durable.evicted)
-
-    def oldest(self) -> LogId | None:
-        """The place of the oldest stored message; None without one."""
-        return self.durable.oldest()
-
-    @property
-    def is_evictable(self) -> bool:
-        """Whether memory may let go of bodies while the client is away: once."""
-        return not self.is_absent
-
-    @property
-    def gives_up(self) -> float:
-        """Seconds after which a client that is away has failed for good."""
-        return self.dispatcher.rules.gives_up
 
     @property
     def accounts_for_all(self) -> bool:
         """Whether it is recorded how each of its messages ends: always."""
         return True
-
-    def subscribed_since(self, pattern: str) -> LogId:
-        """The place after which the store has the subscription to this very pattern; 0 without one."""
-        return self.durable.since.get(pattern, LogId(0))
-
-    @property
-    def inbox(self) -> Mapping[LogId, PendingMessage]:
-        """What the store keeps for it outside the log, by place: what is addressed to it, or comes from a shared queue."""
-        return self.durable.inbox
-
-    def open_at(self, place: LogId) -> PendingMessage | None:
-        """The stored message at this place; None if it is not open, or the place is 0."""
-        return self.durable.find(place) if place else None
 
     def stored(self) -> list[LogId]:
         """The places of the stored messages, by priority and age."""
@@ -140,12 +111,81 @@ class StoredMailbox(Mailbox):
         """How many bytes more may wait, 0 at least."""
         return max(self.queue_max_bytes - self.durable.size, 0)
 
+    # Coming
+
+    def offer(self, entry: Entry, cursor: LogId = NOT_OF_INBOX) -> int:
+        """A message comes: one of the log when it is taken, a transient one when it is published. If there is room for it, or
+        the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If not, it has ENDED, or the mailbox is OVERFULL.
+        `cursor`, for a message that comes past the log: the place up to which that was read."""
+        place = entry.position
+        if place:
+            return self._offer_stored(entry, place, cursor)
+        durable, queue, listener = self.durable, self.queue, self._listener
+        if (
+            not (queue or self.retained or durable.evicted or entry.lazy or entry.expires or entry.is_oneway)
+            and self.dispatcher is NO_DISPATCHER
+        ):
+            if entry.weight is None:
+                listener.backlog.weigh(entry)
+            self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES  # it is alone: no bound matters
+            return READY
+        count, size = len(queue) + self.retained, len(entry.wire) + (self.queue_bytes if queue else 0)
+        if (
+            (count and count >= self.queue_limit)
+            or size > self.queue_max_bytes
+            or self.rejects_all
+            or durable.evicted
+            or listener.backlog.is_full
+        ) and not self._has_room(entry):
+            return OVERFULL if self.must_end else ENDED
+        return self.load(entry)
+
+    def _offer_stored(self, entry: Entry, place: LogId, cursor: LogId) -> int:
+        is_usual = self._is_usual()
+        if not (is_usual or self._has_room(entry)):
+            return OVERFULL if self.must_end else ENDED
+        is_late = place < cursor and comes_before(place, entry.priority, self.queue)
+        waits = self.is_absent or self.is_paused or self.durable.has_evicted_before(place, entry.priority)
+        if not (waits or is_late):
+            return self.load(entry)
+        if cursor:
+            self.evict_arrived(place, entry.priority)
+        else:
+            self.durable.evict(place)
+        return EVICTED
+
+    def offer_at_once(self, entry: Entry) -> int:
+        """The same of a message of the log, if one look says that there is room: as for most. UNSURE: nothing has been done."""
+        if (
+            not (self.queue or self.retained or self.is_absent or self.durable.evicted or entry.lazy)
+            and self.dispatcher is NO_DISPATCHER
+        ):
+            self.queue = [entry]
+            self.queue_bytes = len(entry.wire)
+            self.news = LEAVES
+            return READY
+        return self.load(entry) if self._is_usual() else UNSURE
+
+    def _is_usual(self) -> bool:
+        """Whether the next message of the log has room for certain, and nothing that waits in the store goes before it."""
+        durable, bounds = self.durable, self.bounds
+        if self.is_absent or self.is_paused or self.rejects_all or durable.evicted:
+            return False
+        return bounds is None or (
+            len(self.queue) + self.retained < bounds.max_entries and durable.certainly_fits(bounds.max_bytes)
+        )
+
+    def evict_arrived(self, place: LogId, priority: int) -> None:
+        """The message at this place, which came past the log, waits in the store: it is read before what is younger."""
+        if comes_before(place, priority, self.queue):
+            self.recall()
+        self.durable.evict(place)
+
     # A full queue
 
-    def make_room(self, entry: Entry, usual: int) -> bool:
+    def _has_room(self, entry: Entry) -> bool:
         """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
-        the session must. It is asked when a message arrives: one of the log when it is taken, a transient one when it is
-        published."""
+        the session must."""
         bounds, rejection = self.bounds, self.dispatcher.rejection
         if rejection is not None:
             self.dead_letter_new(entry, rejection.code, rejection.reason, given=rejection.given)
@@ -173,8 +213,9 @@ class StoredMailbox(Mailbox):
                 return False
             is_first = False
 
-    def shorten(self) -> None:
-        """Nothing: its bounds hold for each message that comes."""
+    def shorten(self) -> bool:
+        """Nothing: its bounds hold for each message that comes. True: the session has to end."""
+        return self.must_end
 
     def _exceeded(self, entry: Entry, bounds: Bounds) -> str | None:
         """The code of the bound that the entry goes beyond."""
@@ -196,7 +237,7 @@ class StoredMailbox(Mailbox):
         if stored >= bounds.max_entries:
             return stored
         if self._waiting_at_most() < bounds.max_entries:
-            return stored or self.retained or any(map(is_transient, self.queue))
+            return stored or self.retained or any(each.is_transient for each in self.queue)
         return stored + self._count_transients()
 
     def _count_transients(self) -> int:
@@ -224,7 +265,7 @@ class StoredMailbox(Mailbox):
     def _count_one(self, entry: Entry, more: int) -> None:
         if self._counted is not None:
             seen, count = self._counted
-            self._counted = seen._replace(queued=seen.queued + more), count + more * is_transient(entry)
+            self._counted = seen._replace(queued=seen.queued + more), count + more * entry.is_transient
 
     def _seen(self, stored: int = 0) -> _Seen:
         batches, queued = self.batches, len(self.queue)
@@ -268,7 +309,7 @@ class StoredMailbox(Mailbox):
         sizes: Iterable[int]
         if excess > 0:
             waiting = durable.size - (durable.size_of(entry.position) if entry.position else 0)
-            stays = bool(self.retained) or any(map(is_transient, queue[:front]))
+            stays = bool(self.retained) or any(each.is_transient for each in queue[:front])
             evicted = () if resending else durable.evicted_sizes(entry.priority)
             sizes = chain(
                 evicted, (durable.size_of(each.position) for each in islice(queue, front, None) if each.position)
@@ -320,6 +361,17 @@ class StoredMailbox(Mailbox):
         return self.leaves_letters or self.durable.death is not None
 
     # Acknowledgements
+
+    def confirm(self) -> list[Entry] | None:
+        """A client that waits has got everything. Returns what has ended by that; None if more is to be looked at."""
+        if self.dispatcher is not NO_DISPATCHER:
+            return None
+        self.retained = 0
+        batches = self.batches
+        if len(batches.sent) == 1:  # `hand_over`, without a call
+            batches.futile = 0
+            return batches.sent.popitem()[1]
+        return batches.hand_over()
 
     def _end_acknowledged(self, entries: list[Entry]) -> None:
         if places := [entry.position for entry in entries if entry.position]:
@@ -416,11 +468,6 @@ class StoredMailbox(Mailbox):
             self.end_stored(place, EndReason.FILTERED)
         super().conflate(channel, newest)
 
-    @property
-    def has_expiring(self) -> bool:
-        """Whether something may have to go out of all queues once."""
-        return bool(self.expiry or self.durable.expiry)
-
     def is_due(self, now: int) -> bool:
         """Whether something may have to go out of all queues by now, microseconds since 1970."""
         return 0 < self.expiry <= now or 0 < self.durable.expiry <= now
@@ -452,10 +499,6 @@ class StoredMailbox(Mailbox):
         if places:
             self.durable.end_messages(places, reason)
             self._listener.has_changed(self.durable)
-
-    def has_stored(self, entry: Entry) -> bool:
-        """Whether the store has this entry: then room was asked for when it was taken from the log."""
-        return bool(entry.position)
 
     def _never_sent(self, channel: str, newest: LogId) -> list[LogId]:
         """The places of the channel's stored messages that are open and not at the client."""
@@ -507,15 +550,7 @@ class StoredMailbox(Mailbox):
             self.dead_letter_stored(place, code, reason, given)
         return count
 
-    def charge(self, payers: Payers) -> None:
-        """Dead letters are charged to these accounts until the store has them."""
-        self.durable.payers = payers
-
     # Attempts
-
-    def known_attempts(self, place: LogId, waiting: PendingMessage) -> int:
-        """How often the message at this place, of which this is known, was sent before for certain."""
-        return self.durable.known_attempts(place, waiting)
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""

@@ -8,6 +8,7 @@ from math import inf
 from crewel.bayeux.channel import parse
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.timers import Timers
+from crewel.broker.mailboxes.unsendable import dead_letter_unsendable
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.dispatcher import Dispatcher
@@ -37,7 +38,7 @@ class OnewayUpdates(SessionPart):
                 subscription = _subscription(session, entry.channel, "")
                 encoded.append(entry.updated_copy(subscription, now_ms, self._node) if has_origin else entry)
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
-                session.mailbox.dead_letter_unsendable(entry, error)
+                dead_letter_unsendable(session, entry, error)
         return encoded
 
 
@@ -58,6 +59,7 @@ class Updates:
         remote call, stay as they are: no status can be reported for them."""
         now, now_ms = self._loop.time(), self._expiry.now() // 1000
         size = len(entries) + len(session.mailbox.queue) + session.mailbox.count_evicted()
+        durable = session.durable
         parts = []
         failed: list[tuple[Entry, Exception]] = []
         for index, entry in enumerate(entries):
@@ -65,7 +67,7 @@ class Updates:
                 parts.append(entry.wire)
                 continue
             redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
-            waiting = session.mailbox.open_at(entry.position)
+            waiting = durable.find(entry.position) if durable is not None and entry.position else None
             if waiting is not None:
                 redeliver += waiting.attempts  # an earlier server may have sent it
             try:
@@ -78,7 +80,7 @@ class Updates:
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 failed.append((entry, error))
         for entry, cause in failed:
-            session.mailbox.dead_letter_unsendable(entry, cause)
+            dead_letter_unsendable(session, entry, cause)
         dispatcher.flushes = dispatcher.flushes and size > len(entries)
         session.mailbox.note_retained()
         if dispatcher.rules.ack_wait != inf:

@@ -281,7 +281,7 @@ class Logins:
         if resume is None:
             return
         view = session.mailbox.view()
-        promises = view.promises()
+        promises = session.promises()
         exchange.login = {
             "name": f"/node/{self._runtime.settings.node.name}/{session.name}",
             "reconnected": reconnected,

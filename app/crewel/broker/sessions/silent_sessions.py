@@ -56,7 +56,12 @@ class SilentSessions:
             elif session.expires_at <= now or (0 < silence < now - session.last_seen and session.held is not None):
                 self._runtime.metrics.sessions_expired += 1
                 self._table.remove(session, Event.SILENCE)
-            elif session.held is None and session.mailbox.is_evictable and self._mailboxes.times.is_gone(session, now):
+            elif (
+                session.held is None
+                and session.durable is not None
+                and not session.mailbox.is_absent
+                and self._mailboxes.times.is_gone(session, now)
+            ):
                 self._durability.on_disconnect(session)
                 self._mailboxes.dispatchers.await_client(session, now)
                 self._durability.note_away(session, session.expires_at - now)

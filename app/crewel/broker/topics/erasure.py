@@ -64,7 +64,8 @@ class TopicEraser:
         members = {session for queue in groups for session in self._groups.members(queue)}
         under_way: list[asyncio.Future[None]] = []
         async for session in in_turns(self._channels.subscribers(channel)):
-            if session.mailbox.subscribed_since(name) > until or (among is not None and session not in among):
+            since = 0 if session.durable is None else session.durable.since.get(name, 0)
+            if since > until or (among is not None and session not in among):
                 continue
             tells = session not in members and self._wants_notice(session, channel)
             under_way += self._part(session, name, ends=self._is_plain_subscriber(session, name), tells=tells)
