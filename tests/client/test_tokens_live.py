@@ -113,22 +113,22 @@ async def test_a_token_that_has_expired_at_the_server_is_asked_for_until_there_i
     server: Server, transport: str
 ) -> None:
     """The clocks differ, and the back end is late itself: it gives the same token once more."""
-    rights = {"configure": ["/chat/*"]}
+    channel, rights = f"/chat/late-{transport}", {"publish": ["/chat/*"], "configure": ["/chat/*"]}
     steps, old = Steps(), signed(exp=int(time.time()) + SOON_S, **rights)
     issuer = Issuer(old, old, old, OSError("no back end"), **rights)
     client = Client(
         server.url, transports=[transport], name="joe/1", token=issuer, on_state=steps, backoff=QUICK, open_timeout=0
     )
     async with asyncio.timeout(LIMIT_S), with_clock(client, behind):
-        messages = await client.subscribe("/chat/demo", history=5)
-        await client.publish("/chat/demo", 0, history_max=5)
+        messages = await client.subscribe(channel, history=5)
+        await client.publish(channel, 0, history_max=5)
         assert (await anext(messages)).data == 0
         lost = await steps.reach(State.HANDSHAKING, 2)
         assert (lost.event, "user.security.authentication.expired" in str(lost.reason)) == (Event.SESSION_LOST, True)
         await steps.reach(State.CONNECTED, 2)
         assert client.login["reconnected"] is True
         assert (len(issuer.given), issuer.first) == (4, [])
-        await client.publish("/chat/demo", 1)
+        await client.publish(channel, 1)
         assert (await anext(messages)).data == 1
 
 
