@@ -123,6 +123,7 @@ const ADVICE = {
 /** The causes on the page of a receiver, each with what to do. */
 export function causesOf(receiver) {
     return (receiver.causes ?? []).map((each) => h("article", {class: `finding ${each.level}`},
-        h("h2", {}, causeText(each)), h("p", {class: "hint"}, ADVICE[each.kind]?.(receiver, each) ?? "")));
+        h("h2", {}, causeText(each)), h("p", {class: "hint"}, ADVICE[each.kind]?.(receiver, each) ?? ""),
+        each.kind === "rejects" && each.of > each.count ? h("p", {class: "hint"}, "What tells the rejected messages from those that it took: see the report of ", h("code", {}, "crewel pipeline report --html report.html"), ". The server does not keep the data of messages that were taken.") : null));
 }
 

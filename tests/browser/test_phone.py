@@ -180,6 +180,24 @@ def test_what_can_be_done_stands_below_the_cause(console: Console) -> None:
     look_at(page, "faults-receiver", {"phone": PHONE})
 
 
+def test_what_tells_rejected_messages_is_in_the_report_that_the_page_names(console: Console, broken: Broken) -> None:
+    picky = Receiver(broken.server).be("picky/1", token=signed(sub="picky", **EVERYTHING))
+    picky.subscribe("/picky")
+    speaker = Receiver(broken.server).be(token=TOKEN)
+    for number in range(6):
+        speaker.publish("/picky", {"order": number}, ext=STORED)
+    taken = until(picky.take)
+    picky.reject(taken[:4], "user.update.illegalArgument", "no such dish")
+    picky.accept(taken[4:])
+    page = console.open("/receivers/client/picky/1").page
+    why = page.locator("article", has_text="4 of 6 messages")
+    expect(why).to_contain_text("crewel pipeline report")
+    page.goto(f"{broken.server.base}/admin/#/receivers/client/kitchen/1")
+    expect(page.locator("article", has_text="It rejects all its messages")).to_be_visible(timeout=SEEN_MS)
+    expect(page.locator("article", has_text="crewel pipeline report")).to_have_count(0)  # nothing was taken
+    picky.disconnect()
+
+
 def test_a_dead_store_and_a_full_disk_come_first(console: Console, broken: Broken) -> None:
     finger = Finger(console.open().page)
     store = store_pid(broken.server)

@@ -288,7 +288,7 @@ class Jobs:
         if session is None:
             return await drain_elsewhere(self._admin.everywhere, name, who)
         number = await self._admin.dispatchers.drain(session)
-        await self._broker.durability.committed()  # else a crash would leave them waiting, and the job done
+        await self._admin.settled(session, None)  # else a crash would leave them waiting, and the job done
         return number
 
     def _is_ending(self) -> bool:

@@ -121,10 +121,12 @@ def _waiting(answer: Mapping[str, Any]) -> str:
 
 
 async def _taken_out(call: Call, what: str, work: Awaitable[int]) -> int:
-    """Take messages out of the queue of a session, as its timeline then says; how many they were."""
+    """Take messages out of the queue of a session, as its timeline then says; how many they were. What is said to be out is so
+    in the store: else a crash would bring it back. Raises StoreUncertain if the store does not say it in time."""
     count = await work
     if count:
         call.admin.timelines.add(what, call.session.name, {"who": call.who, "messages": count})
+        await call.admin.settled(call.session)
     return count
 
 
