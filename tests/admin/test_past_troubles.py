@@ -55,7 +55,7 @@ def test_a_trouble_that_a_count_does_not_find_any_more_is_over(watch: Watch) -> 
     assert watch.kinds() == []
 
 
-def test_a_trouble_begins_when_it_is_first_seen_if_its_cause_has_no_time(watch: Watch) -> None:
+def test_a_trouble_began_when_it_was_seen_first_if_its_cause_does_not_say_it(watch: Watch) -> None:
     watch.count(cause("rejecting"))
     watch.count()
     assert [(each.since, each.until) for each in watch.past.over()] == [(START + 5000, START + 10_000)]
@@ -111,7 +111,7 @@ def test_sessions_without_a_name_and_other_causes_leave_nothing(watch: Watch) ->
     assert watch.kinds() == []
 
 
-def test_its_memory_is_bounded(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_is_bounded(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past_troubles, "MOST", 3)
     for number in range(5):
         watch.past.note(f"client/joe/{number}", "heron", [cause("held")])
