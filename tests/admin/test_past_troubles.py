@@ -176,6 +176,13 @@ def test_dead_letters_are_counted_and_lead_to_those_that_are_left() -> None:
     assert many.link == "/dead-letters"
 
 
+def test_the_dead_letters_of_one_receiver_are_one_entry_with_their_codes() -> None:
+    codes = [PastTrouble(LETTERS, JOE, f"user.{each}", 9 - each, 20, letters=each) for each in range(1, 6)]
+    (one,) = entries(*codes)
+    assert (one.title, one.count, one.since) == (f"15 dead letters of {JOE} were redriven or discarded", 15, 4)
+    assert one.cause == "user.1, user.2, user.3 and 2 more"
+
+
 def test_many_of_one_kind_are_one_entry_and_what_ended_last_comes_first() -> None:
     away = [PastTrouble("away", f"client/joe/{each}", "its client is away", each, 10 + each, "a") for each in range(5)]
     held = PastTrouble("held", JOE, "lunch", 3, 12, "b")

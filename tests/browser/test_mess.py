@@ -158,6 +158,9 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     confirm(page, "Release", "paper is in")
     expect(page.get_by_role("button", name="Hold", exact=True)).to_be_visible()
     finder.sees_healed("client/printer/1 is on hold")
+    over = page.get_by_role("region", name="Over").locator("article", has_text="client/printer/1 was on hold")
+    expect(over).to_contain_text(re.compile(r"for \d+ \w+.*, from 2\d{3}-.* to 2\d{3}-.* ago"))
+    expect(over).to_contain_text("user.update.holdback: out of paper")
 
     # A full queue
     finder.begin().click(finder.finding("client/archive/1 is full").get_by_role("link"))
@@ -225,6 +228,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     confirm(page, "Discard", "not needed")
     finder.sees("0 dead letters match.")
     finder.sees_healed("of the last hour")
+    finder.sees("client/kitchen/1 were redriven or discarded")
     page.get_by_role("link", name="Audit").click()
     expect(
         page.get_by_role("heading", name="Audit")

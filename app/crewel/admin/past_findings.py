@@ -70,6 +70,8 @@ def over(troubles: Sequence[PastTrouble]) -> list[Over]:
     kinds: dict[str, list[PastTrouble]] = {}
     for each in sorted(troubles, key=lambda each: -each.until):
         kinds.setdefault(each.kind, []).append(each)
+    if LETTERS in kinds:
+        kinds[LETTERS] = _by_receiver(kinds[LETTERS])
     found = [
         entry
         for kind, some in kinds.items()
@@ -77,6 +79,26 @@ def over(troubles: Sequence[PastTrouble]) -> list[Over]:
         for entry in ([_one(each) for each in some] if len(some) <= _SINGLE else [_many(kind, some)])
     ]
     return sorted(found, key=lambda each: -each.until)
+
+
+def _by_receiver(letters: Sequence[PastTrouble]) -> list[PastTrouble]:
+    """One for each receiver, whose codes it has."""
+    found: dict[str, list[PastTrouble]] = {}
+    for each in letters:
+        found.setdefault(each.name, []).append(each)
+    return [
+        some[0]._replace(
+            text=_listed([each.text for each in some]),
+            since=min(each.since for each in some),
+            letters=sum(each.letters for each in some),
+        )
+        for some in found.values()
+    ]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
+    return ", ".join(texts[:_NAMED]) + more
 
 
 def _one(past: PastTrouble) -> Over:
