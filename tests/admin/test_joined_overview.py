@@ -7,6 +7,7 @@ from typing import Any
 
 from crewel.admin.figures import Figures, as_json
 from crewel.admin.joined_overview import is_readable, joined
+from crewel.admin.past_troubles import PastTrouble
 from crewel.bayeux.codec import encode, reread
 
 
@@ -48,6 +49,18 @@ def test_findings_are_of_the_figures_of_all_nodes() -> None:
     assert is_readable(view("b"))
     assert not is_readable({"groups": {}})
     assert not is_readable(view("b", figures={"facts_lost": "many"}))
+
+
+def test_what_has_ended_is_of_all_nodes_and_what_all_have_seen_is_told_once() -> None:
+    here = [PastTrouble("held", "client/joe/1", "lunch", 1, 9, "a"), PastTrouble("full", "/jobs/* w", "full", 1, 8)]
+    there = [PastTrouble("away", "client/ann/1", "away", 1, 7, "b"), PastTrouble("full", "/jobs/* w", "full", 1, 6)]
+    own = view("a", figures=as_json(Figures(past=here)))
+    told = joined(own, [view("b", figures=reread(encode(as_json(Figures(past=there)))))])["over"]
+    assert [(each["key"], each["until"], each["nodes"]) for each in told] == [
+        ("held", 9, ["a"]),
+        ("away", 7, ["b"]),
+        ("full", 6, []),
+    ]
 
 
 def test_the_store_is_as_the_node_has_it_that_can_ask_it() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.admin.group_resource import GROUP_ROUTES
+from crewel.admin.overview_resource import overview
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.pages import figures
@@ -97,6 +98,24 @@ def test_a_group_that_takes_less_than_comes_falls_behind_and_then_catches_up(wor
     assert view["causes"][0]["text"].startswith("it catches up: ")
     world.wait(world.broker.mailboxes.dispatchers.hold(member.session, "ann"))
     assert "falling behind" not in row(operator, "group")["conditions"]
+
+
+def test_trouble_of_a_receiver_and_of_a_group_stays_in_view_after_its_end(world: StoredWorld) -> None:
+    operator, dispatchers = Operator(world), world.broker.mailboxes.dispatchers
+    member = Receiver(world).started(name="joe/1", settle="message", maxOpen=1)
+    member.say("/meta/subscribe", subscription="/jobs/*", ext={"subscribe": {"group": "workers"}})
+    store(world, "/jobs/a", 1, 2, 3)
+    world.wait(dispatchers.hold(member.session, "ann", reason="lunch"))
+    assert {"held", "group-empty"} <= operator.findings().keys()
+    world.wait(dispatchers.activate(member.session))
+    assert not {"held", "group-empty"} & operator.findings().keys()
+    over = world.wait(overview(operator.admin, 0))["over"]
+    assert {each["key"]: each["title"] for each in over} == {
+        "held": "client/joe/1 was on hold",
+        "members": "Group workers on /jobs/* had no member that takes messages",
+    }
+    assert {each["cause"] for each in over} == {"lunch, by ann", "all its members are away or on hold"}
+    assert all(each["since"] <= each["until"] for each in over)
 
 
 def test_a_subject_whose_queue_is_full_says_what_happens_to_further_messages(world: StoredWorld) -> None:

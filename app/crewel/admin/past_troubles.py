@@ -86,7 +86,9 @@ class PastTroubles:
     def note(self, name: str, node: str, causes: Sequence[Cause]) -> None:
         """The count has found these causes at the receiver of this name."""
         troubles = {each.kind: each for each in causes if each.level is not Level.INFO}
-        for kind in GOES_ON_AS.keys() & troubles.keys() if name else ():
+        if not troubles or not name:
+            return
+        for kind in GOES_ON_AS.keys() & troubles.keys():
             self._see((kind, name), node, troubles[kind])
         for kind, others in GOES_ON_AS.items():
             if not others.isdisjoint(troubles):
