@@ -69,8 +69,8 @@ DECLARED = (
     Declared(
         "crewel_queues_in_trouble",
         "gauge",
-        "Queues of subjects and consumer groups that are full, or soon or nearly so, by cause. All servers and workers that"
-        " share the store report the same.",
+        "Queues of subjects and consumer groups that are full, or soon or nearly so, or fall behind, by cause. All servers and"
+        " workers that share the store report the same, except for the last: those report it whose members take messages.",
         "cause",
     ),
     Declared("crewel_sessions", "gauge", "Sessions that are alive."),

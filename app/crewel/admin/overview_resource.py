@@ -225,7 +225,7 @@ OVERVIEW_ROUTES: Final = (
         " null) and `nodes`. `over`: what was wrong with receivers and has ended in the last hour, with `key`, `title`,"
         " `cause`, `link`, `count`, `since`, `until` and `nodes`. `groups`:"
         " consumer groups that are `working`, or `empty`: no member takes their messages. `queues`: how many queues of subjects"
-        " and groups are full, or soon or nearly so, by the kind of the cause. With `cluster.enabled`, all"
+        " and groups are full, or soon or nearly so, or fall behind, by the kind of the cause. With `cluster.enabled`, all"
         " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest). `unreached`: how"
         " many nodes did not answer, `failed` of them because of an internal error.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),

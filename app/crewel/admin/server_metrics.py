@@ -33,7 +33,7 @@ _LIMIT_S: Final = 2.0
 Counts = Mapping[str, int]
 _NONE: Final = {each.kind: 0 for each in CAUSES}
 """No session in trouble."""
-_NO_QUEUE: Final = dict.fromkeys(("full", "filling", "nearly-full"), 0)
+_NO_QUEUE: Final = dict.fromkeys(("full", "filling", "slow", "recovering", "nearly-full"), 0)
 """No subject and no group in trouble."""
 
 
