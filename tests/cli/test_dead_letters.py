@@ -129,6 +129,17 @@ def test_redrive_ends_with_1_if_a_dead_letter_stays(post: Post, joe: Receiver) -
     assert f"2 stayed (user.ptp.unknownDestinationSession); the first, {ids[0]}" in ended.err
 
 
+def test_a_redrive_says_that_it_waits_for_room_and_what_stayed(post: Post) -> None:
+    ann = post.receiver("ann/1", "/narrow", queue={"maxEntries": 2})
+    post.letters(ann, "/narrow", 2)
+    post.letters(ann, "/narrow", 2)
+    ended = post.run("dead-letters", "redrive", "--all", "--wait-for-room-ms", "1000", "--no-json")
+    assert (ended.status, ended.out) == (1, "2 dead letters redriven\n")
+    waits, stayed = ended.err.splitlines()
+    assert waits.startswith("waiting for room in the queue of client/ann/1; to end that: crewel jobs stop ")
+    assert "2 stayed (resource.overflow.queue.entries)" in stayed
+
+
 def test_redrive_works_on_more_than_one_request_takes(post: Post) -> None:
     # Settled by the batch: of so many open messages a killed session makes dead letters bit by bit, for the next test to meet.
     joe = post.receiver("joe/1", "/a/b", settle="batch", queue={"maxEntries": 2000}, burst={"maxEntries": 2000})
@@ -245,6 +256,7 @@ def test_progress_is_shown_on_a_terminal_only(post: Post, joe: Receiver) -> None
         (("redrive", "7"), "7 is not the id of a dead letter"),
         (("redrive", "1-0", "--code", "user"), "ids or filters"),
         (("redrive", "--all", "--rate", "0"), "--rate"),
+        (("redrive", "1-0", "--wait-for-room-ms", "5"), "--wait-for-room-ms is for filters"),
         (("redrive", "--all", "--since", "soon"), "--since takes a date"),
         (("list", "--receiver", "a/b/c"), "--receiver takes a session or a subject"),
         (("list", "--channel", "chat"), "--channel takes a channel or a pattern"),
