@@ -52,6 +52,19 @@ async def test_a_queue_that_one_node_has_seen_grow_is_full_soon_at_all() -> None
     assert is_wanted(row, {"cause": "full"}, None, "name")
 
 
+async def test_a_group_falls_behind_at_all_if_the_node_with_its_members_says_so() -> None:
+    since = int(time() * 1000) - 90_000
+    slow = {"kind": "slow", "level": "warn", "text": "slow", "since": since, "oldest": None, "perMinute": 30}
+    (row,) = await joined_rows([group("EMPTY", members=0), group("ALIVE", causes=[slow], waiting=300, maxEntries=900)])
+    assert (row["conditions"], row["since"]) == (["falling behind", "connected"], since)
+    assert row["cause"] == "it takes less than comes: 30 messages more a minute, 300 wait"
+    fewer = slow | {"kind": "recovering", "perMinute": -30}
+    (row,) = await joined_rows([group("ALIVE", causes=[fewer], waiting=300, maxEntries=900)])
+    assert row["conditions"] == ["catching up", "connected"]
+    (row,) = await joined_rows([group("POLLING", causes=[slow], waiting=300, maxEntries=900)])
+    assert row["conditions"] == ["away"]
+
+
 @pytest.mark.parametrize(
     ("fields", "kinds"),
     [
