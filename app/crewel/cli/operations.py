@@ -287,7 +287,7 @@ async def _list_topics(
 
 _TOPIC: Final[tuple[Column, ...]] = (
     ("channel", lambda topic: topic["channel"]),
-    ("state", lambda topic: topic["condition"]),
+    ("state", lambda topic: topic.get("condition", topic["state"])),
     _API_STATE,
     ("history", lambda topic: _kept(topic["history"])),
     ("waiting", lambda topic: topic["queued"]),
