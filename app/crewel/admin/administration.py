@@ -5,7 +5,6 @@ Sessions are found by their public names. Their `clientId`s are secrets and appe
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Mapping
 from heapq import merge
@@ -26,14 +25,11 @@ from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import RefusedLogins
 from crewel.delivery.records import LogId
-from crewel.errors import StoreUnavailable, StoreUncertain
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
 from crewel.storage.fact_index import FactIndex
 
-_PATIENCE_S: Final = 5.0
-"""For the store's answer to what operators ask for."""
 _MOST_NOTED: Final = 100
 """Subscriptions of a session that its timeline notes with an event."""
 
@@ -111,49 +107,6 @@ class Administration(ServerView):
         """Messages as operators see them: with masks."""
         masks = self.masks
         return [masked_message(fields, masks) for fields in delivered]
-
-    @property
-    def dispatchers(self) -> DispatcherRunner:
-        """What operators may do with a session's queue."""
-        return self.broker.mailboxes.dispatchers
-
-    @property
-    def store(self) -> Store:
-        """The store. Raises StoreUnavailable if there is none, or if it is known to be away: a store that hangs would be waited
-        for, and a browser with so many requests under way makes no others."""
-        access = self.broker.runtime.access
-        if not access.has_store:
-            raise StoreUnavailable("this server has no store, and so no dead letters")
-        if (why := access.store.why_away) is not None:
-            raise StoreUnavailable(why if why.startswith("the store") else f"the store cannot be used: {why}")
-        return access.store
-
-    def takes(self, session: Session) -> bool:
-        """Whether messages go to the session at present: its client is there, and it is not on hold."""
-        return self.dispatchers.state(session) is DispatcherState.ALIVE and self.dispatchers.holdback(session) is None
-
-    async def settled(self, session: Session, patience_s: float | None = _PATIENCE_S) -> None:
-        """Wait until the store has what has ended at the session, and all its dead letters, of which many are stored in turns.
-        Raises StoreUncertain if the store does not answer for so long; None: it waits."""
-        durable = session.mailbox.durable
-        if durable is None:
-            return
-        is_done = False
-        while not is_done:
-            withheld = durable.withholds  # the commit that takes the last of them may be under way
-            try:
-                async with asyncio.timeout(patience_s):
-                    if not await self.broker.durability.committed():
-                        return
-            except TimeoutError:
-                raise StoreUncertain(
-                    "the store has not answered yet: it is done as soon as the store answers"
-                ) from None
-            is_done = not (withheld or durable.withholds)
-
-    def find(self, name: str) -> Session | None:
-        """The session of this name, `client/joe/1`."""
-        return self.broker.addressing.names.find(name)
 
     async def named(self) -> AsyncIterator[Session]:
         """All sessions that have a name, with turns for others. The others cannot be distinguished."""

@@ -7,6 +7,7 @@ part.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 from functools import partial
 from time import time
@@ -23,7 +24,7 @@ from crewel.broker.broker import Broker
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher_states import DispatcherState
-from crewel.errors import StoreError, StoreUnavailable
+from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.nodes.membership import Membership
 from crewel.storage.dead_letter_groups import GROUPED, count_by
 from crewel.storage.recent_rates import KINDS, RecentRates, recent_rates
@@ -31,6 +32,8 @@ from crewel.storage.store import Store
 from crewel.storage.taken_elsewhere import Taken, taken_elsewhere
 
 _KEPT_S: Final = 5.0
+_PATIENCE_S: Final = 5.0
+"""For the store's answer to what operators ask for."""
 _MOST_LOOKED_UP: Final = 100
 """Receivers that reject messages, of which is looked up what others took."""
 
@@ -121,6 +124,29 @@ class ServerView:
     def takes(self, session: Session) -> bool:
         """Whether messages go to the session at present: its client is there, and it is not on hold."""
         return self.dispatchers.state(session) is DispatcherState.ALIVE and session.mailbox.view().holdback is None
+
+    async def settled(self, session: Session, patience_s: float | None = _PATIENCE_S) -> None:
+        """Wait until the store has what has ended at the session, and all its dead letters, of which many are stored in turns.
+        Raises StoreUncertain if the store does not answer for so long; None: it waits."""
+        durable = session.durable
+        if durable is None:
+            return
+        is_done = False
+        while not is_done:
+            withheld = durable.withholds  # the commit that takes the last of them may be under way
+            try:
+                async with asyncio.timeout(patience_s):
+                    if not await self.broker.durability.committed():
+                        return
+            except TimeoutError:
+                raise StoreUncertain(
+                    "the store has not answered yet: it is done as soon as the store answers"
+                ) from None
+            is_done = not (withheld or durable.withholds)
+
+    def find(self, name: str) -> Session | None:
+        """The session of this name, `client/joe/1`."""
+        return self.broker.addressing.names.find(name)
 
     def bounds(self, session: Session) -> tuple[int, int | None, str]:
         """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
