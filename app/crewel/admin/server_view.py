@@ -144,10 +144,6 @@ class ServerView:
                 ) from None
             is_done = not (withheld or durable.withholds)
 
-    def find(self, name: str) -> Session | None:
-        """The session of this name, `client/joe/1`."""
-        return self.broker.addressing.names.find(name)
-
     def bounds(self, session: Session) -> tuple[int, int | None, str]:
         """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
         beyond."""
