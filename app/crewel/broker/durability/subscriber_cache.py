@@ -191,11 +191,8 @@ class SubscriberCache:
             session: Session = durable.connected
             answer = session.mailbox.offer_at_once(entry)
             if answer == READY:
-                if not session.is_ready:  # `Outbound.make_ready`, without a call
-                    session.is_ready = True
-                    if not outbound.ready:
-                        outbound.flush_soon()
-                    outbound.ready.append(session)
+                if not session.is_ready:
+                    outbound.make_ready(session)
             elif answer != UNSURE:
                 outbound.came(session, entry, answer)
             elif slow:
