@@ -317,6 +317,8 @@ class Mailbox(ABC):
 
     def _take_several(self, max_bytes: int) -> list[Entry]:
         limit = self.limit
+        if not self.queue:
+            return NO_ENTRIES
         taken = self._take_front(max_bytes) if limit is None else self._take_within(limit, max_bytes)
         if taken and self.batches is not NO_BATCHES:
             self._keep(taken)
