@@ -297,7 +297,7 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     expect(page.get_by_role("button", name="Hold", exact=True)).to_be_visible()
     page.keyboard.press("g")
     page.keyboard.press("o")
-    expect(page.locator("article", has_text="on hold")).to_have_count(0, timeout=15_000)
+    expect(page.locator("article", has_text="is on hold")).to_have_count(0, timeout=15_000)
     assert any("paper is in" in line for line in audit(own_mess))
     console.refusals.append("404")
     page.goto(f"{own_mess.base}/admin/#/dead-letters/{gone}")
