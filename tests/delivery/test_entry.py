@@ -212,6 +212,12 @@ def test_a_notice_tells_what_has_become_of_a_topic() -> None:
     assert entry.is_notice
 
 
+def test_a_message_is_transient_if_it_is_not_stored() -> None:
+    assert Entry({"channel": "/a", "data": None}).is_transient
+    assert not Entry({"channel": "/meta/connect"}).is_transient
+    assert not Entry.read_back(Logged(LogId(17), "/a", b'{"channel":"/a"}')).is_transient
+
+
 def test_of_a_qos_that_cannot_be_read_it_waits_as_usual_and_fails_when_it_is_to_be_told() -> None:
     entry = Entry.read_back(Logged(LogId(17), "/a", b'{"channel":"/a"}', qos=b"no JSON"))
     assert (entry.priority, entry.expires) == (5, 0)
