@@ -46,8 +46,11 @@ def echoed(payload: bytes, *_: int, **__: int) -> list[bytes]:
     return [payload]
 
 
-def echo(peer: Peer, elements: list[Any]) -> None:
-    peer.send(elements)
+class Echo:
+    """A receiver that sends back what comes."""
+
+    def receive(self, peer: Peer, elements: list[Any]) -> None:
+        peer.send(elements)
 
 
 @pytest.fixture(params=["true", "false"], ids=["fast", "aiohttp"])
@@ -74,7 +77,7 @@ async def test_the_cases_of_the_autobahn_suite_pass(
     monkeypatch.setattr(websocket.Frames, "of", lambda _, parts: text_frame(b",".join(parts)))
     app = web.Application()
     server.attach(app, settings)
-    app[server.ENDPOINT].receive = echo
+    app[server.ENDPOINT].receiver = Echo()
     async with server.listening_with(app) as url:
         words = (sys.executable, "-m", "tests.functional.autobahn", url.replace("http", "ws", 1), *CASES)
         process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, cwd=ROOT)

@@ -17,6 +17,7 @@ from aiohttp.typedefs import Handler
 from websockets.frames import Frame, Opcode
 
 from crewel import server
+from crewel.broker.exchange import Peer
 from crewel.errors import PayloadError
 from crewel.fair_turns import FairTurns
 from crewel.metrics import Metrics
@@ -119,13 +120,20 @@ async def test_a_body_that_is_cut_off_is_not_taken_for_a_whole_one(settings: Set
     assert read == ["not a JSON object or array of objects in UTF-8"]
 
 
+class Sender:
+    """A receiver that answers everything with a long message."""
+
+    def receive(self, peer: Peer, _: list[Any]) -> None:
+        peer.send([b"x" * 100_000])
+
+
 async def test_a_peer_that_goes_while_a_long_message_is_compressed_is_no_error(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     app, wire = web.Application(), Wire()
     server.attach(app, settings)
-    app[server.ENDPOINT].receive = lambda peer, _: peer.send([b"x" * 100_000])
+    app[server.ENDPOINT].receiver = Sender()
     runner = web.AppRunner(app)
     await runner.setup()
     assert runner.server is not None

@@ -135,8 +135,9 @@ class Tokens:
 
     async def _ask(self) -> str | None:
         assert self._function is not None, "a token that was given is not asked for"
+        limit = asyncio.timeout(self._limit)
         try:
-            async with asyncio.timeout(self._limit) as limit:
+            async with limit:
                 token = await _result(self._function)
         except TokenUnavailableError:
             raise

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 _T = TypeVar("_T")
@@ -32,8 +33,8 @@ async def in_thread(pool: ThreadPoolExecutor, function: Callable[[_T], object], 
     """Call the function with the value in a thread of the pool; what it returns. Raises its exceptions, a StopIteration as
     RuntimeError, and ProgramExit. Once the pool takes no more calls, it waits until it is cancelled."""
     try:
-        run = copy_context().run  # the thread continues the trace of this task
-        called = asyncio.get_running_loop().run_in_executor(pool, run, _outcome, function, value)
+        run, call = copy_context().run, partial(_outcome, function, value)  # the thread continues the trace of this task
+        called: asyncio.Future[_Outcome] = asyncio.get_running_loop().run_in_executor(pool, run, call)
     except RuntimeError:  # the process ends, or the client is closed: the message stays open
         called = asyncio.Future()
     returned, error = await called
