@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from crewel.broker.dead_letters.redrive import Report
+from crewel.broker.dead_letters.redrive import Limits, Report
 from crewel.broker.durability import inheritance
 from crewel.broker.durability.inheritance import IN_ONE_TURN, Gap
 from crewel.delivery.records import Commit, Logged, LogId, SessionName
@@ -104,7 +104,7 @@ def test_a_dead_letter_that_is_redriven_while_its_session_comes_reaches_it(
         adopting = heir.loop.create_task(heir.durability.inheritance.take_over_dead([token]))
         await asyncio.sleep(0)
         report = Report()
-        await heir.broker.dead_letters.redrive._send(letters, report, "", to_channel=False)
+        await heir.broker.dead_letters.redrive._send(letters, "", report, Limits(), to_channel=False)
         assert report.done == MANY
         return await adopting
 

@@ -106,7 +106,7 @@ def _little(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr("crewel.fair_turns.PORTION_S", 0.0)
     monkeypatch.setattr("crewel.fair_turns.SLICE_S", 0.0)
     context = "crewel.broker.subscriptions.filter_context"
-    monkeypatch.setattr(f"{context}.RATE", Rate(1000, 8000))
+    monkeypatch.setattr(f"{context}.FILTER_RATE", Rate(1000, 8000))
     monkeypatch.setattr(f"{context}.ACCOUNT_STEPS", 900)
     monkeypatch.setattr(f"{context}.ACCOUNT_MINIMUM", 60)
 
