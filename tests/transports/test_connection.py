@@ -17,6 +17,7 @@ from aiohttp.typedefs import Handler
 from websockets.frames import Frame, Opcode
 
 from crewel import server
+from crewel.broker.exchange import Peer
 from crewel.errors import PayloadError
 from crewel.fair_turns import FairTurns
 from crewel.metrics import Metrics
@@ -125,7 +126,13 @@ async def test_a_peer_that_goes_while_a_long_message_is_compressed_is_no_error(
     caplog.set_level(logging.WARNING)
     app, wire = web.Application(), Wire()
     server.attach(app, settings)
-    app[server.ENDPOINT].receive = lambda peer, _: peer.send([b"x" * 100_000])
+    answered: list[Peer] = []
+
+    def answer(peer: Peer, _: list[Any]) -> None:
+        peer.send([b"x" * 100_000])
+        answered.append(peer)
+
+    app[server.ENDPOINT].receiver.receive = answer
     runner = web.AppRunner(app)
     await runner.setup()
     assert runner.server is not None
@@ -140,6 +147,7 @@ async def test_a_peer_that_goes_while_a_long_message_is_compressed_is_no_error(
         compressing.submit(can_compress.wait)
         connection.data_received(Frame(Opcode.TEXT, b"[{}]").serialize(mask=True))
         await turns()
+        assert answered
         wire.close()
         connection.connection_lost(None)
         await turns()
