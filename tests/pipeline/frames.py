@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -59,6 +60,12 @@ def silver(spark: SparkSession, **rows: Iterable[Mapping[str, Any]]) -> Mapping[
 def told(found: DataFrame, *names: str) -> list[tuple[Any, ...]]:
     """Return these columns of all rows, in their order."""
     return sorted((tuple(row) for row in found.select(*names).collect()), key=repr)
+
+
+def with_rows(tables: Mapping[str, DataFrame]) -> set[str]:
+    """Return the names of the tables that have rows, by one job of Spark for all."""
+    found = reduce(DataFrame.union, (rows.select(f.lit(name)) for name, rows in tables.items()))
+    return {row[0] for row in found.distinct().collect()}
 
 
 def _whole(row: Mapping[str, Any], name: str) -> dict[str, Any]:
