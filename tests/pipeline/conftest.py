@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,12 +10,28 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 
+from crewel.pipeline.class_archive import ClassArchive
 from crewel.pipeline.connection import Address
+from crewel.pipeline.java_startup import java_properties, unpacked_home
 from tests.pipeline.quick_spark import QUICK
 from tests.store_process import own_prefix, shared_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_class_archive() -> Iterator[None]:
+    """On a new machine no process writes the archive of Java's classes, because one seems to be at it. That takes half a minute
+    of processor beside the tests, of which few start a Java that would use it."""
+    import pyspark
+
+    home = unpacked_home(Path(pyspark.__file__).parent, os.environ)
+    assert home is not None
+    unfinished = ClassArchive.of(home, java_properties(os.environ)).stem.with_suffix(".unfinished")
+    unfinished.touch()
+    yield
+    unfinished.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")
