@@ -1,5 +1,9 @@
 """The audit on small ledgers: what adds up says nothing, and what does not is found, with its evidence."""
 
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,71 +112,134 @@ def test_what_adds_up_is_not_mentioned(ledger: Ledger) -> None:
     assert found == []
 
 
-def test_what_was_published_while_the_records_were_read_is_no_surplus(ledger: Ledger) -> None:
-    """A record that was read late has it, or the facts have its end; a record that was read early has neither."""
-    ledger.waiting = [(JOE, 8_000_000)]
-    found = ledger.findings(
-        intervals=[_holds(), _holds(ANN)],
-        fact_published=[_published(8_000_000, 8000), _published(8_000_001, 8000)],
-        fact_ended=[_ended(8_000_001, ms=8001)],
-    )
-    assert found == []
+@dataclass(frozen=True)
+class Case:
+    """A small ledger, and what is found in it."""
+
+    facts: Mapping[str, Rows]
+    found: Sequence[tuple[Any, ...]] = ()
+    waiting: Sequence[tuple[str, int]] = ()
+    has_cursors: bool = True
 
 
-def test_what_was_owed_and_is_nowhere_is_lost(ledger: Ledger) -> None:
-    found = ledger.findings(
-        intervals=[_holds()],
-        fact_published=[_published(20_000), _published(21_000)],
-        fact_addressed=[
-            {"ms": 30, "log_id": 30_000, "receiver": JOE, "channel": "/x"},
-            {"ms": 31, "log_id": 31_000, "receiver": QUEUE, "is_queue": True, "channel": "/x"},
+GROUP = "group:/a workers"
+CASES: Mapping[str, Case] = {
+    # A record that was read late has it, or the facts have its end; a record that was read early has neither.
+    "what was published while the records were read is no surplus": Case(
+        {
+            "intervals": [_holds(), _holds(ANN)],
+            "fact_published": [_published(8_000_000, 8000), _published(8_000_001, 8000)],
+            "fact_ended": [_ended(8_000_001, ms=8001)],
+        },
+        waiting=[(JOE, 8_000_000)],
+    ),
+    "what was owed and is nowhere is lost": Case(
+        {
+            "intervals": [_holds()],
+            "fact_published": [_published(20_000), _published(21_000)],
+            "fact_addressed": [
+                {"ms": 30, "log_id": 30_000, "receiver": JOE, "channel": "/x"},
+                {"ms": 31, "log_id": 31_000, "receiver": QUEUE, "is_queue": True, "channel": "/x"},
+            ],
+            "fact_redriven": [{"ms": 40, "log_id": 40_000, "session": JOE, "letter": "1-0"}],
+            "fact_ended": [_ended(21_000)],
+        },
+        [
+            ("lost", 20_000, JOE, ["1-0", "20-0"]),
+            ("lost", 30_000, JOE, ["30-0"]),
+            ("lost", 31_000, QUEUE, ["31-0"]),
+            ("lost", 40_000, JOE, ["40-0"]),
         ],
-        fact_redriven=[{"ms": 40, "log_id": 40_000, "session": JOE, "letter": "1-0"}],
-        fact_ended=[_ended(21_000)],
-    )
-    assert found == [
-        ("lost", 20_000, JOE, ["1-0", "20-0"]),
-        ("lost", 30_000, JOE, ["30-0"]),
-        ("lost", 31_000, QUEUE, ["31-0"]),
-        ("lost", 40_000, JOE, ["40-0"]),
-    ]
+    ),
+    "what a session was owed that is gone is lost": Case(
+        {"intervals": [_holds(until=25_000)], "fact_published": [_published(20_000), _published(26_000)]},
+        [("lost", 20_000, JOE, ["1-0", "20-0"])],
+        has_cursors=False,
+    ),
+    "ends without a debt, second ends and ghosts": Case(
+        {
+            "intervals": [_holds()],
+            "fact_published": [_published(20_000), _published(21_000)],
+            "fact_ended": [
+                _ended(20_000),
+                _ended(21_000),
+                _ended(21_000, number=1, reason="dead"),
+                _ended(21_000, ANN, number=2),
+            ],
+        },
+        [
+            ("both", 20_000, JOE, ["1-0", "20-0", "4000-0"]),
+            ("surplus", 21_000, ANN, ["4000-0"]),
+            ("surplus", 99_000, JOE, []),
+            ("twice", 21_000, JOE, ["1-0", "21-0", "4000-0"]),
+        ],
+        waiting=[(JOE, 20_000), (JOE, 99_000)],
+    ),
+    "a message that was leased again may end again": Case(
+        {
+            "fact_addressed": [{"ms": 20, "log_id": 20_000, "receiver": QUEUE, "is_queue": True, "channel": "/a"}],
+            "fact_leased": [
+                {"log_id": 20_000, "queue": QUEUE, "session": JOE, "ms": 21},
+                {"log_id": 20_000, "queue": QUEUE, "session": JOE, "ms": 23},
+            ],
+            "fact_returned": [{"ms": 22, "log_id": 20_000, "queue": QUEUE}],
+            "fact_ended": [_ended(20_000, ms=22, reason="returned"), _ended(20_000)],
+        },
+    ),
+    "what a filter excludes has ended, and what it does not is not to be lost": Case(
+        {
+            "intervals": [_holds(options='{"filter":"data.n > `1`"}')],
+            "fact_published": [_published(each) for each in (20_000, 21_000, 22_000)],
+            "fact_ended": [_ended(20_000, reason="filtered"), _ended(21_000)],
+        },
+        [("lost", 22_000, JOE, ["1-0", "22-0"])],
+    ),
+    "what was given to a group is audited at its queue and its members": Case(
+        {
+            "fact_addressed": [
+                {"ms": 20, "log_id": each, "receiver": GROUP, "is_queue": True, "channel": "/a"}
+                for each in (20_000, 21_000, 22_000, 23_000)
+            ],
+            "fact_leased": [
+                {"queue": GROUP, "ms": 30, "log_id": 20_000, "session": JOE},
+                {"queue": GROUP, "ms": 30, "log_id": 21_000, "session": ANN},
+            ],
+            "fact_ended": [_ended(20_000), _ended(23_000, GROUP, reason="lapsed")],
+        },
+        [("lost", 21_000, ANN, ["30-0"]), ("lost", 22_000, GROUP, ["20-0"])],
+    ),
+}
 
 
-def test_what_a_session_was_owed_that_is_gone_is_lost(ledger: Ledger) -> None:
+def _own(value: Any, number: int) -> Any:
+    """Give the receivers, channels and groups of a case names of its own."""
+    if not isinstance(value, str):
+        return value
+    return re.sub(r"^(client/[a-z]+|(?:group:)?/[ax](?=[/ ]|$))", rf"\g<1>{number}", value)
+
+
+def test_what_each_small_ledger_has_is_found_and_nothing_else(ledger: Ledger) -> None:
+    """One audit does for all: nothing is owed or ends across receivers."""
     ledger.cursors = []
-    found = ledger.findings(intervals=[_holds(until=25_000)], fact_published=[_published(20_000), _published(26_000)])
-    assert found == [("lost", 20_000, JOE, ["1-0", "20-0"])]
-
-
-def test_ends_without_a_debt_second_ends_and_ghosts_are_found(ledger: Ledger) -> None:
-    ledger.waiting = [(JOE, 20_000), (JOE, 99_000)]
-    found = ledger.findings(
-        intervals=[_holds()],
-        fact_published=[_published(20_000), _published(21_000)],
-        fact_ended=[
-            _ended(20_000),
-            _ended(21_000),
-            _ended(21_000, number=1, reason="dead"),
-            _ended(21_000, ANN, number=2),
-        ],
-    )
-    assert found == [
-        ("both", 20_000, JOE, ["1-0", "20-0", "4000-0"]),
-        ("surplus", 21_000, ANN, ["4000-0"]),
-        ("surplus", 99_000, JOE, []),
-        ("twice", 21_000, JOE, ["1-0", "21-0", "4000-0"]),
-    ]
-
-
-def test_a_message_that_was_leased_again_may_end_again(ledger: Ledger) -> None:
-    lease = {"log_id": 20_000, "queue": QUEUE, "session": JOE}
-    found = ledger.findings(
-        fact_addressed=[{"ms": 20, "log_id": 20_000, "receiver": QUEUE, "is_queue": True, "channel": "/a"}],
-        fact_leased=[{**lease, "ms": 21}, {**lease, "ms": 23}],
-        fact_returned=[{"ms": 22, "log_id": 20_000, "queue": QUEUE}],
-        fact_ended=[_ended(20_000, ms=22, reason="returned"), _ended(20_000)],
-    )
-    assert found == []
+    facts: dict[str, Rows] = defaultdict(list)
+    expected: dict[str, list[tuple[Any, ...]]] = {}
+    for number, (name, case) in enumerate(CASES.items()):
+        for table, rows in case.facts.items():
+            facts[table] += [{key: _own(value, number) for key, value in row.items()} for row in rows]
+        ledger.waiting += [(_own(receiver, number), log_id) for receiver, log_id in case.waiting]
+        if case.has_cursors:
+            ledger.cursors += [(_own(receiver, number), 9_000_000) for receiver in (JOE, ANN)]
+        expected[name] = [
+            (finding, log_id, _own(receiver, number), *more) for finding, log_id, receiver, *more in case.found
+        ]
+    found = ledger.findings(**facts)
+    owners = {
+        _own(receiver, number): name for number, name in enumerate(CASES) for receiver in (JOE, ANN, QUEUE, GROUP)
+    }
+    by_case: dict[str, list[tuple[Any, ...]]] = {name: [] for name in CASES}
+    for each in found:
+        by_case[owners[each[2]]].append(each)
+    assert by_case == expected
 
 
 def test_what_has_to_do_with_a_gap_is_unknown_and_never_lost(ledger: Ledger) -> None:
@@ -281,29 +348,6 @@ def test_a_dead_letter_that_was_restored_must_be_there(spark: SparkSession) -> N
     there = of_rows(spark, letters, "ms BIGINT, message_id STRING, receiver STRING")
     found = without_letter(tables, there, UPTO)
     assert [row[1] // 1000 for row in told(found, "finding", "log_id")] == [40]
-
-
-def test_what_a_filter_excludes_has_ended_and_what_it_does_not_is_not_to_be_lost(ledger: Ledger) -> None:
-    found = ledger.findings(
-        intervals=[_holds(options='{"filter":"data.n > `1`"}')],
-        fact_published=[_published(each) for each in (20_000, 21_000, 22_000)],
-        fact_ended=[_ended(20_000, reason="filtered"), _ended(21_000)],
-    )
-    assert found == [("lost", 22_000, JOE, ["1-0", "22-0"])]
-
-
-def test_what_was_given_to_a_group_is_audited_at_its_queue_and_its_members(ledger: Ledger) -> None:
-    queue = "group:/a workers"
-    lease = {"queue": queue, "ms": 30}
-    found = ledger.findings(
-        fact_addressed=[
-            {"ms": 20, "log_id": each, "receiver": queue, "is_queue": True, "channel": "/a"}
-            for each in (20_000, 21_000, 22_000, 23_000)
-        ],
-        fact_leased=[{**lease, "log_id": 20_000, "session": JOE}, {**lease, "log_id": 21_000, "session": ANN}],
-        fact_ended=[_ended(20_000), _ended(23_000, queue, reason="lapsed")],
-    )
-    assert found == [("lost", 21_000, ANN, ["30-0"]), ("lost", 22_000, queue, ["20-0"])]
 
 
 def _subscribe(receiver: Receiver, options: dict[str, Any]) -> None:
