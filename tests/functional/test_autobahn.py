@@ -46,11 +46,8 @@ def echoed(payload: bytes, *_: int, **__: int) -> list[bytes]:
     return [payload]
 
 
-class Echo:
-    """A receiver that sends back what comes."""
-
-    def receive(self, peer: Peer, elements: list[Any]) -> None:
-        peer.send(elements)
+def echo(peer: Peer, elements: list[Any]) -> None:
+    peer.send(elements)
 
 
 @pytest.fixture(params=["true", "false"], ids=["fast", "aiohttp"])
@@ -77,7 +74,7 @@ async def test_the_cases_of_the_autobahn_suite_pass(
     monkeypatch.setattr(websocket.Frames, "of", lambda _, parts: text_frame(b",".join(parts)))
     app = web.Application()
     server.attach(app, settings)
-    app[server.ENDPOINT].receiver = Echo()
+    app[server.ENDPOINT].receiver.receive = echo
     async with server.listening_with(app) as url:
         words = (sys.executable, "-m", "tests.functional.autobahn", url.replace("http", "ws", 1), *CASES)
         process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, cwd=ROOT)

@@ -42,8 +42,7 @@ def follow(page: Path, directory: Path, limit_s: float = LIMIT_S, tab: str = "")
     (directory / "extensions").symlink_to(ROOT / "extensions")
     (directory / "node_modules").symlink_to(ROOT / "tests" / "interop" / "node_modules")
     replaced = {"127.0.0.1:8080": address, OTHER_SERVER: str(free_port())}
-    # Tutorials have dozens of commands. Those of the other pages are the installed one, which looks for services by itself.
-    with shell_command() if is_tutorial(page) else nullcontext() as programs:
+    with shell_command() if is_quick(page) else nullcontext() as programs:
         if programs is not None:
             environ["PATH"] = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         with Reader(directory, environ, replaced, limit_s) as reader:
@@ -52,6 +51,13 @@ def follow(page: Path, directory: Path, limit_s: float = LIMIT_S, tab: str = "")
 
 def is_tutorial(page: Path) -> bool:
     return page.parent.name == "tutorial"
+
+
+def is_quick(page: Path) -> bool:
+    """Whether its commands are forked: tutorials have dozens. Those of the other pages are the installed one, which looks for
+    services by itself. So are those of the page of workers, which publishes a second after it starts a program that is to
+    subscribe."""
+    return is_tutorial(page) and page.stem != "worker"
 
 
 def seen_by_git(page: Path, directory: Path) -> set[str]:

@@ -120,20 +120,19 @@ async def test_a_body_that_is_cut_off_is_not_taken_for_a_whole_one(settings: Set
     assert read == ["not a JSON object or array of objects in UTF-8"]
 
 
-class Sender:
-    """A receiver that answers everything with a long message."""
-
-    def receive(self, peer: Peer, _: list[Any]) -> None:
-        peer.send([b"x" * 100_000])
-
-
 async def test_a_peer_that_goes_while_a_long_message_is_compressed_is_no_error(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     app, wire = web.Application(), Wire()
     server.attach(app, settings)
-    app[server.ENDPOINT].receiver = Sender()
+    answered: list[Peer] = []
+
+    def answer(peer: Peer, _: list[Any]) -> None:
+        peer.send([b"x" * 100_000])
+        answered.append(peer)
+
+    app[server.ENDPOINT].receiver.receive = answer
     runner = web.AppRunner(app)
     await runner.setup()
     assert runner.server is not None
@@ -148,6 +147,7 @@ async def test_a_peer_that_goes_while_a_long_message_is_compressed_is_no_error(
         compressing.submit(can_compress.wait)
         connection.data_received(Frame(Opcode.TEXT, b"[{}]").serialize(mask=True))
         await turns()
+        assert answered
         wire.close()
         connection.connection_lost(None)
         await turns()

@@ -33,7 +33,10 @@ async def in_thread(pool: ThreadPoolExecutor, function: Callable[[_T], object], 
     """Call the function with the value in a thread of the pool; what it returns. Raises its exceptions, a StopIteration as
     RuntimeError, and ProgramExit. Once the pool takes no more calls, it waits until it is cancelled."""
     try:
-        run, call = copy_context().run, partial(_outcome, function, value)  # the thread continues the trace of this task
+        run, call = (
+            copy_context().run,
+            partial(_outcome, function, value),
+        )  # the thread continues the trace of this task
         called: asyncio.Future[_Outcome] = asyncio.get_running_loop().run_in_executor(pool, run, call)
     except RuntimeError:  # the process ends, or the client is closed: the message stays open
         called = asyncio.Future()
