@@ -142,6 +142,7 @@ export class Outbox {
         this.#look().catch((error) => this.#complain(error));
         if (typeof BroadcastChannel === "function") {
             this.#tabs = new BroadcastChannel(`crewel.outbox ${this.#name}`);
+            this.#tabs.unref?.(); // in Node.js, where it would keep a program from ending
             this.#tabs.onmessage = () => this.#heard();
         }
     }

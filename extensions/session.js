@@ -172,6 +172,7 @@ export class SessionExtension {
             return;
         }
         this.#tabs = new BroadcastChannel(`${this.#key} ${name}`);
+        this.#tabs.unref?.(); // in Node.js, where it would keep a program from ending
         this.#tabs.onmessage = ({data}) => {
             if (this.isWaiting && typeof data?.resume === "string") {
                 this.#left = {resume: data.resume, at: Date.now()};

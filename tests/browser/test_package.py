@@ -367,7 +367,10 @@ def developing(project: Path) -> Iterator[str]:
     """Serve the example as a developer does, until the block ends."""
     port = free_port()
     command = ["npx", "vite", "--port", str(port), "--strictPort", "--host", "127.0.0.1"]
-    with subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as vite:
+    plain = os.environ | {"NO_COLOR": "1"}  # where CI is set, Vite colours its lines also for a pipe
+    with subprocess.Popen(
+        command, cwd=project, env=plain, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as vite:
         try:
             assert vite.stdout is not None
             assert any("Local:" in line for line in vite.stdout), "vite has ended"
