@@ -1,7 +1,7 @@
 /**
  * The attempts of a client to reach its server: when the next one is made, over which transport and with which token, and what
- * came of the last one, the status. The client does the rest. It is told by `onTransportFailure`, the client's own hook for what
- * happens after a failure.
+ * came of the last one, the status. The client does the rest: it asks `onTransportFailure`, its own hook, what follows a
+ * failure.
  */
 
 const HELD_MS = 1e9; // until it is said otherwise: the client sends nothing, and keeps what is published

@@ -1,4 +1,4 @@
-"""What was wrong and is over: when it is, for how long it is told, and how it reads."""
+"""What was wrong and is over: when that is so, how long it is shown, and how it reads."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.server_process import Server
 pytestmark = pytest.mark.server
 
 SETTINGS = ["--port=0", *(f"--set={text}" for text in (*SETS, "storage.url=", "delivery.commit_ms=5000"))]
-"""Commits that nobody waits for come late."""
+"""Commits that no part waits for come late."""
 MESSAGES = 5
 VERY_MANY = 3000
 """So many dead letters are stored in turns with what else happens."""

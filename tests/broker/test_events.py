@@ -66,8 +66,8 @@ def looked(events: Events) -> dict[str, Any]:
 
 
 def tell_everything(events: Events) -> None:
-    joe, someone, nobody = session(), session("client/ann/1", acknowledges=False), session("", acknowledges=False)
-    for each in (joe, someone, nobody):
+    joe, someone, unnamed = session(), session("client/ann/1", acknowledges=False), session("", acknowledges=False)
+    for each in (joe, someone, unnamed):
         events._opened(each)
     events.judged(
         joe,
@@ -80,7 +80,7 @@ def tell_everything(events: Events) -> None:
     events.settled(joe, [entry("/a", 7)])
     if events.traffic is not None:
         events.published("/a", 3)
-    for each in (joe, someone, nobody):
+    for each in (joe, someone, unnamed):
         events._closed(each, True)
 
 

@@ -88,7 +88,7 @@ async () => {
         () => connection.subscribe("/meta/none", () => {}),
         () => connection.subscribe("/life/a", () => {}, {group: "kitchen"}),
         () => connection.publish("/life/a", 1, {priority: 77}),
-        () => connection.request("/nobody", 1, {timeout: 50}),
+        () => connection.request("/absent", 1, {timeout: 50}),
     ]) {
         await attempt().catch(({name, errorCode = ""}) => errors.push(`${name} ${errorCode}`));
     }

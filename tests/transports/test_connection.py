@@ -154,7 +154,7 @@ async def test_a_peer_that_goes_while_a_long_message_is_compressed_is_no_error(
         can_compress.set()
         await asyncio.to_thread(int)  # after the compression, in the same thread
     await turns()
-    gc.collect()  # an error that nobody has asked for is logged now
+    gc.collect()  # an error that no code has read is logged now
     assert caplog.records == []
     await runner.cleanup()
 
