@@ -18,10 +18,11 @@ from crewel.client import (
     TransportError,
     create_response,
 )
-from crewel.client.connection import Answers
+from crewel.client.awaited import Answers
+from crewel.client.client_responder import Responder
 from crewel.client.errors import ClientError
 from crewel.client.publish_options import publication
-from crewel.client.requests import Responder, Serials, _name
+from crewel.client.requests import Serials, _name
 from crewel.client.router import Router
 from tests.client.support import LIMIT_S
 from tests.client.test_router import subscribed
