@@ -101,7 +101,7 @@ class TestAnswers:
         assert answers.late == 1
 
     async def test_answers_remembers_a_bounded_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("crewel.client.connection._ANSWERS_REMEMBERED", 2)
+        monkeypatch.setattr("crewel.client.awaited._ANSWERS_REMEMBERED", 2)
         answers = Answers()
         channels = [f"{PREFIX}300000{n}" for n in range(3)]
         for channel in channels:
