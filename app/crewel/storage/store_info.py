@@ -1,4 +1,4 @@
-"""What a store says of itself."""
+"""What a store answers to INFO, as far as its server needs it."""
 
 from __future__ import annotations
 
