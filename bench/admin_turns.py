@@ -35,7 +35,7 @@ from crewel.settings import Settings, load
 from crewel.storage import dead_letter_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
-from crewel.transports.origins import Client
+from crewel.transports.forwarded import Client
 
 SETS = (
     "bayeux.max_sessions_per_browser=-1",

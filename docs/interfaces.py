@@ -26,7 +26,7 @@ _CLIENT_PARTS: Final = {
     "app": "Programs of workers",
     "outbox": "Outbox",
     "inbox": "Inbox",
-    "requests": "Requests",
+    "client_responder": "Requests",
     "resume": "Secrets of sessions",
     "states": "States",
     "retry": "Backoff",

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from crewel.errors import CrewelError, SettingsError
-from crewel.proxies import HINTS, Proxy, place, proxy_for
+from crewel.outgoing_proxy import HINTS, Proxy, place, proxy_for
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080/cometd"
 

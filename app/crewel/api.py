@@ -13,8 +13,8 @@ from crewel.broker.broker import Broker
 from crewel.errors import Limited, PayloadError
 from crewel.security.bad_token import BadToken
 from crewel.transports.bodies import elements_of, media_type, read_body
+from crewel.transports.forwarded import TrustedProxies
 from crewel.transports.http_aiohttp import refused, too_many
-from crewel.transports.origins import Origins
 
 PATH = "/api/publish"
 
@@ -24,12 +24,12 @@ class Api:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._origins = Origins(broker.settings)
+        self._proxies = TrustedProxies(broker.settings)
 
     async def publish(self, request: web.Request) -> web.Response:
         """Answer one request. A request without a token gets 401 before its body is read."""
         broker = self._broker
-        address = self._origins.client(request.headers, request.remote, request.scheme).address
+        address = self._proxies.client(request.headers, request.remote, request.scheme).address
         try:
             grants = await broker.admission.limits.grants_of(request.headers.get("Authorization", ""), address)
         except BadToken as error:

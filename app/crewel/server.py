@@ -10,12 +10,10 @@ import gc
 import importlib
 import logging
 import signal
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
@@ -34,7 +32,6 @@ from crewel.nodes.membership import Membership
 from crewel.nodes.several_nodes import Nodes
 from crewel.nodes.siblings import Siblings, SingleProcess
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
-from crewel.security.certificate import expiry_of
 from crewel.security.jwt import JwtPolicy
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
@@ -46,6 +43,7 @@ from crewel.transports.http_connection import Connection, mark_requests
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener, bind
 from crewel.transports.origins import is_loopback
+from crewel.transports.tls import expiry_of, tls_of, tls_options
 from crewel.workers.worker import Serving, Worker
 
 log = logging.getLogger(__name__)
@@ -59,7 +57,6 @@ _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server
 _LEAVE_S = 3.0  # that the farewell to the other nodes may take
 _IN_FLIGHT_S: Final = LONGEST_PAUSE_MS / 3000
 """A third of the longest pause that clients are asked for, two thirds of the shortest."""
-_TLS_CLOSE_TIMEOUT = 1.0  # seconds that a peer has to answer the end of its TLS; many never do
 
 BUILT_IN = {
     "ack": "crewel.extensions.ack:AckExtension",
@@ -364,9 +361,9 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         sockets = await bind(http.host, http.port) if worker is None else worker.listeners()
         broker = app[BROKER]
         if tls is not None and http.tls_cert is not None:
-            expiry = await asyncio.to_thread(expiry_of, Path(http.tls_cert))
+            expiry = await asyncio.to_thread(expiry_of, http.tls_cert)
             app[ADMIN].server_metrics.certificate_expiry = expiry
-        listener = Listener(sockets, connect, broker.metrics, **_tls_options(tls, http))
+        listener = Listener(sockets, connect, broker.metrics, **tls_options(tls, http))
         stack.callback(listener.close)
         broker.runtime.life.concerns["descriptors"] = lambda: listener.trouble
         stack.push_async_callback(runner.cleanup)
@@ -400,30 +397,3 @@ def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLo
         max_field_size=http.max_header_bytes,
         auto_decompress=False,  # it would inflate a body before anything of the request has been looked at
     )
-
-
-def _tls_options(tls: ssl.SSLContext | None, http: Http) -> dict[str, Any]:
-    if tls is None:
-        return {}
-    return {
-        "ssl": tls,
-        "ssl_handshake_timeout": http.header_timeout_ms / 1000,
-        "ssl_shutdown_timeout": _TLS_CLOSE_TIMEOUT,
-    }
-
-
-def tls_of(settings: Settings) -> ssl.SSLContext | None:
-    """The certificate that the server shows; None if it serves http. Raises SettingsError."""
-    certificate, key = settings.http.tls_cert, settings.http.tls_key
-    if certificate is None or key is None:  # both: the settings have checked that
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(certificate, key)
-    except ssl.SSLError as error:
-        raise SettingsError(
-            f"http.tls_cert and http.tls_key cannot be used: not PEM, or the key is another certificate's ({error})"
-        ) from error
-    except OSError as error:
-        raise SettingsError(f"http.tls_cert {certificate} or http.tls_key {key}: {error.strerror}") from error
-    return context

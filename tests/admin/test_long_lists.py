@@ -19,7 +19,7 @@ from crewel.admin.subject_resource import SUBJECT_ROUTES
 from crewel.bayeux.codec import encode
 from crewel.event_loop import encoded_in_turns, sorted_in_turns
 from crewel.security.grants import Role, Scope
-from crewel.transports.origins import Client
+from crewel.transports.forwarded import Client
 from tests.admin.test_joined_lists import group
 from tests.broker.stored_world import Receiver, StoredWorld, store
 

@@ -12,7 +12,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.route import Ask, NotThere
 from crewel.security.grants import Role, Scope
-from crewel.transports.origins import Client
+from crewel.transports.forwarded import Client
 from tests.broker.stored_world import Receiver, StoredWorld, store
 
 pytestmark = pytest.mark.store

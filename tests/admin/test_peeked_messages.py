@@ -14,7 +14,7 @@ from crewel.admin.session_resource import SESSION_COMMANDS, SESSION_ROUTES
 from crewel.admin.subject_resource import SUBJECT_COMMANDS, SUBJECT_ROUTES
 from crewel.broker.session import Session
 from crewel.security.grants import Role, Scope
-from crewel.transports.origins import Client
+from crewel.transports.forwarded import Client
 from tests.broker.addressing.post import Clerk, one
 from tests.broker.stored_world import Receiver, StoredWorld, store
 

@@ -16,7 +16,7 @@ from crewel.admin.route import Ask
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.security.grants import Role, Scope
 from crewel.storage.taken_elsewhere import Taken
-from crewel.transports.origins import Client
+from crewel.transports.forwarded import Client
 from tests.broker.stored_world import Receiver, StoredWorld, failed, ok, store
 
 pytestmark = pytest.mark.store

@@ -15,7 +15,7 @@ from crewel.admin.route import Route
 from crewel.admin.sign_in_resource import cookie_name, operator_of
 from crewel.security.grants import Grants, Role
 from crewel.security.sign_in import code
-from crewel.transports.origins import Client
+from crewel.transports.forwarded import Client
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit
 from tests.functional.wire import Response
 from tests.security.issuer import secret_file, signed

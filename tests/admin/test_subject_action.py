@@ -18,7 +18,7 @@ from crewel.admin.route import Ask, Route
 from crewel.errors import Refused, StoreUnavailable
 from crewel.nodes.node_requests import OperatorAnswer, OperatorQuestion
 from crewel.security.grants import Role, Scope, scope_of
-from crewel.transports.origins import Client as Address
+from crewel.transports.forwarded import Client as Address
 from tests.broker.world import Client, World
 
 ORDERS = scope_of(["destroy:/orders/**", "view:/menu/*"])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from crewel.client.connection import Exchanges, common_transports
+from crewel.client.awaited import Exchanges
+from crewel.client.connection import common_transports
 from crewel.client.errors import NegotiationError, TransportError
 
 OURS = ["websocket", "long-polling"]

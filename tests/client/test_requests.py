@@ -18,10 +18,11 @@ from crewel.client import (
     TransportError,
     create_response,
 )
-from crewel.client.connection import Answers
+from crewel.client.awaited import Answers
+from crewel.client.client_responder import Responder
 from crewel.client.errors import ClientError
 from crewel.client.publish_options import publication
-from crewel.client.requests import Responder, Serials, _name
+from crewel.client.requests import Serials, _name
 from crewel.client.router import Router
 from tests.client.support import LIMIT_S
 from tests.client.test_router import subscribed
@@ -100,7 +101,7 @@ class TestAnswers:
         assert answers.late == 1
 
     async def test_answers_remembers_a_bounded_number(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("crewel.client.connection._ANSWERS_REMEMBERED", 2)
+        monkeypatch.setattr("crewel.client.awaited._ANSWERS_REMEMBERED", 2)
         answers = Answers()
         channels = [f"{PREFIX}300000{n}" for n in range(3)]
         for channel in channels:

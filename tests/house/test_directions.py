@@ -36,10 +36,16 @@ NAMES_THE_BROKER_STILL = {
 }
 """Modules that get the whole broker where they need a part of it. The list may only shrink."""
 MAY_IMPORT = {
-    "client": {"bayeux", "errors", "proxies", "qos", "trace_context"},  # the protocol and its options, not the server
-    "conformance": {"proxies"},  # it tests any Bayeux server, so it must not judge by Crewel's own code
+    "client": {
+        "bayeux",
+        "errors",
+        "outgoing_proxy",
+        "qos",
+        "trace_context",
+    },  # the protocol and its options, not the server
+    "conformance": {"outgoing_proxy"},  # it tests any Bayeux server, so it must not judge by Crewel's own code
     "extensions": {"bayeux", "broker", "delivery", "errors", "extension", "metrics", "qos", "settings"},
-    "pipeline": {"errors", "check_result", "proxies", "storage"},  # the keys of the store
+    "pipeline": {"errors", "check_result", "outgoing_proxy", "storage"},  # the keys of the store
 }
 """What packages import that stand beside the layers of pyproject.toml. A package that is added is forbidden to them."""
 

@@ -310,11 +310,11 @@ async def test_a_program_that_is_not_there_is_told_in_one_line(tmp_path: Path) -
 
 async def test_a_disk_with_little_left_counts_as_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(tmp_path) as store:
-        monkeypatch.setattr("crewel.storage.checks.FREE_DISK", 1 << 62)
+        monkeypatch.setattr("crewel.storage.store_space.FREE_DISK", 1 << 62)
         await until(lambda: store.is_full)
         assert store.why_full is not None
         assert "MiB left" in store.why_full
-        monkeypatch.setattr("crewel.storage.checks.FREE_DISK", 0)
+        monkeypatch.setattr("crewel.storage.store_space.FREE_DISK", 0)
         await until(lambda: not store.is_full)
         assert store.why_full is None
 

@@ -103,7 +103,7 @@ async def test_unreadable_answers_end_the_connection(said: bytes, reason: str, k
 
 
 async def test_an_answer_that_does_not_come_in_time_ends_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crewel.storage.store_connection.LIMIT_S", 0.1)
+    monkeypatch.setattr("crewel.storage.store_connection.ANSWER_LIMIT_S", 0.1)
     async with saying(b":1\r\n") as url, asking(url) as there:
         one, missing = await there.ask(PING, PING)
         assert one == 1
@@ -113,7 +113,7 @@ async def test_an_answer_that_does_not_come_in_time_ends_the_line(monkeypatch: p
 
 async def test_each_exchange_has_the_whole_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """One timer serves many exchanges: it must neither end a later one too early nor forget it."""
-    monkeypatch.setattr("crewel.storage.store_connection.LIMIT_S", 1.0)
+    monkeypatch.setattr("crewel.storage.store_connection.ANSWER_LIMIT_S", 1.0)
     async with saying(b":1\r\n") as url, asking(url) as there:
         assert await there.ask(PING) == [1]
         await asyncio.sleep(0.5)
@@ -125,7 +125,7 @@ async def test_each_exchange_has_the_whole_time(monkeypatch: pytest.MonkeyPatch)
 
 async def test_a_stall_of_the_loop_is_no_outage_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer lies unread in the socket when the timer fires, long after its time."""
-    monkeypatch.setattr("crewel.storage.store_connection.LIMIT_S", 0.3)
+    monkeypatch.setattr("crewel.storage.store_connection.ANSWER_LIMIT_S", 0.3)
     async with saying(b":1\r\n") as url, asking(url) as there:
         asked = asyncio.create_task(there.ask(PING))
         await asyncio.sleep(0)

@@ -471,7 +471,7 @@ async def test_the_format_is_written_once(server: StoreProcess, store: Store) ->
 async def test_a_store_of_an_earlier_release_has_the_layout_of_this_one_from_now_on(
     server: StoreProcess, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crewel.storage.checks.FORMAT", FORMAT + 1)
+    monkeypatch.setattr("crewel.storage.store_requirements.FORMAT", FORMAT + 1)
     other = Store(at(server, prefix_of(store)))
     await other.open()
     await other.close()

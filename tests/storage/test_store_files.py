@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
-import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -15,12 +13,10 @@ from time import monotonic
 import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
-from crewel.storage.checks import Space, StoreInfo
 from crewel.storage.store import Store
-from crewel.storage.store_files import Damaged, cut_off, examine
+from crewel.storage.store_files import Damaged
 from tests.storage.conftest import opened, settings_for, until
 from tests.storage.owner import started
-from tests.store_process import PROGRAM
 
 LIMIT_S = 30
 
@@ -138,105 +134,3 @@ async def test_a_store_that_comes_up_in_time_is_no_damage(tmp_path: Path) -> Non
     opening.cancel()
     with pytest.raises((asyncio.CancelledError, StoreUnavailable)):
         await opening
-
-
-# Space
-
-
-async def test_a_rewrite_that_failed_is_asked_for_again(tmp_path: Path) -> None:
-    """A limit for the size of files is met as a full disk; a shell lets a write beyond it fail."""
-    binary = tmp_path / "store-with-a-quota"
-    binary.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(PROGRAM)} \"$@\"\n")
-    binary.chmod(0o755)
-    async with opened(tmp_path / "data", f"storage.server_binary={binary}") as store:
-        for number in range(100):
-            await store.reader.set(f"x{number}", os.urandom(10_000))
-        pid = int((await store.reader.info("server"))["process_id"])
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-        await store.reader.execute_command("BGREWRITEAOF")
-        async with asyncio.timeout(LIMIT_S):
-            while (await store.reader.info("persistence"))["aof_last_bgrewrite_status"] != "err":
-                await asyncio.sleep(0.01)
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        async with asyncio.timeout(LIMIT_S):
-            while (await store.reader.info("persistence"))["aof_last_bgrewrite_status"] != "ok":
-                await asyncio.sleep(0.01)
-
-
-def facts(**rows: object) -> StoreInfo:
-    return StoreInfo("".join(f"{name}:{value}\r\n" for name, value in rows.items()).encode())
-
-
-def test_a_rewrite_is_asked_for_once_a_minute_at_most(tmp_path: Path) -> None:
-    space = Space(tmp_path)
-    failed = facts(aof_last_bgrewrite_status="err")
-    assert space.why_full(failed) is None
-    assert [space.should_rewrite(failed, now) for now in (0.0, 59.0, 61.0)] == [True, False, True]
-    assert not space.should_rewrite(facts(aof_last_bgrewrite_status="err", aof_rewrite_in_progress=1), 200.0)
-    assert not space.should_rewrite(facts(aof_last_bgrewrite_status="ok"), 200.0)
-
-
-def test_a_rewrite_is_asked_for_only_where_it_has_room(tmp_path: Path) -> None:
-    space = Space(tmp_path)
-    failed = facts(aof_last_bgrewrite_status="err", used_memory=1 << 60)
-    space.why_full(failed)
-    assert not space.should_rewrite(failed, 0.0)
-
-
-def test_a_file_that_has_grown_is_rewritten_where_the_disk_is_nearly_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("crewel.storage.checks.FREE_DISK", 1 << 62)
-    space = Space(tmp_path)
-    grown = facts(used_memory=1000, aof_current_size=2001)
-    assert "MiB left" in (space.why_full(grown) or "")
-    assert space.should_rewrite(grown, 0.0)
-    assert not space.should_rewrite(facts(used_memory=1000, aof_current_size=2000), 100.0)
-
-
-def test_a_write_that_failed_means_that_the_store_is_full(tmp_path: Path) -> None:
-    assert "cannot write to its disk" in (Space(tmp_path).why_full(facts(aof_last_write_status="err")) or "")
-
-
-# Tails
-
-SET = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n"
-ADD = b"*5\r\n$4\r\nXADD\r\n$12\r\n{crewel}:log\r\n$%d\r\n%d-0\r\n$1\r\nb\r\n$1\r\nx\r\n"
-
-
-def entry(log_id: int) -> bytes:
-    return ADD % (len(str(log_id)) + 2, log_id)
-
-
-@pytest.mark.parametrize(
-    ("text", "begins", "messages"),
-    [
-        (b"", 0, ()),
-        (SET, len(SET), ()),
-        (SET + SET[:-1], len(SET), ()),
-        (SET + b"#TS:1795190671\r\n" + SET, 2 * len(SET) + 16, ()),
-        (SET + b"nonsense" + entry(17) + entry(18), len(SET), (17, 18)),
-        (SET + b"*1\r\n$5\r\nMULTI\r\n" + entry(17), len(SET), (17,)),
-        (b"*1\r\n$5\r\nMULTI\r\n" + SET + b"*1\r\n$4\r\nEXEC\r\n", len(SET) + 29, ()),
-        (SET + b"*2\r\n$3\r\nSET\r\n$x\r\n", len(SET), ()),
-        (SET + b"*0\r\n", len(SET), ()),
-    ],
-    ids=["empty", "whole", "short", "notes", "damage", "open transaction", "transaction", "no length", "no words"],
-)
-def test_a_tail_begins_where_commands_end(tmp_path: Path, text: bytes, begins: int, messages: tuple[int, ...]) -> None:
-    file = tmp_path / "a.incr.aof"
-    file.write_bytes(text)
-    tail = examine(file)
-    assert (tail.begins, tail.size, tail.messages) == (begins, len(text) - begins, messages)
-
-
-def test_a_tail_is_cut_and_kept(tmp_path: Path) -> None:
-    file = tmp_path / "files" / "a.incr.aof"
-    file.parent.mkdir()
-    file.write_bytes(SET + b"nonsense" + entry(1_795_190_671_003_112))
-    tail = examine(file)
-    assert "with 1 messages, 1795190671003112 of 2026-11-20T" in str(tail)
-    kept = cut_off(tail)
-    assert file.read_bytes() == SET
-    assert kept.read_bytes() == b"nonsense" + entry(1_795_190_671_003_112)
-    assert kept.parent == tmp_path

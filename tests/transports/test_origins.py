@@ -1,13 +1,13 @@
-"""Whose page a request comes from, and who the client is behind proxies. Headers go by their names in lower case."""
+"""Whose page a request comes from. Headers go by their names in lower case."""
 
 from __future__ import annotations
 
 import pytest
-from multidict import CIMultiDict
 
 from crewel.settings import Settings
 from crewel.settings.server_settings import Http
-from crewel.transports.origins import Client, Origins
+from crewel.transports.forwarded import Client
+from crewel.transports.origins import Origins
 
 HERE = Client("192.0.2.1", "http", "chat.example:8080")
 SECURE = Client("192.0.2.1", "https", "chat.example")
@@ -119,59 +119,6 @@ def test_a_list_names_whole_origins() -> None:
 )
 def test_a_listed_origin_may_have_any_first_label_or_be_that_of_an_app(listed: str, origin: str, allowed: bool) -> None:
     assert origins(allowed_origins=listed).allows({"origin": origin}, HERE) is allowed
-
-
-@pytest.mark.parametrize(
-    ("proxies", "forwarded", "address"),
-    [
-        ("", "198.51.100.7", "10.0.0.1"),
-        ("10.0.0.0/8", "198.51.100.7", "198.51.100.7"),
-        ("10.0.0.0/8", "", "10.0.0.1"),
-        ("10.0.0.0/8", "203.0.113.9, 198.51.100.7", "198.51.100.7"),
-        ("10.0.0.0/8", "198.51.100.7, 10.0.0.2", "198.51.100.7"),
-        ("10.0.0.0/8", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
-        ("10.0.0.0/8", "forged, 198.51.100.7 , 10.0.0.2", "198.51.100.7"),
-        ("10.0.0.0/8", "not an address", "not an address"),
-        ("10.0.0.0/8", "203.0.113.9:51234", "203.0.113.9"),
-        ("10.0.0.0/8", "[2001:db8::1]:443, 10.0.0.2:4000", "2001:db8::1"),
-        ("10.0.0.0/8", "198.51.100.7, ::ffff:10.0.0.2", "198.51.100.7"),
-        ("10.0.0.0/8", "::ffff:198.51.100.7, [::ffff:10.0.0.2]:4000", "198.51.100.7"),
-        ("192.168.0.0/16", "198.51.100.7", "10.0.0.1"),
-    ],
-)
-def test_the_first_hop_that_is_not_trusted_is_the_client(proxies: str, forwarded: str, address: str) -> None:
-    client = origins(trusted_proxies=proxies).client({"host": "a", "x-forwarded-for": forwarded}, "10.0.0.1", "http")
-    assert client.address == address
-
-
-def test_the_nearest_proxy_tells_scheme_and_host() -> None:
-    headers = {
-        "host": "inner:8080",
-        "x-forwarded-proto": "http, HTTPS",
-        "x-forwarded-host": "forged.example, chat.example",
-    }
-    assert origins(trusted_proxies="10.0.0.1").client(headers, "10.0.0.1", "http") == Client(
-        "10.0.0.1", "https", "chat.example"
-    )
-    for remote in ("10.0.0.2", "no address", None):
-        assert origins(trusted_proxies="10.0.0.1").client(headers, remote, "http") == Client(
-            remote, "http", "inner:8080"
-        )
-
-
-def test_the_last_of_several_lines_of_a_header_is_that_of_the_nearest_proxy() -> None:
-    """HAProxy leaves the client's line as it is, and adds one of its own."""
-    lines = [("Host", "inner"), ("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-For", "198.51.100.7")]
-    lines += [("X-Forwarded-Proto", "http"), ("X-Forwarded-Proto", "https")]
-    lines += [("X-Forwarded-Host", "forged.example"), ("X-Forwarded-Host", "chat.example")]
-    client = origins(trusted_proxies="127.0.0.1").client(CIMultiDict(lines), "127.0.0.1", "http")
-    assert client == Client("198.51.100.7", "https", "chat.example")
-
-
-def test_a_proxy_that_tells_nothing_changes_nothing() -> None:
-    client = origins(trusted_proxies="::1").client({"host": "a"}, "::1%lo", "https")
-    assert (client.scheme, client.host) == ("https", "a")
-    assert client.is_secure
 
 
 def test_cors_headers_echo_the_origin_and_never_a_star() -> None:

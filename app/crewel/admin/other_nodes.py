@@ -43,7 +43,7 @@ from crewel.security.grants import Role, Scope, role_of, scope_of
 from crewel.storage import nodes, receivers
 from crewel.topics import State, word_of
 from crewel.topics import joined as joined_state
-from crewel.transports.origins import Client
+from crewel.transports.forwarded import Client
 
 Sent = tuple[Mapping[str, str], bytes]
 """The query and the body of a request."""

@@ -53,7 +53,8 @@ from crewel.qos.names import ANONYMOUS
 from crewel.security.bad_token import BadToken
 from crewel.security.grants import Grants, Role
 from crewel.transports.bodies import read_body
-from crewel.transports.origins import Client, Origins
+from crewel.transports.forwarded import Client, TrustedProxies
+from crewel.transports.origins import Origins
 from crewel.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -139,6 +140,7 @@ class Rest:
     def __init__(self, admin: Administration, static: Path) -> None:
         self._admin = admin
         self._origins = Origins(admin.broker.settings)
+        self._proxies = TrustedProxies(admin.broker.settings)
         self._static = static
         membership = admin.membership
         self._other_nodes = None if membership is None else OtherNodes(admin, membership, ROUTES, _status)
@@ -177,7 +179,7 @@ class Rest:
 
     def _client(self, request: web.Request) -> Client:
         """The client, if its page may talk to the server. Raises Refused."""
-        client = self._origins.client(request.headers, request.remote, request.scheme)
+        client = self._proxies.client(request.headers, request.remote, request.scheme)
         if not self._origins.allows(request.headers, client):
             self._origins.refused(request.headers, client)
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "requests from this origin are not allowed")

@@ -31,8 +31,8 @@ from crewel.errors import IllegalArgument, Refused, StoreError
 from crewel.qos.fields import Check, read_fields
 from crewel.security.grants import Role, Scope
 from crewel.storage.sight import WHOLE, Sight
+from crewel.transports.forwarded import Client
 from crewel.transports.http_connection import Connection
-from crewel.transports.origins import Client
 
 log = logging.getLogger(__name__)
 

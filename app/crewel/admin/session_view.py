@@ -11,7 +11,7 @@ from crewel.admin.receiver_facts import standing_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.role_scopes import covered
 from crewel.admin.server_view import oldest_of
-from crewel.broker.mailboxes.timers import outlook
+from crewel.broker.mailboxes.session_times import outlook
 from crewel.broker.session import Session
 from crewel.security.grants import Scope
 

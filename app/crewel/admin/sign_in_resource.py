@@ -23,7 +23,7 @@ from crewel.qos.connect import MAX_SECRET
 from crewel.qos.fields import text
 from crewel.security.bad_token import BadToken
 from crewel.security.grants import Grants, Role, Scope
-from crewel.transports.origins import Client
+from crewel.transports.forwarded import Client
 
 ADMIN: Final = "admin"
 """The name of an operator with the admin token."""

@@ -16,7 +16,7 @@ from crewel.bayeux.codec import HANDSHAKE_NAMES
 from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.admission.limiter import Limiter
-from crewel.broker.durability.publish_window import PublishWindow
+from crewel.broker.admission.publishes_in_flight import PublishesInFlight
 from crewel.broker.exchange import Exchange, Peer
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.mailboxes.mailboxes import Mailboxes
@@ -86,7 +86,7 @@ class Inbound:
         self._loop = self._runtime.loop
         self._spawn = self._runtime.spawn
         self._turns = self._runtime.turns
-        self._window = PublishWindow()
+        self._in_flight = PublishesInFlight()
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """Process the elements one after another, each as far as it need not wait: see `Receiver`."""
@@ -113,7 +113,7 @@ class Inbound:
 
     async def _process_admitted(self, exchange: Exchange, payer: str, count: int) -> None:
         """Process it when so many messages of its account may come."""
-        await self._window.enter(payer, count)
+        await self._in_flight.enter(payer, count)
         try:
             relief = self._relief(exchange) if self._pressure.is_on else None
             if relief is None:
@@ -121,7 +121,7 @@ class Inbound:
             else:
                 await self._process_relieved(exchange, relief)
         finally:
-            self._window.leave(payer, count)
+            self._in_flight.leave(payer, count)
 
     def _relief(self, exchange: Exchange) -> asyncio.Future[None] | None:
         return self._pressure.relief(map(channel_of, exchange.elements), payers_of(exchange.session))

@@ -12,7 +12,7 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
-from crewel.proxies import HINTS, Proxy, place
+from crewel.outgoing_proxy import HINTS, Proxy, place
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

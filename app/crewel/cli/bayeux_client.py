@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from crewel import proxies
+from crewel import outgoing_proxy
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
@@ -191,10 +191,10 @@ def local_token(url: str, proxy: str | None) -> str | None:
     return None if proxy_on_the_way(url, proxy) is not None else find_token(url, _data_dir())
 
 
-def proxy_on_the_way(url: str, proxy: str | None) -> proxies.Proxy | None:
+def proxy_on_the_way(url: str, proxy: str | None) -> outgoing_proxy.Proxy | None:
     """The proxy on the way to this server, if `--proxy` is this. Wrong usage ends the command with 2."""
     try:
-        return proxies.proxy_for(url, proxy)
+        return outgoing_proxy.proxy_for(url, proxy)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -29,13 +29,16 @@ from crewel.settings.store_location import StoreKind, StoreLocation
 from crewel.settings.table import shown
 from crewel.storage.account_shares import largest
 from crewel.storage.admin_connection import AdminConnection, admin_connection
-from crewel.storage.checks import StoreInfo, check_format, check_server, room_of
 from crewel.storage.disk import FREE_DISK
 from crewel.storage.embedded import holds_store, where_else, without_store
+from crewel.storage.file_repair import cut_off
+from crewel.storage.file_repair import examine as examine_tail
 from crewel.storage.losses import losses_of
 from crewel.storage.primary import ask_sentinels, newest_primary
-from crewel.storage.store_files import Damaged, StoreFiles, cut_off, moment
-from crewel.storage.store_files import examine as examine_tail
+from crewel.storage.store_files import Damaged, StoreFiles, moment
+from crewel.storage.store_info import StoreInfo
+from crewel.storage.store_requirements import check_format, check_server
+from crewel.storage.store_space import room_of
 
 _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
 _ACCOUNTS = 3

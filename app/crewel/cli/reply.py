@@ -13,7 +13,7 @@ from crewel.cli import bayeux_client, qos_options
 
 if TYPE_CHECKING:
     from crewel.client import Client, Message
-    from crewel.client.requests import OnRequest
+    from crewel.client.client_responder import OnRequest
 
 FAILED: Final = "user.clientCode"
 """What a command that fails answers."""
@@ -64,7 +64,7 @@ def reply(
 async def _reply(
     client: "Client", channel: str, answer: "OnRequest", at_once: int, count: int | None, options: dict[str, Any]
 ) -> None:
-    from crewel.client.requests import Responder
+    from crewel.client.client_responder import Responder
 
     responder = Responder(answer, client.publish, at_once)
     async with client:

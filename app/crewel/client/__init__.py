@@ -9,6 +9,8 @@ from crewel.client.client_extension import Extension as Extension
 from crewel.client.client_message import DestinationState as DestinationState
 from crewel.client.client_message import Message as Message
 from crewel.client.client_message import Reply as Reply
+from crewel.client.client_responder import Response as Response
+from crewel.client.client_responder import create_response as create_response
 from crewel.client.consumer import Consumer as Consumer
 from crewel.client.consumer import Delivery as Delivery
 from crewel.client.errors import AccessDenied as AccessDenied
@@ -54,8 +56,6 @@ from crewel.client.outbox import RefusedPublish as RefusedPublish
 from crewel.client.publish_options import Batch as Batch
 from crewel.client.publish_options import Destination as Destination
 from crewel.client.publish_options import PublishOptions as PublishOptions
-from crewel.client.requests import Response as Response
-from crewel.client.requests import create_response as create_response
 from crewel.client.resume import ResumeCallbacks as ResumeCallbacks
 from crewel.client.resume import ResumeFile as ResumeFile
 from crewel.client.resume import ResumeStore as ResumeStore

@@ -26,13 +26,14 @@ from crewel.client.client_message import (
     ext_part,
     is_successful,
 )
+from crewel.client.client_responder import OnRequest, Responder
 from crewel.client.config import INHERITED, Config, Options
 from crewel.client.consumer import Consumer
 from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, publish_refused
 from crewel.client.outbox import Outbox
 from crewel.client.payload import Payload
 from crewel.client.publish_options import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
-from crewel.client.requests import OnRequest, Requests, Responder
+from crewel.client.requests import Requests
 from crewel.client.router import Router, Unclaimed
 from crewel.client.session_loop import Session
 from crewel.client.states import OnState, State

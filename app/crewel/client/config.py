@@ -31,7 +31,7 @@ from crewel.client.resume import ResumeFile, ResumeStore
 from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.time_units import NO_LIMIT, in_milliseconds, milliseconds
 from crewel.client.token_source import TokenFunction, check_token
-from crewel.proxies import Proxy, proxy_for
+from crewel.outgoing_proxy import Proxy, proxy_for
 from crewel.qos.connect import CONNECT, DISPATCHER
 from crewel.qos.names import is_name_for_login, parse_name
 

@@ -31,7 +31,7 @@ from crewel.client.errors import (
 )
 from crewel.client.payload import written
 from crewel.errors import REFUSED_HEADER
-from crewel.proxies import HINTS, Proxy, place, refusal
+from crewel.outgoing_proxy import HINTS, Proxy, place, refusal
 
 log = logging.getLogger("crewel.client")
 

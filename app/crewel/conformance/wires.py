@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from crewel.conformance.verdicts import CALLBACK_POLLING, WEBSOCKET, Failed, Gone
-from crewel.proxies import Proxy, refusal
+from crewel.outgoing_proxy import Proxy, refusal
 
 Fields = dict[str, Any]
 Arrived = Callable[[Fields], None]

@@ -26,13 +26,14 @@ from crewel.mock.salesforce_extension import SalesforceExtension, inner
 from crewel.mock.salesforce_rest import mount_rest
 from crewel.mock.scenarios import SCENARIOS, Scenario
 from crewel.mock.script import Script, require_fault
-from crewel.server import ENDPOINT, attach, tls_of
+from crewel.server import ENDPOINT, attach
 from crewel.settings import Settings
 from crewel.testing.clock import VirtualLoop, seconds_of
 from crewel.testing.facades import in_thread
 from crewel.testing.instance import Instance, settings_of
 from crewel.transports.http_connection import mark_requests
 from crewel.transports.listener import bind
+from crewel.transports.tls import tls_of
 
 _SETTINGS: Final[Mapping[str, Any]] = {
     "bayeux.timeout_ms": shapes.TIMEOUT_MS,

@@ -16,10 +16,11 @@ from redis.exceptions import RedisError
 
 from crewel.errors import StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.checks import Loading, StoreInfo, check_server, why_not
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.store_connection import Reader, client_name, pool_of, store_error
+from crewel.storage.store_info import StoreInfo
+from crewel.storage.store_requirements import Loading, check_server, why_not
 
 _LIMIT_S = 10.0  # that a store of our own has until it listens
 _PAUSE_S = 0.05

@@ -343,6 +343,7 @@ class Embedded:
             "loglevel": "notice",
             "save": "",
             "appendonly": "yes",
+            "aof-load-truncated": "yes",  # drop an incomplete command at the end, as a crash leaves it
             "appendfsync": self._storage.fsync,
             "maxmemory": str(self._max_memory),
             "maxmemory-policy": "noeviction",

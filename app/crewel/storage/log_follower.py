@@ -19,11 +19,11 @@ from crewel.delivery.records import Logged, LogId
 from crewel.errors import StoreError
 from crewel.storage.log import logged
 from crewel.storage.store import Store
-from crewel.storage.store_connection import LIMIT_S, Connection, pack, store_error
+from crewel.storage.store_connection import ANSWER_LIMIT_S, Connection, pack, store_error
 
 _AT_ONCE: Final = 1000
 _WAIT_MS: Final = 1000  # that the store waits for an entry
-_LIMIT_S: Final = _WAIT_MS / 1000 + 2 * LIMIT_S
+_LIMIT_S: Final = _WAIT_MS / 1000 + 2 * ANSWER_LIMIT_S
 """Seconds for an answer. On a slow line, another connection would cost more time than to wait; a store that is away is noticed
 by the connection that writes, which closes this one."""
 

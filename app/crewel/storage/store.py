@@ -22,7 +22,6 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.event_loop import woken
 from crewel.settings import Settings
-from crewel.storage.checks import Loading, Space, StoreInfo, check_format, check_server, room_of, why_full, why_not
 from crewel.storage.embedded import END_LIMIT_S, Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
@@ -42,6 +41,9 @@ from crewel.storage.store_connection import (
     unavailable,
 )
 from crewel.storage.store_files import moment
+from crewel.storage.store_info import StoreInfo
+from crewel.storage.store_requirements import Loading, check_format, check_server, why_not
+from crewel.storage.store_space import Space, room_of, why_full
 from crewel.supervision import Supervisor
 
 log = logging.getLogger(__name__)

@@ -36,7 +36,7 @@ from crewel.storage.script_step import scripts
 
 T = TypeVar("T")
 
-LIMIT_S = 2.0
+ANSWER_LIMIT_S = 2.0
 """Seconds that the store has to answer what was sent together."""
 
 _MOST_CONNECTIONS: Final = 16
@@ -122,8 +122,8 @@ def pool_of(url: str, prefix: str) -> ConnectionPool:
         driver_info=None,  # it would read its own version from a file
         protocol=2,
         retry=Retry(NoBackoff(), 0),
-        socket_connect_timeout=LIMIT_S,
-        socket_timeout=LIMIT_S,
+        socket_connect_timeout=ANSWER_LIMIT_S,
+        socket_timeout=ANSWER_LIMIT_S,
     )
 
 
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
         self._wanted = 0
         self._answers: list[Any] = []
         self._done: Callable[[list[Any]], None] | None = None
-        self._limit_s = LIMIT_S
+        self._limit_s = ANSWER_LIMIT_S
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None  # one for many exchanges
         self._transport.set_protocol(self)
@@ -274,7 +274,7 @@ async def connected(pool: ConnectionPool, lost: Callable[[str], None]) -> Connec
     Raises RedisError, OSError or TimeoutError."""
     connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_LIMIT_S):
             await connection.connect()  # type: ignore[no-untyped-call]
     except BaseException:
         await connection.disconnect(nowait=True)

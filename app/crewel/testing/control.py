@@ -16,6 +16,7 @@ from aiohttp import web
 from crewel.errors import CrewelError, SettingsError
 from crewel.settings import Settings
 from crewel.testing.facades import AsyncServer, Condition
+from crewel.transports.forwarded import TrustedProxies
 from crewel.transports.origins import Hosts, Origins, is_loopback
 
 Answer = Awaitable[Mapping[str, Any]]
@@ -101,7 +102,7 @@ def _guard(settings: Settings) -> Any:
     named = settings.model_copy(deep=True)
     named.http.allowed_origins = tuple(each for each in settings.http.allowed_origins if each != "*")
     named.http.allowed_hosts = tuple(each for each in settings.http.allowed_hosts if each != "*")
-    hosts, origins = Hosts(named), Origins(named)
+    hosts, origins, proxies = Hosts(named), Origins(named), TrustedProxies(named)
     hosts.on_loopback = is_loopback(settings.http.host)
 
     @web.middleware
@@ -109,7 +110,7 @@ def _guard(settings: Settings) -> Any:
         for host in request.headers.getall("Host", ()):
             if not hosts.allows(host, request.remote):
                 return _refused(421, f"the control address is not known as {host[:100]!a}: call it by its address")
-        client = origins.client(request.headers, request.remote, request.scheme)
+        client = proxies.client(request.headers, request.remote, request.scheme)
         if not origins.allows(request.headers, client):
             return _refused(403, "requests from pages of this origin are not allowed")
         return await handler(request)

@@ -28,7 +28,8 @@ from crewel.settings import Settings
 from crewel.transports import http_aiohttp, websocket
 from crewel.transports.connection_caps import ConnectionCaps
 from crewel.transports.control_frames import ControlFrames
-from crewel.transports.origins import Client, Hosts, Origins, RefusalLog
+from crewel.transports.forwarded import Client, TrustedProxies
+from crewel.transports.origins import Hosts, Origins, RefusalLog
 from crewel.transports.request_paths import why_refused
 from crewel.transports.shared_buffer import SharedBuffer
 from crewel.transports.socket_watch import GOING_AWAY, SocketWatch
@@ -69,6 +70,7 @@ class Endpoint:
         self.settings = broker.settings
         self.hosts = Hosts(broker.settings)
         self.origins = Origins(broker.settings)
+        self.proxies = TrustedProxies(broker.settings)
         self.cookie = BrowserCookie(broker.settings)
         self.binds_pages = True
         """Whether sessions of pages of other sites are bound to the origin; else they need the cookie as all others do."""
@@ -106,7 +108,7 @@ class Endpoint:
         if self.broker.has_lost_store:
             return web.Response(status=503, text="another server has taken the store of this one")
         # Origin before method and body: a refused page learns nothing of the server.
-        client = self.origins.client(request.headers, request.remote, request.scheme)
+        client = self.proxies.client(request.headers, request.remote, request.scheme)
         if not self.origins.allows(request.headers, client):
             self.broker.metrics.refused_payloads["origin"] += 1
             self.origins.refused(request.headers, client)
@@ -132,7 +134,7 @@ class Endpoint:
         # A POST has its turn when its body has been read, and an upgrade one of those of new clients.
         turns = self.broker.runtime.turns
         if request.method != "POST" and not websocket.is_upgrade(request) and turns.is_over():
-            client = self.origins.client(request.headers, request.remote, request.scheme)
+            client = self.proxies.client(request.headers, request.remote, request.scheme)
             await turns.rest(client.address, has_begun=False)
         try:
             return await handler(request)
@@ -147,7 +149,7 @@ class Endpoint:
     def _missing(self, request: web.Request, missing: web.HTTPNotFound | web.HTTPMethodNotAllowed) -> web.Response:
         """The answer 404 or 405, with headers that let a page of an allowed origin read it. Else its browser reports a network
         error only, and so it does after a refused preflight."""
-        client = self.origins.client(request.headers, request.remote, request.scheme)
+        client = self.proxies.client(request.headers, request.remote, request.scheme)
         headers = self.origins.cors(request.headers) if self.origins.allows(request.headers, client) else {}
         served = missing.allowed_methods if isinstance(missing, web.HTTPMethodNotAllowed) else ()
         wanted = request.headers.get("Access-Control-Request-Method")

@@ -20,7 +20,7 @@ from crewel.transports.request_paths import is_plain
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
-    from crewel.transports.origins import Client
+    from crewel.transports.forwarded import Client
 
 _TEXT: Final = ("utf-8", "surrogateescape")  # as aiohttp reads header values: what is no UTF-8 goes through unchanged
 _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
@@ -110,7 +110,7 @@ class Heads:
         self._cookie = endpoint.cookie
         self._bound_page = endpoint.bound_page
         self._hosts = endpoint.hosts
-        self._origins = endpoint.origins
+        self._origins, self._proxies = endpoint.origins, endpoint.proxies
         bayeux = endpoint.settings.bayeux
         self._post = f"POST {bayeux.path}".encode()
         self._posts = tuple(self._post + end for end in (b" ", b"/", b"?"))
@@ -190,7 +190,7 @@ class Heads:
         ):
             return None
         text = collector.text()
-        client = self._origins.client(text, remote, scheme)
+        client = self._proxies.client(text, remote, scheme)
         if not (self._hosts.allows(text["host"], remote) and self._origins.allows(text, client)):
             return None
         key = text.get("sec-websocket-key", "")
@@ -216,7 +216,7 @@ class Heads:
         ):
             return None
         headers = collector.text()
-        client = self._origins.client(headers, remote, scheme)
+        client = self._proxies.client(headers, remote, scheme)
         if not (self._hosts.allows(headers["host"], remote) and self._origins.allows(headers, client)):
             return None
         cors = self._origins.cors(headers)

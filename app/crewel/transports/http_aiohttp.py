@@ -27,7 +27,7 @@ from crewel.transports.http_connection import Connection
 
 if TYPE_CHECKING:
     from crewel.transports.endpoint import Endpoint
-    from crewel.transports.origins import Client
+    from crewel.transports.forwarded import Client
 
 _WATCH_INTERVAL = 1.0  # seconds between looks at the connection of a held request
 _CALLBACK_HEADERS = {

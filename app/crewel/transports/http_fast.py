@@ -284,7 +284,7 @@ class FastConnection(asyncio.Protocol, Peer):
             if raw.startswith(b"G"):
                 self._upgrade(raw, data)
                 return None
-            address = self._address() if lane.endpoint.origins.has_proxies else None  # asking costs a system call
+            address = self._address() if lane.endpoint.proxies.are_set else None  # asking costs a system call
             head = lane.heads.read(raw, address, lane.scheme)
         if head is None or head.length > lane.settings.bayeux.max_message_bytes:
             self._hand_over(data)

@@ -1,4 +1,4 @@
-"""The names that the server answers to, the pages that may talk to it, and the client behind trusted proxies.
+"""The names that the server answers to, and the pages that may talk to it.
 
 A web page can give its own host name an address of loopback and then talk to a server there as to its own origin (DNS
 rebinding). Only the name gives it away, so a server on loopback answers to names of loopback, and to those that its settings
@@ -14,15 +14,14 @@ import logging
 import re
 import socket
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from multidict import MultiMapping
 
 from crewel import addresses
-from crewel.addresses import Networks
 from crewel.settings import Settings
+from crewel.transports.forwarded import Client
 
 log = logging.getLogger(__name__)
 
@@ -100,19 +99,6 @@ def is_loopback(host: str) -> bool:
     return all(addresses.is_loopback(str(info[4][0])) for info in socket.getaddrinfo(host, None))
 
 
-class Client(NamedTuple):
-    """The client behind the proxies: its address, and the scheme and host that it used."""
-
-    address: str | None
-    scheme: str
-    host: str
-
-    @property
-    def is_secure(self) -> bool:
-        """Whether it came by TLS."""
-        return self.scheme in ("https", "wss")
-
-
 class Origins:
     """Which web pages may talk to the server. Headers are asked for by their names in lower case, so that a plain
     dictionary of such names serves as well as one that ignores case."""
@@ -124,22 +110,7 @@ class Origins:
         self._has_patterns = any("*" in origin for origin in self._allowed)
         self._own = _normal(http.public_url) if http.public_url is not None else None
         self._own_site = _site(_name(urlsplit(http.public_url).netloc)) if http.public_url is not None else None
-        self.has_proxies = bool(http.trusted_proxies)
-        """Whether the address of a connection decides whether its `X-Forwarded-*` headers count."""
         self._refusals = RefusalLog("origins")
-        self._proxies = Networks(http.trusted_proxies)
-
-    def client(self, headers: Mapping[str, str], remote: str | None, scheme: str) -> Client:
-        """The client of a request: of the connection itself, or, where that comes from a trusted proxy, as its
-        `X-Forwarded-*` headers tell."""
-        host = headers.get("host", "")
-        if remote is None or not self.has_proxies or remote not in self._proxies:
-            return Client(None if remote is None else addresses.canonical(remote), scheme, host)
-        return Client(
-            self._forwarded_for(headers, remote),
-            (_listed(headers, "x-forwarded-proto") or [scheme])[-1].lower(),
-            (_listed(headers, "x-forwarded-host") or [host])[-1],
-        )
 
     def allows(self, headers: Mapping[str, str], client: Client) -> bool:
         """Whether a page of the request's origin may talk to the server."""
@@ -215,20 +186,6 @@ class Origins:
             answer["Access-Control-Allow-Headers"] = asked or "X-Requested-With,Content-Type,Accept,Origin"
             answer["Access-Control-Max-Age"] = "1800"
         return answer
-
-    def _forwarded_for(self, headers: Mapping[str, str], remote: str) -> str:
-        # From the right: each trusted proxy names the peer before it; the first that is not trusted is the client.
-        for hop in reversed(_listed(headers, "x-forwarded-for")):
-            remote = addresses.without_port(hop)
-            if remote not in self._proxies:
-                break
-        return remote
-
-
-def _listed(headers: Mapping[str, str], name: str) -> list[str]:
-    """What the lines of this header list together: a proxy may leave the client's line, and add one of its own behind it."""
-    lines = headers.getall(name, ()) if isinstance(headers, MultiMapping) else [headers.get(name, "")]
-    return [item for line in lines for each in line.split(",") if (item := each.strip())]
 
 
 def _site(name: str) -> str:

@@ -32,7 +32,7 @@ from crewel.transports.text_frames import text_frame, text_head
 if TYPE_CHECKING:
     from crewel.broker.exchange import Take
     from crewel.transports.endpoint import Endpoint
-    from crewel.transports.origins import Client
+    from crewel.transports.forwarded import Client
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,8 @@ from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.offers import LEAVES
-from crewel.broker.mailboxes.timers import SessionTimes, Timers
+from crewel.broker.mailboxes.session_times import SessionTimes
+from crewel.broker.mailboxes.timers import Timers
 from crewel.broker.mailboxes.unsendable import dead_letter_unsendable
 from crewel.broker.mailboxes.updates import Updates
 from crewel.broker.pipe import Pipe

@@ -17,8 +17,8 @@ from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.pings import Pings
+from crewel.broker.mailboxes.session_times import SessionTimes, cause
 from crewel.broker.mailboxes.stops import Stops
-from crewel.broker.mailboxes.timers import SessionTimes, cause
 from crewel.broker.mailboxes.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State

@@ -12,7 +12,7 @@ from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.mailbox_listeners import MailboxesListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.reports import MailboxReports
-from crewel.broker.mailboxes.timers import SessionTimes
+from crewel.broker.mailboxes.session_times import SessionTimes
 from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Host, Session

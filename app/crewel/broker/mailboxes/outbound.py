@@ -18,7 +18,7 @@ from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.offers import EVICTED, KEPT, LEAVES, OVERFULL, READY
-from crewel.broker.mailboxes.timers import SessionTimes
+from crewel.broker.mailboxes.session_times import SessionTimes
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State

@@ -14,7 +14,7 @@ from crewel.broker.addressing.session_names import Names
 from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.cluster import ANY_NUMBER
 from crewel.broker.handler_steps import Steps, result_of
-from crewel.broker.mailboxes.timers import SessionTimes
+from crewel.broker.mailboxes.session_times import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State

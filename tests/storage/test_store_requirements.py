@@ -6,8 +6,9 @@ import pytest
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.checks import StoreInfo, check_format, check_server
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT
+from crewel.storage.store_info import StoreInfo
+from crewel.storage.store_requirements import check_format, check_server
 
 GOOD = {
     "redis_version": "7.2.4",

@@ -13,7 +13,7 @@ from typing import Final
 _MOST: Final = 400
 
 
-class PublishWindow:
+class PublishesInFlight:
     """Lets requests of an account in, one after the other; a request that is longer than the bound comes alone."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crewel.proxies import Proxy, proxy_for
+from crewel.outgoing_proxy import Proxy, proxy_for
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "REQUEST_METHOD")
 PROXY = "http://proxy.example:3128"
