@@ -301,8 +301,10 @@ def written(file: str) -> str:
     for region in REGIONS:
         if region.file == file:
             begin = _BEGIN.format(name=f"crewel.client.{region.name}")
-            before, _, rest = text.partition(f"    {begin}\n")
-            _, _, after = rest.partition(f"    {_END}\n")
+            before, found, rest = text.partition(f"    {begin}\n")
+            _, is_ended, after = rest.partition(f"    {_END}\n")
+            if not (found and is_ended):
+                raise SystemExit(f"{file}.py lacks the comment `{_END if found else begin}`")
             body = textwrap.indent("\n".join(members(region)), "    ")
             text = f"{before}    {begin}\n{body}\n    {_END}\n{after}"
     ruff = str(Path(sys.executable).with_name("ruff"))

@@ -231,8 +231,5 @@ def _context_of(wire: bytes) -> Context | None:
 
 
 def _context(ext: object) -> Context | None:
-    if not isinstance(ext, dict):
-        return None
     context = sent(ext)
-    found = trace.get_current_span(context).get_span_context()
-    return context if found.is_valid and found.trace_flags.sampled else None
+    return context if trace.get_current_span(context).get_span_context().trace_flags.sampled else None

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from crewel.cli.bayeux_client import credential
+from crewel.client import TokenUnavailableError
 from tests.admin.desk import SETS
 from tests.cli.command import Ended, crewel
 from tests.conftest import StartServer
@@ -15,6 +19,23 @@ WITHOUT_TOKEN = [text for text in SETS if not text.startswith("admin.token=")]
 def ask(server: Server, directory: Path, state: Path | str = STATE) -> Ended:
     """Run an operator's command in this directory, without a token; `state` lists the servers of its user."""
     return crewel("sessions", "list", "--url", server.url, directory=directory, environ={"XDG_STATE_HOME": str(state)})
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"", "is empty"), (b" \n", "is empty"), (b"\xff", "cannot be read: it has characters that no token has")],
+)
+def test_a_token_file_without_a_token_is_named(tmp_path: Path, content: bytes, why: str) -> None:
+    """Without a token, a command would be refused, and the reason would not be seen."""
+    file = tmp_path / "token"
+    given = credential("another", file)
+    assert callable(given)
+    file.write_bytes(content)
+    with pytest.raises(TokenUnavailableError) as raised:
+        given()
+    assert str(raised.value) == f"the token file {file} {why}"
+    file.write_text("secret\n")
+    assert given() == "secret"
 
 
 def test_a_command_in_another_directory_finds_the_token(start_server: StartServer, tmp_path: Path) -> None:

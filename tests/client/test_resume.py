@@ -1,5 +1,6 @@
 """Where the secret of a session is kept, and the times of the client."""
 
+import asyncio
 import math
 from pathlib import Path
 
@@ -64,6 +65,18 @@ async def test_functions_that_fail_are_reported() -> None:
         await broken.save("s")
     with pytest.raises(ClientError, match="returned bytes, not a string"):
         await ResumeCallbacks(lambda: b"s", print).load()  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1)])
+async def test_functions_that_end_their_task_or_the_program_fail(error: BaseException) -> None:
+    async def fail(*_: object) -> str:
+        raise error
+
+    broken = ResumeCallbacks(fail, fail)  # type: ignore[arg-type]
+    with pytest.raises(ClientError, match="loads the resume secret failed"):
+        await broken.load()
+    with pytest.raises(ClientError, match="saves the resume secret failed"):
+        await broken.save("s")
 
 
 def test_a_worker_has_a_file_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

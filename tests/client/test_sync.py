@@ -332,7 +332,7 @@ def test_a_callback_that_ends_its_thread_leaves_the_client_alive(run: Run) -> No
         printed, said = program.communicate(timeout=LIMIT_S)
     assert program.returncode == 0
     assert printed.splitlines() == ["2", "/asks: internal.unknown (the responder failed)"]
-    assert "a callback of /exits raised SystemExit('no')" in said
+    assert "a callback of /exits raised SystemExit: no," in said
 
 
 @pytest.mark.parametrize("is_run", [True, False], ids=["run", "block"])

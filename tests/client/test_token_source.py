@@ -3,11 +3,15 @@
 import asyncio
 import base64
 import json
+import sys
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import pytest
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from crewel.client import TokenUnavailableError
 from crewel.client.token_source import Tokens, check_token, expiry_of
@@ -39,7 +43,7 @@ class Issuer:
     async def __call__(self) -> Any:
         self.asked += 1
         token = self.tokens[min(self.asked, len(self.tokens)) - 1]
-        if isinstance(token, Exception):
+        if isinstance(token, BaseException):
             raise token
         return token
 
@@ -189,8 +193,11 @@ async def test_a_function_that_fails_is_asked_again_while_the_last_token_is_good
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (ValueError("no such user"), r"failed: ValueError\('no such user'\)"),
-        (TimeoutError("of its own"), r"failed: TimeoutError\('of its own'\)"),
+        (ValueError("no such user"), "failed: ValueError: no such user"),
+        (KeyError(), "failed: KeyError$"),
+        (TimeoutError("of its own"), "failed: TimeoutError: of its own"),
+        (asyncio.CancelledError(), "failed: RuntimeError: what it waited for was cancelled"),
+        (SystemExit("no password"), "failed: SystemExit: no password"),
         (TokenUnavailableError("said by itself"), "^said by itself$"),
         (7, "returned int, not a string"),
         (b"x", "returned bytes, not a string"),
@@ -199,6 +206,91 @@ async def test_a_function_that_fails_is_asked_again_while_the_last_token_is_good
 async def test_what_goes_wrong_is_said(answer: Any, text: str) -> None:
     with pytest.raises(TokenUnavailableError, match=text):
         await Tokens(Issuer(answer), 5).take()
+
+
+def leave() -> str:
+    sys.exit("no password")
+
+
+def cancel() -> str:
+    raise asyncio.CancelledError
+
+
+def stop() -> str:
+    raise StopIteration
+
+
+def interrupt() -> str:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (leave, "failed: SystemExit: no password"),
+        (cancel, "failed: RuntimeError: what it waited for was cancelled"),
+        (stop, "failed: RuntimeError: .*StopIteration"),
+        (interrupt, "failed: KeyboardInterrupt"),
+    ],
+)
+async def test_what_a_plain_function_raises_ends_neither_the_client_nor_the_program(
+    function: Callable[[], str], text: str
+) -> None:
+    with pytest.raises(TokenUnavailableError, match=text):
+        await Tokens(function, 5).take()
+
+
+async def test_an_error_of_an_http_library_does_not_show_its_request() -> None:
+    """Which had a password."""
+    headers = CIMultiDictProxy(CIMultiDict({"Authorization": "Basic c2VjcmV0"}))
+    url = URL("http://issuer/token")
+    denied = aiohttp.ClientResponseError(
+        aiohttp.RequestInfo(url, "POST", headers, url), (), status=401, message="Unauthorized", headers=headers
+    )
+    assert "c2VjcmV0" in repr(denied)
+    with pytest.raises(
+        TokenUnavailableError, match="failed: ClientResponseError: 401, message='Unauthorized'"
+    ) as raised:
+        await Tokens(Issuer(denied), 5).take()
+    assert "c2VjcmV0" not in str(raised.value)
+
+
+async def test_the_end_of_the_client_ends_its_question() -> None:
+    begun = asyncio.Event()
+
+    async def wait() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    taking = asyncio.create_task(Tokens(wait, 5).take())
+    await begun.wait()
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+
+
+async def test_a_handshake_continues_with_the_last_token_while_that_holds(caplog: pytest.LogCaptureFixture) -> None:
+    clock, first, away = Clock(), unsigned({"exp": NOW + 100}), OSError("no back end")
+    issuer = Issuer(first, away, away, "next")
+    tokens = Tokens(issuer, 5, clock, lambda: 0)
+    await tokens.take()
+    clock.now += 75
+    assert [await tokens.take(), await tokens.take(), issuer.asked] == [first, first, 2]
+    clock.now += 25 * 0.75
+    assert (await tokens.take(), issuer.asked) == (first, 3)
+    assert [each.levelname for each in caplog.records] == ["WARNING"], "one warning, however often it fails"
+    assert tokens.refused() is True
+    assert await tokens.take() == "next"
+
+
+async def test_an_expired_token_is_not_shown_again() -> None:
+    clock = Clock()
+    tokens = Tokens(Issuer(unsigned({"exp": NOW + 100}), OSError("no back end")), 5, clock, lambda: 0)
+    await tokens.take()
+    clock.now += 100
+    with pytest.raises(TokenUnavailableError, match="no back end"):
+        await tokens.take()
 
 
 async def test_a_function_that_never_returns_is_left() -> None:

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from crewel import Message, Service, Session
-from crewel.client import Client, ErrorAnswer, Outbox, sync
+from crewel.client import Client, ErrorAnswer, Outbox, PayloadRefusedError, UnknownDestination, sync
 from crewel.client import Message as ClientMessage
 from crewel.testing import Server
 from crewel.testing.instance import ADMIN_TOKEN, Instance
@@ -234,6 +234,44 @@ async def test_requests_batches_callbacks_and_failures_have_spans(
         traces = {channel: trace_of(until(lambda: server_span(spans, channel))) for channel in ("/queued", "/told")}  # noqa: B023
         assert traces == {"/queued": trace_of(shopping), "/told": TRACE}
         assert trace_of(batched) == trace_of(shopping)
+
+
+async def publish_together(client: Client, receivers: dict[str, str | None]) -> None:
+    """Publish one message to each channel, for this receiver."""
+    async with client.batch() as batch:
+        for channel, receiver in receivers.items():
+            batch.publish(channel, 1, to=receiver)
+
+
+@TRACED
+async def test_what_the_server_refuses_has_spans_that_failed(
+    spans: InMemorySpanExporter, crewel: Server[Instance]
+) -> None:
+    outbox, reason = Outbox(), "user.ptp.unknownDestination"
+    async with asyncio.timeout(LIMIT_S), Client(crewel.url, traces=True, outbox=outbox) as client:
+        with trace.get_tracer("shop").start_as_current_span("shopping") as shopping:
+            with pytest.raises(UnknownDestination):
+                await client.publish("/published", 1, to="client/nobody")
+            with pytest.raises(UnknownDestination):
+                await client.request("/requested", 1, timeout=LIMIT_S, to="client/nobody")
+            with pytest.raises(UnknownDestination):
+                await publish_together(
+                    client, {"/batched/0": None, "/batched/1": "client/nobody", "/batched/2": "client/no"}
+                )
+            await client.enqueue("/queued", 1, to="client/nobody")
+            await outbox.drained()
+            with pytest.raises(PayloadRefusedError):
+                await publish_together(client, {"/large": "x" * 100_000})
+    failed = {
+        attributes(each)["messaging.destination.name"]: each
+        for each in spans.get_finished_spans()
+        if each.kind is not SpanKind.SERVER and each.status.status_code is StatusCode.ERROR
+    }
+    refused = ("/published", "/requested", "/batched/1", "/batched/2", "/queued")
+    told = {name: attributes(each)["error.type"] for name, each in failed.items()}
+    assert told == dict.fromkeys(refused, reason) | {"/large": "MessageTooLargeError"}
+    assert isinstance(shopping, ReadableSpan)
+    assert {trace_of(each) for each in failed.values()} == {trace_of(shopping)}
 
 
 def trace_of(span: ReadableSpan) -> str:

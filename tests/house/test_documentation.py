@@ -1,10 +1,12 @@
 """That the documentation says what the code does. `make check` asks whether its generated tables are fresh, and looks at the
 prose."""
 
+import importlib
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from typer.main import get_command
 from crewel.cli.main import app
 from crewel.pipeline.cli import app as pipeline
 from tests.house.source import ROOT, shown, tracked_files
+from tools import sync_client
 
 
 @pytest.mark.server
@@ -20,6 +23,30 @@ def test_no_name_that_each_version_keeps_has_gone() -> None:
     command = [sys.executable, "docs/stable.py", "--check"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
     assert ended.returncode == 0, f"docs/reference/stability.md says what stays: {ended.stdout}{ended.stderr}"
+
+
+def test_only_a_name_of_python_may_be_somewhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    stable = importlib.import_module("stable")
+    now: dict[str, set[str]] = {kind: set() for kind in stable.KINDS}
+    names = {"http.client", "crewel.client.Delivery.data"}  # a module of Python's own, and a member of a base class
+    assert stable.lost(now | {"settings": names, "python": names | {"crewel.client.Gone"}}, now) == [
+        "crewel.client.Delivery.data", "http.client", "crewel.client.Gone",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kept", ["", "    # Written by tools/sync_client.py, as crewel.client.Client has it\n"])
+def test_a_file_without_the_marks_of_its_region_is_not_written(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sync").mkdir()
+    (tmp_path / "sync" / "sync_client.py").write_text(f"class Client:\n{kept}    pass\n")
+    monkeypatch.setattr(sync_client, "CLIENT", tmp_path)
+    missing = (
+        "# End of what is written" if kept else "# Written by tools/sync_client.py, as crewel.client.Client has it"
+    )
+    with pytest.raises(SystemExit, match=f"^sync_client.py lacks the comment `{missing}`"):
+        sync_client.written("sync_client")
 
 
 def command_lines() -> Iterator[tuple[str, str]]:

@@ -134,13 +134,16 @@ def credential(token: str | None, file: Path | None) -> Credential:
     """The token of the command line; of a file, a function that reads it, and raises TokenUnavailableError."""
 
     def read(file: Path) -> str:
-        try:
-            return file.read_text("ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            from crewel.client import TokenUnavailableError
+        from crewel.client import TokenUnavailableError
 
+        try:
+            found = file.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it has characters that no token has"
             raise TokenUnavailableError(f"the token file {file} cannot be read: {why}") from None
+        if not found:
+            raise TokenUnavailableError(f"the token file {file} is empty")
+        return found
 
     return token if file is None else lambda: read(file)
 

@@ -103,17 +103,20 @@ async def followed(admin: Admin, job: dict[str, Any]) -> dict[str, Any]:
     """The job as it is at its end; meanwhile its progress is shown on a terminal. Raises CrewelError."""
     import asyncio
 
-    pause = _FIRST_PAUSE_S
+    pause, has_waited = _FIRST_PAUSE_S, False
     doing, things = _DOING[job["what"]]
     try:
         with progress(doing, things, job["total"] or None) as shown:
             while job["state"] in _OPEN:
+                shown(job["done"] + job["undone"])
+                if job.get("waitsFor") and not has_waited:
+                    told = f"{escaped(job['error'])}; to end that: crewel jobs stop {job['id']}"
+                    print(told, file=sys.stderr, flush=True)
+                has_waited = bool(job.get("waitsFor"))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_S)
-                was_waiting, job = bool(job.get("waitsFor")), await admin.call("GET", _JOB, about=_named(job["id"]))
-                shown(job["done"] + job["undone"])
-                if job.get("waitsFor") and not was_waiting:
-                    print(f"{escaped(job['error'])}; to end that: crewel jobs stop {job['id']}", file=sys.stderr)
+                job = await admin.call("GET", _JOB, about=_named(job["id"]))
+            shown(job["done"] + job["undone"])
     except asyncio.CancelledError:
         print(f"the server continues with the job: crewel jobs follow {job['id']}, or stop", file=sys.stderr)
         raise

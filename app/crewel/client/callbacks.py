@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any
 
 from crewel.client.client_message import DataT, Message
 from crewel.client.errors import ClientError, failure_of
@@ -14,8 +14,6 @@ from crewel.client.subscription import Subscription
 from crewel.client.traces import NO_TRACES, Traces
 
 log = logging.getLogger("crewel.client")
-
-_MessageT = TypeVar("_MessageT", bound=Message[Any])
 
 OnMessage = Callable[[Message[DataT]], Awaitable[None] | None]
 """What is called with each message of a subscription; it may be a coroutine function."""
@@ -59,11 +57,11 @@ class Callbacks:
             await asyncio.wait(tasks)
 
 
-async def result_of(function: Callable[[_MessageT], Any], message: _MessageT) -> Any:
-    """Call the function or coroutine function with a message; what it returns. Raises what it raises: CancelledError if the
-    client cancels it, and RuntimeError for any other, which comes from what it awaits."""
+async def result_of(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the function or coroutine function; what it returns. Raises what it raises: CancelledError if the client cancels it,
+    and RuntimeError for any other, which comes from what it awaits."""
     try:
-        result = function(message)
+        result = function(*arguments)
         return await result if isawaitable(result) else result
     except asyncio.CancelledError as error:
         task = asyncio.current_task()

@@ -476,7 +476,7 @@ class Client:
                 for interest in early:
                     await self._session.subscriber.subscribe(interest)
             else:
-                self.outbox.start(self._session.request)
+                self.outbox.start(self._session.request, self.traces)
         except BaseException:
             await self.__aexit__(None, None, None)
             raise

@@ -31,13 +31,17 @@ class Telemetry(Traces):
     @contextmanager
     def sending(self, operation: Operation, message: Fields) -> Iterator[Any]:
         """A span until the block has ended: with the reply, or with the answer."""
-        own = message.get("ext")
         # The application may know of a trace that is not the current one.
-        context = sent(own) if isinstance(own, dict) and "traceparent" in own else None
-        span = self._begin(operation, message["channel"], context, _KINDS[operation])
+        span = self._begin(operation, message["channel"], sent(message.get("ext")) or None, _KINDS[operation])
         carry(span, message)
         with self._current(span):
             yield
+
+    def failed(self, message: Fields, code: str, text: str) -> None:
+        """A span that has failed, below that of the message: the trace ends with the refusal."""
+        span = self._begin("publish", message["channel"], sent(message.get("ext")), SpanKind.PRODUCER)
+        fail(span, code, text)
+        span.end()
 
     @contextmanager
     def processing(self, message: Message) -> Iterator[Any]:

@@ -308,6 +308,12 @@ def split_error(error: str) -> tuple[int, tuple[str, ...], str]:
     return int(code), tuple(arguments.split(",")) if arguments else (), text
 
 
+def said(error: BaseException) -> str:
+    """The class and the text of an exception, for a log or another error. Its repr would not do: that of an error of an HTTP
+    library shows the headers of the request, which may have a token."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
 def failure_of(error: BaseException) -> Failure:
     """The code and the text that report an exception: its `error_code`, if it has one, and what it says."""
     code = getattr(error, "error_code", None)

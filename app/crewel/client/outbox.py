@@ -43,6 +43,7 @@ from crewel.client.errors import (
 from crewel.client.payload import written
 from crewel.client.publish_options import PAUSES, may_be_repeated
 from crewel.client.retry import Backoff
+from crewel.client.traces import NO_TRACES, Traces
 
 log = logging.getLogger("crewel.client.outbox")
 
@@ -145,6 +146,7 @@ class Outbox:
         self._outcomes: list[_Outcome] = []
         """What the server has answered and the file does not have yet."""
         self._table: _Table | None = None
+        self._traces = NO_TRACES
         self._task: asyncio.Task[None] | None = None
         self._added, self._is_empty = asyncio.Event(), asyncio.Event()
 
@@ -214,8 +216,9 @@ class Outbox:
         if self.waiting:
             log.info("%s: %d publishes are left to send", self._name(), self.waiting)
 
-    def start(self, request: SendPayload) -> None:
+    def start(self, request: SendPayload, traces: Traces = NO_TRACES) -> None:
         """Send the queue and what is added, until `close`."""
+        self._traces = traces
         self._task = asyncio.create_task(self._send_all(request), name="crewel-client-outbox")
 
     async def close(self, timeout: float) -> None:
@@ -336,6 +339,7 @@ class Outbox:
         self._count(-len(outcomes), -sum(len(each.row.message) for each in outcomes))
         for row, code, text in outcomes:
             if code is not None:
+                self._traces.failed(parse(row.message), code, text)
                 self._tell_refused(_refused(row.key, row.message, code, text))
 
     def _tell_refused(self, refused: RefusedPublish) -> None:

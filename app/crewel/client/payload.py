@@ -11,7 +11,7 @@ from typing import Any, Final
 from crewel.bayeux.codec import encode, encoded
 from crewel.client.arguments import wrong_type
 from crewel.client.client_message import Message
-from crewel.client.errors import NotEncodableError
+from crewel.client.errors import NotEncodableError, said
 
 log = logging.getLogger("crewel.client")
 
@@ -46,7 +46,7 @@ class Payload:
             return _faults(error.errors(include_url=False, include_input=False))
         except Exception as error:  # pydantic passes on what a validator raises, unless it is a ValueError
             log.warning("a validator failed", exc_info=error)
-            return f"{type(error).__name__}: {error}"
+            return said(error)
         return None
 
     def _validated(self, message: Message[Any]) -> Any:

@@ -182,10 +182,19 @@ class Batch:
         if error is not None or not self._messages:
             return
         messages, self._messages = self._messages, []
-        self.replies = [Reply(reply) for reply in await self._request(messages)]
-        for reply in self.replies:
+        try:
+            self.replies = [Reply(reply) for reply in await self._request(messages)]
+        except ClientError as failure:
+            for message in messages:
+                self._traces.failed(message, type(failure).__name__, str(failure))
+            raise
+        refusals = []
+        for message, reply in zip(messages, self.replies, strict=True):
             if not is_successful(reply):
-                raise publish_refused(reply)
+                refusals.append(refusal := publish_refused(reply))
+                self._traces.failed(message, refusal.error_code or type(refusal).__name__, str(refusal))
+        for refusal in refusals:
+            raise refusal
 
 
 def check_retry_for(retry_for: float) -> float:

@@ -7,7 +7,6 @@ that is killed at any moment leaves a secret that still holds.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,7 +17,8 @@ from typing import Protocol
 from yarl import URL
 
 from crewel.client.arguments import check_function
-from crewel.client.errors import ClientError
+from crewel.client.callbacks import result_of
+from crewel.client.errors import ClientError, said
 from crewel.qos.connect import MAX_SECRET
 from crewel.qos.names import as_file_name
 
@@ -62,10 +62,9 @@ class ResumeCallbacks:
     async def load(self) -> str | None:
         """What `on_load` returns."""
         try:
-            found = self.on_load()
-            secret = await found if inspect.isawaitable(found) else found
-        except Exception as error:
-            raise ClientError(f"the function that loads the resume secret failed: {error!r}") from error
+            secret = await result_of(self.on_load)
+        except (Exception, SystemExit) as error:
+            raise ClientError(f"the function that loads the resume secret failed: {said(error)}") from error
         if secret is not None and not isinstance(secret, str):
             raise ClientError(
                 f"the function that loads the resume secret returned {type(secret).__name__}, not a string"
@@ -75,11 +74,9 @@ class ResumeCallbacks:
     async def save(self, secret: str) -> None:
         """Call `on_save`."""
         try:
-            done = self.on_save(secret)
-            if inspect.isawaitable(done):
-                await done
-        except Exception as error:
-            raise ClientError(f"the function that saves the resume secret failed: {error!r}") from error
+            await result_of(self.on_save, secret)
+        except (Exception, SystemExit) as error:
+            raise ClientError(f"the function that saves the resume secret failed: {said(error)}") from error
 
 
 def default_file(url: str, name: str) -> Path:

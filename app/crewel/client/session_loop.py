@@ -46,6 +46,7 @@ from crewel.client.errors import (
     ended,
     handshake_refused,
     is_about_token,
+    said,
 )
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
 from crewel.client.router import Interest, Router
@@ -177,7 +178,7 @@ class Session:
         except Exception as fault:
             # Requests and subscriptions wait on the loop: they must fail when it stops, and say why.
             log.exception("the session loop failed")
-            await self._end(DisconnectedError(f"the session loop failed: {fault!r}"))
+            await self._end(DisconnectedError(f"the session loop failed: {said(fault)}"))
 
     async def _end(self, error: ClientError) -> None:
         if self.life.is_ending:

@@ -18,7 +18,9 @@ from typing import Final
 
 from crewel.bayeux.numbers import parse
 from crewel.client.arguments import wrong_type
-from crewel.client.errors import TokenUnavailableError
+from crewel.client.callbacks import result_of
+from crewel.client.errors import TokenUnavailableError, said
+from crewel.client.threads import ProgramExit, in_thread
 
 log = logging.getLogger("crewel.client")
 
@@ -67,7 +69,8 @@ class Tokens:
         self._limit, self._clock, self._chance = limit, clock, chance
         self._is_known = self._function is None  # a token that the server has not refused; it may be none
         self._is_fresh = False  # the function has returned it for the last handshake
-        self._due = math.inf
+        self._expiry = self._due = math.inf
+        self._has_failed = False  # the function, when it was last asked for the token after one that holds
         self._asking: asyncio.Task[None] | None = None
         self.is_renewed = False
         """Whether there is another token than that of the session, for a handshake that takes the session over."""
@@ -76,7 +79,11 @@ class Tokens:
         """The token of a handshake. Raises TokenUnavailableError."""
         await self.stop()
         self._is_fresh = False
-        if not self._is_known or (self._clock() >= self._due and not self.is_renewed):
+        now = self._clock()
+        is_due = now >= self._due and not self.is_renewed
+        if self._is_known and is_due and now < self._expiry:
+            self._is_fresh = await self._ask_for_next()
+        elif is_due or not self._is_known:
             self._keep(await self._ask())
             self._is_fresh = True
         self.is_renewed = False
@@ -112,37 +119,43 @@ class Tokens:
 
     async def _ask_ahead(self) -> None:
         before = self._token
+        self.is_renewed = await self._ask_for_next() and self._token != before
+        self._asking = None
+
+    async def _ask_for_next(self) -> bool:
+        """Ask for the token after one that holds. Whether the function has returned one; if it fails, the last one stays."""
         try:
             self._keep(await self._ask())
         except TokenUnavailableError as error:
-            log.warning("%s: the session continues with the last token", error)
-            self._due = self._clock() + self._pause(before)
-        else:
-            self.is_renewed = self._token != before
-        self._asking = None
+            log.log(logging.INFO if self._has_failed else logging.WARNING, "%s: the last token stays in use", error)
+            self._has_failed = True
+            self._postpone()
+            return False
+        return True
 
     def _keep(self, token: str | None) -> None:
-        self._due = self._clock() + self._pause(token)
-        self._token, self._is_known = token, True
-
-    def _pause(self, token: str | None) -> float:
-        """Seconds until the next question. Clients whose tokens were issued at one moment do not ask at one moment."""
+        self._token, self._is_known, self._has_failed = token, True, False
         expiry = None if token is None else expiry_of(token)
-        if expiry is None:
-            return math.inf
-        left = expiry - self._clock()
-        return max(_PAUSE, left - min(_EARLY, left / 4) * (1 - self._chance() / 2))
+        self._expiry = math.inf if expiry is None else expiry
+        self._postpone()
+
+    def _postpone(self) -> None:
+        """Decide when to ask next. Clients whose tokens were issued at one moment do not ask at one moment."""
+        now = self._clock()
+        left = self._expiry - now
+        self._due = now + max(_PAUSE, left - min(_EARLY, left / 4) * (1 - self._chance() / 2))
 
     async def _ask(self) -> str | None:
         assert self._function is not None, "a token that was given is not asked for"
         limit = asyncio.timeout(self._limit)
         try:
             async with limit:
-                token = await _result(self._function)
+                token = await result_of(_call, self._function)
         except TokenUnavailableError:
             raise
-        except Exception as error:
-            why = f"took longer than {self._limit:g} s" if limit.expired() else f"failed: {error!r}"
+        except (Exception, SystemExit, ProgramExit) as error:
+            cause = error.error if isinstance(error, ProgramExit) else error
+            why = f"took longer than {self._limit:g} s" if limit.expired() else f"failed: {said(cause)}"
             raise TokenUnavailableError(f"the function that gives the token {why}") from error
         if token is not None and not isinstance(token, str):
             raise TokenUnavailableError(
@@ -151,7 +164,7 @@ class Tokens:
         return token
 
 
-async def _result(function: TokenFunction) -> object:
+async def _call(function: TokenFunction) -> object:
     """What the function returns; one that is no coroutine function may wait for an answer, which must not stop the loop."""
-    result = function() if inspect.iscoroutinefunction(function) else await asyncio.to_thread(function)
+    result = function() if inspect.iscoroutinefunction(function) else await in_thread(None, function)
     return await result if inspect.isawaitable(result) else result

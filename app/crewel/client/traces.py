@@ -22,6 +22,9 @@ class Traces:
         """The block in which this message is sent, whose `ext` then has the context of the block."""
         return _NOTHING
 
+    def failed(self, message: Fields, code: str, text: str) -> None:
+        """A message that was sent after its block of `sending` was refused: with this dotted code or name of an exception."""
+
     def processing(self, message: Message) -> AbstractContextManager[Any]:
         """The block in which the application processes this message."""
         return _NOTHING

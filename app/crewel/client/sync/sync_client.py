@@ -30,7 +30,7 @@ from crewel.client.sync.sync_consumer import Consumer
 from crewel.client.sync.sync_message import Message
 from crewel.client.sync.sync_outbox import Outbox
 from crewel.client.sync.sync_subscription import Subscription
-from crewel.client.sync.threads import ProgramExit, in_thread
+from crewel.client.threads import ProgramExit, in_thread
 from crewel.client.worker_options import WorkerOptions
 
 log = logging.getLogger("crewel.client")

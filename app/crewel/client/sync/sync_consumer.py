@@ -13,7 +13,7 @@ from crewel.client.arguments import check_count, check_function
 from crewel.client.client_message import DataT
 from crewel.client.sync.background import Background, Fact
 from crewel.client.sync.sync_message import Delivery, hand_back
-from crewel.client.sync.threads import ProgramExit, in_thread
+from crewel.client.threads import ProgramExit, in_thread
 
 if TYPE_CHECKING:
     from crewel.client.sync.sync_client import Client

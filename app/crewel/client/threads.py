@@ -1,7 +1,7 @@
 """Functions of the application that the event loop calls in threads.
 
 Whatever such a function raises must not reach the loop as it is: asyncio lets SystemExit and KeyboardInterrupt end the loop,
-which all clients of the process share, and a future does not take StopIteration.
+which all synchronous clients of the process share, and a future does not take StopIteration.
 """
 
 from __future__ import annotations
@@ -10,34 +10,30 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-_T = TypeVar("_T")
+from crewel.client.errors import said
 
 
 class ProgramExit(BaseException):
     """A function in a thread has raised what ends a program, such as SystemExit."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(repr(error))
+        super().__init__(said(error))
         self.error = error
 
 
 class _Outcome(NamedTuple):
-    value: object
+    value: Any
     error: BaseException | None
 
 
-async def in_thread(pool: ThreadPoolExecutor, function: Callable[[_T], object], value: _T) -> object:
-    """Call the function with the value in a thread of the pool; what it returns. Raises its exceptions, a StopIteration as
-    RuntimeError, and ProgramExit. Once the pool takes no more calls, it waits until it is cancelled."""
+async def in_thread(pool: ThreadPoolExecutor | None, function: Callable[..., Any], *arguments: object) -> Any:
+    """Call the function in a thread of the pool, or of the loop's own; what it returns. Raises its exceptions, a StopIteration
+    as RuntimeError, and ProgramExit. Once the pool takes no more calls, it waits until it is cancelled."""
+    run = copy_context().run  # the thread continues the trace of this task
     try:
-        run, call = (
-            copy_context().run,
-            partial(_outcome, function, value),
-        )  # the thread continues the trace of this task
-        called: asyncio.Future[_Outcome] = asyncio.get_running_loop().run_in_executor(pool, run, call)
+        called = asyncio.get_running_loop().run_in_executor(pool, run, _outcome, function, *arguments)
     except RuntimeError:  # the process ends, or the client is closed: the message stays open
         called = asyncio.Future()
     returned, error = await called
@@ -48,8 +44,8 @@ async def in_thread(pool: ThreadPoolExecutor, function: Callable[[_T], object], 
     raise ProgramExit(error)
 
 
-def _outcome(function: Callable[[_T], object], value: _T) -> _Outcome:
+def _outcome(function: Callable[..., Any], *arguments: object) -> _Outcome:
     try:
-        return _Outcome(function(value), None)
+        return _Outcome(function(*arguments), None)
     except BaseException as error:  # noqa: BLE001 - raised where it was asked for
         return _Outcome(None, error)

@@ -1,0 +1,25 @@
+"""`crewel jobs`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import select
+
+from tests.cli.operators import LIMIT_S, Post
+from tests.functional.wire import until
+
+
+def test_who_follows_a_job_that_waits_reads_at_once_why(post: Post) -> None:
+    """It has waited since before the command began."""
+    joe = post.receiver("joe/1", "/a/b", queue={"maxEntries": 1})
+    for _ in range(2):
+        post.letters(joe, "/a/b", 1)
+    job = post.desk.post("/jobs", {"what": "redrive", "all": True})
+    until(lambda: post.desk.get(f"/jobs/{job['id']}")["waitsFor"])
+    with post.start("jobs", "follow", job["id"]) as following:
+        said, _, _ = select.select([following.stderr], [], [], LIMIT_S)
+        post.desk.post(f"/jobs/{job['id']}/stop")
+        out, err = following.communicate(timeout=LIMIT_S)
+    assert said
+    assert err == f"waiting for room in the queue of client/joe/1; to end that: crewel jobs stop {job['id']}\n"
+    assert (following.returncode, json.loads(out)["state"]) == (0, "stopped")
