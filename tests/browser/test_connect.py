@@ -204,6 +204,7 @@ def test_a_token_is_asked_for_before_it_expires_and_after_a_refusal(
     page.goto(f"{home.base}/")
     page.evaluate(CONNECT, {"url": server.url, "name": "ann/1", "timeout": LIMIT_MS})
     page.evaluate("hear('/chat/a')")
+    until(page, CONNECTED)  # the reply to the subscribe may come before that to the first connect
     states = page.evaluate("states")
     assert states[0] == "connecting"
     assert states[1].startswith("offline: no token: ")
