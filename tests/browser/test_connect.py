@@ -452,7 +452,9 @@ OTHERS = """
 def test_a_page_that_connects_again_with_other_options_learns_it(home: Server, context: BrowserContext) -> None:
     page = opened(context, home)
     told = page.evaluate(OTHERS)
-    words = "TypeError: the page has a connection to /cometd as same/1 with another {}: leave it out, or close() it before"
+    words = (
+        "TypeError: the page has a connection to /cometd as same/1 with another {}: leave it out, or close() it before"
+    )
     differing = ["retry", "token", "session", "outbox", "outbox"]
     assert told == [True, True, True, *map(words.format, differing), True, True]
     until(page, "() => asked.length > 0")
