@@ -36,7 +36,8 @@ async (options) => {
             throw new Error("too hot");
         }
     }, options).catch(told);
-    window.say = (channel, data, options) => window.connection.publish(channel, data, {persistent: true, ...options}).catch(told);
+    window.say = (channel, data, options) =>
+        window.connection.publish(channel, data, {persistent: true, ...options}).catch(told);
 }
 """
 CONNECTED = "() => connection.status.state === 'connected'"
@@ -251,7 +252,9 @@ LATE = """
 AT_ONCE = """
 () => {
     const refused = [];
-    connection.on("outbox", () => connection.outbox.refused().then((rows) => rows.forEach(({message}) => refused.push(message))));
+    connection.on("outbox", async () => {
+        refused.push(...await connection.outbox.refused());
+    });
     window.sent = Promise.all([
         connection.publish("/chat/a", "published", {persistent: true}),
         connection.subscribe("/chat/b", ({data}) => seen.push(data)),
@@ -423,9 +426,10 @@ def test_a_connection_that_was_refused_for_good_leaves_nothing_behind(home: Serv
 
 OTHERS = """
 () => {
-    const first = {url: "/cometd", name: "same/1", token: () => "old", session: {maxOpen: 1, ackWait: 9000}, outbox: {name: "a"}};
     window.asked = [];
-    const connection = connect({...first, retry: {minDelay: 100}, token: () => asked.push("old") && "old"});
+    const token = () => asked.push("old") && "old";
+    const first = {url: "/cometd", name: "same/1", token, session: {maxOpen: 1, ackWait: 9000}, outbox: {name: "a"}};
+    const connection = connect({...first, retry: {minDelay: 100}});
     const told = [];
     const again = (options) => {
         try {
