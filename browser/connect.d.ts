@@ -122,6 +122,6 @@ export interface Connection {
 
 /**
  * Connects this page, and keeps it connected. A page has one connection for each `url` and `name`: another call returns the one that is
- * open. Without a browser, a connection does nothing.
+ * open. It throws a TypeError for an option that differs; functions take the place of those before. Without a browser, a connection does nothing.
  */
 export function connect(options: ConnectOptions): Connection;

@@ -4,19 +4,15 @@
  * failure.
  */
 
-const HELD_MS = 1e9; // until it is said otherwise: the client sends nothing, and keeps what is published
+import {pause} from "./pauses.js";
+
+const HELD_MS = 1e9; // until the client is let proceed
 const REFUSED_MAX_MS = 60000; // between two attempts that the server refuses
 const UNREACHED = "no server, or http.allowed_origins lacks this page";
 const AUTHENTICATION = "user.security.authentication.";
 const HANDSHAKE = "/meta/handshake";
 const LOST = "the connection was lost";
 const NO_TRANSPORT = "the server offers none of the transports of this page";
-
-/** How long to wait after so many failures in a row, in milliseconds: not all pages of a server at the same time. */
-export function pause(failures, {minDelay, maxDelay}, chance = Math.random()) {
-    const longest = Math.min(minDelay * 2 ** failures, maxDelay);
-    return longest * (0.5 + chance / 2);
-}
 
 /** What the page shows of its connection. `isFinal`: it is not tried again. */
 export function statusOf(state, reason = null, isFinal = false) {
@@ -35,8 +31,8 @@ export class Attempts {
     #status = CONNECTING;
     #failures = 0; // since the last successful connect
     #refusals = 0; // the same of handshakes that another token may remedy
-    #due = null; // the attempt that is waited for: {make, stop, timer}
-    #undo;
+    #due = null; // the attempt that is waited for: {make, stop, needsToken, timer}
+    #undo; // ends the listening to the browser
 
     /**
      * @param cometd the client, configured
@@ -69,10 +65,11 @@ export class Attempts {
         return this.#status;
     }
 
-    /** Makes the first attempt when the code that runs now has ended: it may still configure the client. */
-    start() {
-        this.#due = {make: () => this.#cometd.handshake(), stop: () => {}, needsToken: true, timer: null};
-        this.#make(this.#due);
+    /** Makes the first attempt after this promise, and when the code that runs now has ended: it may still configure the client. */
+    start(before) {
+        const due = {make: () => this.#cometd.handshake(), stop: () => {}, needsToken: true, timer: null};
+        this.#due = due;
+        before.then(() => this.#due === due && this.#make(due));
     }
 
     /** Makes the next attempt now, if the page waits because the server was not reached. */
@@ -140,7 +137,7 @@ export class Attempts {
                 this.#token.refuse();
             }
             this.#show(CONNECTING);
-            this.#again(failure, proceed, this.#failures === 0 ? this.#failures++ : this.#pause());
+            this.#again(failure, proceed, this.#failures === 0 ? this.#failures++ : this.#pause()); // the first time at once
         }
     }
 
@@ -190,7 +187,7 @@ export class Attempts {
     // The next attempt
 
     #again(failure, proceed, delay) {
-        // From here on the client keeps what is published, and sends nothing until it may proceed.
+        // Before a handshake, the client keeps what is published until it may proceed. Before a connect, it sends it.
         proceed({...failure, delay: HELD_MS});
         const needsToken = failure.action === "handshake";
         const due = {make: () => proceed({...failure, delay: 0}), stop: () => proceed({...failure, action: "none"}), needsToken, timer: null};

@@ -4,9 +4,11 @@
  * a session or none.
  */
 
+import {isSame} from "./connect-options.js";
+import {pause} from "./pauses.js";
 import {ReplyError, isTemporary} from "./replies.js";
 
-const RETRY_MS = 2000;
+const DELAYS = {minDelay: 2000, maxDelay: 10000}; // between two attempts, in ms
 const IDLE = "idle"; // the server is to be asked
 const ASKED = "asked";
 const CONFIRMED = "confirmed";
@@ -14,10 +16,11 @@ const CONFIRMED = "confirmed";
 export class Subscriptions {
     #cometd;
     #ended;
-    #channels = new Map(); // {options, state, listeners} by name
+    #channels = new Map(); // {options, state, reply, listeners} by name; the reply is the last that confirmed it
     #left = new Set(); // channels of which the server does not know yet that they have no listener
     #hasSession = false;
-    #timer;
+    #timer = null;
+    #failures = 0; // in a row
 
     /** @param ended called with {subscription, errorCode, message} when the server does not continue a subscription */
     constructor(cometd, ended) {
@@ -31,7 +34,7 @@ export class Subscriptions {
      */
     add(listener, channel, start, options = {}) {
         const known = this.#channels.get(channel);
-        if (known && JSON.stringify(known.options) !== JSON.stringify(options)) {
+        if (known && !isSame(known.options, options)) {
             throw new TypeError(`the page has a subscription to ${channel} with other options: ${JSON.stringify(known.options)}`);
         }
         const found = known ?? {options, state: IDLE, reply: null, listeners: new Map()};
@@ -44,7 +47,7 @@ export class Subscriptions {
         });
     }
 
-    /** Ends the subscription of this listener. Resolves when the server has been told, if that is necessary. */
+    /** Ends the subscription of this listener. Resolves when the server knows, or cannot be told now. */
     async remove(listener, channel, reason) {
         const found = this.#channels.get(channel);
         const entry = found?.listeners.get(listener);
@@ -78,7 +81,7 @@ export class Subscriptions {
         this.#sendAll();
     }
 
-    /** The server is reached again, and the session is the same. */
+    /** The server is reached: what a lost connection has left undone is done now. */
     resume() {
         this.#hasSession = true;
         this.#sendAll();
@@ -99,7 +102,7 @@ export class Subscriptions {
 
     /** There will be no session any more, for the reason in this failed reply. */
     close(reply) {
-        clearTimeout(this.#timer);
+        this.#cancel();
         this.#hasSession = false;
         this.#channels.forEach(({listeners}, channel) => listeners.forEach(({reject}) => reject(new ReplyError(channel, reply))));
         this.#channels.clear();
@@ -108,7 +111,7 @@ export class Subscriptions {
 
     /** Asks for what the server has not confirmed. */
     #sendAll() {
-        clearTimeout(this.#timer);
+        this.#cancel();
         if (this.#hasSession) {
             this.#cometd.batch(() => {
                 this.#left.forEach((channel) => this.#leave(channel));
@@ -143,6 +146,7 @@ export class Subscriptions {
         if (reply.successful) {
             found.state = CONFIRMED;
             found.reply = reply;
+            this.#failures = 0;
             found.listeners.forEach(({resolve}) => resolve(reply));
             return;
         }
@@ -152,8 +156,7 @@ export class Subscriptions {
             entry.handle = null;
         });
         if (isTemporary(reply)) {
-            clearTimeout(this.#timer);
-            this.#timer = setTimeout(() => this.#sendAll(), RETRY_MS);
+            this.#timer ??= setTimeout(() => this.#sendAll(), pause(this.#failures++, DELAYS));
             return;
         }
         const error = new ReplyError(channel, reply);
@@ -162,6 +165,11 @@ export class Subscriptions {
         if (found.reply) {
             this.#ended({subscription: channel, errorCode: error.errorCode, message: error.message});
         }
+    }
+
+    #cancel() {
+        clearTimeout(this.#timer);
+        this.#timer = null;
     }
 
     #leave(channel, handle = null) {

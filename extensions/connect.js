@@ -7,16 +7,17 @@
  *     await connection.subscribe("/orders/*", (message) => bake(message.data));
  *     await connection.publish("/orders/today", {pizzas: 2}, {persistent: true});
  *
- * A page has one connection for each `url` and `name`: another call returns the one that is open. Without a browser, such as
- * where a framework renders pages on its server, a connection does nothing.
+ * A page has one connection for each `url` and `name`: another call returns the one that is open, and its functions take the
+ * place of those before. Without a browser, such as where a framework renders pages on its server, a connection does nothing.
  */
 
 import {AckExtension, CometD} from "./cometd.js";
 import {Attempts, CONNECTING} from "./connect-attempts.js";
+import {agreed, completed} from "./connect-options.js";
 import {Subscriptions} from "./connect-subscriptions.js";
 import {Token} from "./connect-token.js";
 import {Outbox} from "./outbox.js";
-import {ReplyError} from "./replies.js";
+import {ReplyError, isOfSession} from "./replies.js";
 import {RequestExtension} from "./request.js";
 import {SessionExtension} from "./session.js";
 import {UpdateExtension} from "./update.js";
@@ -24,12 +25,11 @@ import {UpdateExtension} from "./update.js";
 export {ReplyError};
 
 const EVENTS = ["status", "rejected", "ended", "outbox"];
-const TIMEOUT_MS = 10000; // of a publish or a request that waits for the server
-const DELAYS = {minDelay: 1000, maxDelay: 5000}; // the longest is less than bayeux.max_interval_ms: the session is still there
 const MAX_SEND = 60000; // characters; the server takes 65536 bytes, the client's own default is 8192
-const SESSION = /^40[12]:|:user\.security\.authentication\.expired$/; // of an error
 const NOWHERE = "there is no browser here: a connection works in pages only";
-const open = new Map(); // the connections of this page, by url and name
+const open = new Map(); // the connections of this page, by url and name: {connection, options}
+const leaving = new Map(); // what those that close await, by url and name
+const EXTENSIONS = ["session", "ack", "update", "request", "outbox"];
 
 /**
  * Connects this page.
@@ -44,21 +44,26 @@ const open = new Map(); // the connections of this page, by url and name
  * @param options.cometd more of the client's configuration
  */
 export function connect(options) {
-    const {url, name} = checked(options);
+    const asked = completed(options);
     if (typeof window === "undefined") {
         return nowhere();
     }
-    const address = window.location?.href ? new URL(url, window.location.href).href : url;
-    const key = `${address} ${name ?? ""}`;
-    if (!open.has(key)) {
-        open.set(key, new Connection({...options, url: address}, key));
+    const url = window.location?.href ? new URL(asked.url, window.location.href).href : asked.url;
+    const key = `${url} ${asked.name ?? ""}`;
+    const found = open.get(key);
+    if (found) {
+        found.options = agreed(found.options, options);
+        return found.connection;
     }
-    return open.get(key);
+    const entry = {options: {...asked, url}};
+    entry.connection = new Connection(entry, key);
+    open.set(key, entry);
+    return entry.connection;
 }
 
 class Connection {
     #key;
-    #timeout;
+    #entry; // whose functions are those of the latest call of connect()
     #listeners = new Map(EVENTS.map((event) => [event, new Set()]));
     #waiting = new Set(); // what is sent when the page is connected
     #token;
@@ -66,12 +71,15 @@ class Connection {
     #requests;
     #subscriptions;
     #attempts;
+    #before; // resolves when the connection before this one has closed
     #closing = null; // a promise
 
-    constructor({url, name, token, session = {}, waits = true, retry = {}, timeout = TIMEOUT_MS, outbox = {}, cometd = {}}, key) {
+    constructor(entry, key) {
+        const {url, name, token, session, waits, retry, timeout, outbox, cometd} = entry.options;
         this.#key = key;
-        this.#timeout = timeout;
-        this.#token = new Token(token);
+        this.#entry = entry;
+        this.#before = leaving.get(key) ?? Promise.resolve();
+        this.#token = new Token(typeof token === "function" ? () => entry.options.token() : token);
         this.cometd = new CometD();
         this.cometd.configure({logLevel: "warn", maxSendBayeuxMessageSize: MAX_SEND, ...cometd, url});
         this.cometd.unregisterTransport("callback-polling"); // Crewel does not offer it, and it would send tokens in URLs
@@ -82,12 +90,13 @@ class Connection {
         this.session = new SessionExtension(asked, {storage: storage(), key: `crewel.session ${key}`, waits});
         this.#update = new UpdateExtension(session, {onEnded: (ended) => this.#subscriptions.end(ended)});
         this.#requests = new RequestExtension({timeout});
-        this.outbox = new Outbox({...outbox, onChange: () => this.#emit("outbox", this.outbox)});
+        const onRefused = typeof outbox.onRefused === "function" ? (publish) => entry.options.outbox.onRefused(publish) : outbox.onRefused;
+        this.outbox = new Outbox({...outbox, onRefused, onChange: () => this.#emit("outbox", this.outbox)});
         this.#register(outbox !== false && typeof indexedDB !== "undefined");
         this.#subscriptions = new Subscriptions(this.cometd, (ended) => this.#emit("ended", ended));
-        this.#attempts = new Attempts(this.cometd, this.session, this.#token, {...DELAYS, ...retry}, (status) => this.#changed(status));
+        this.#attempts = new Attempts(this.cometd, this.session, this.#token, retry, (status) => this.#changed(status));
         this.cometd.addListener("/meta/handshake", ({successful}) => successful && this.#subscriptions.restore());
-        this.#attempts.start();
+        this.#attempts.start(this.#before);
     }
 
     /** Whether the page is connected, as {state, reason, isFinal}. */
@@ -110,7 +119,7 @@ class Connection {
 
     /**
      * Calls the listener with each message of a channel or pattern, now and in each session to come. What it returns or throws
-     * acknowledges or rejects the message. Resolves when the server has confirmed it.
+     * acknowledges or rejects the message. Resolves to {channel, reply, unsubscribe} when the server has confirmed it.
      * @param options {signal, …}: `signal` is an AbortSignal that ends it, the rest are fields of `ext.subscribe`
      */
     subscribe(channel, listener, options = {}) {
@@ -127,7 +136,7 @@ class Connection {
      * it, or if it is unknown whether the server has it. What must arrive goes into the `outbox`.
      * @param options {timeout, …}: how long it waits to be connected; the rest are fields of `ext.publish`
      */
-    publish(channel, data, {timeout = this.#timeout, ...fields} = {}) {
+    publish(channel, data, {timeout = this.#entry.options.timeout, ...fields} = {}) {
         const props = Object.keys(fields).length ? {ext: {publish: fields}} : {};
         return new Promise((resolve, reject) => {
             const send = (refused) => {
@@ -141,7 +150,6 @@ class Connection {
             };
             const fail = (reply) => reject(new ReplyError(channel, reply));
             const again = (reply, client) => {
-                // The session is gone, or its token has expired: the client is about to get another one.
                 if (isOfSession(reply)) {
                     this.#whenConnected(timeout, () => send(fail), fail, client);
                 } else {
@@ -156,7 +164,7 @@ class Connection {
      * Publishes a request when the page is connected; resolves with the first answer. `timeout` includes waiting for the connection.
      * Rejects as `RequestExtension.request` does, or with a ReplyError if there is no connection.
      */
-    request(channel, data, {timeout = this.#timeout, ...options} = {}) {
+    request(channel, data, {timeout = this.#entry.options.timeout, ...options} = {}) {
         const end = Date.now() + timeout;
         return new Promise((resolve, reject) => {
             const send = () => {
@@ -174,13 +182,38 @@ class Connection {
 
     /** Ends the session, and all subscriptions. Resolves when the server knows, or is not reached. */
     close() {
-        this.#closing ??= new Promise((resolve) => {
-            this.#attempts.close(resolve);
-        }).then(() => {
-            this.session.forget(); // where the server is not reached, it does not know
-            ["outbox", "request", "update", "session"].forEach((name) => this.cometd.unregisterExtension(name));
-        });
+        if (this.#closing === null) {
+            let closed;
+            this.#closing = new Promise((resolve) => {
+                closed = resolve;
+            });
+            this.#makeWay();
+            this.#leave().then(closed);
+        }
         return this.#closing;
+    }
+
+    async #leave() {
+        this.session.forget(); // where the server is not reached, it does not know
+        const left = new Promise((resolve) => {
+            this.#attempts.close(resolve);
+        });
+        await Promise.all([left, this.#before]);
+        this.session.forget(); // what a handshake has brought meanwhile
+        this.#unregister();
+    }
+
+    /** From now on, connect() makes another connection. It begins when this one has closed. */
+    #makeWay() {
+        if (open.get(this.#key) !== this.#entry) {
+            return; // there is another one
+        }
+        open.delete(this.#key);
+        const closing = this.#closing;
+        if (closing !== null) {
+            leaving.set(this.#key, closing);
+            closing.then(() => leaving.get(this.#key) === closing && leaving.delete(this.#key));
+        }
     }
 
     #register(hasOutbox) {
@@ -197,6 +230,10 @@ class Connection {
                 console.error(`crewel: a listener of ${message.channel} failed`, error);
             }
         };
+    }
+
+    #unregister() {
+        EXTENSIONS.forEach((name) => this.cometd.unregisterExtension(name));
     }
 
     async #subscribe(channel, {signal, ...options}, start) {
@@ -229,14 +266,17 @@ class Connection {
             this.#subscriptions.pause();
         }
         if (this.#isOver) {
-            open.delete(this.#key);
             this.#subscriptions.close(this.#reason());
             [...this.#waiting].forEach(({fail}) => fail(this.#reason()));
+        }
+        if (status.isFinal) {
+            this.#unregister();
+            this.#makeWay();
         }
         this.#emit("status", status);
     }
 
-    /** Sends when the page is connected, at once if it is, but not with the session of this client: it is gone. */
+    /** Sends when the page is connected, at once if it is, but not as this client: the server has refused it. */
     #whenConnected(timeout, send, fail, client = null) {
         if (this.#isOver) {
             fail(this.#reason());
@@ -279,31 +319,12 @@ class Connection {
     }
 }
 
-/** Whether a publish was refused for the sake of its session. The server has not taken it. */
-function isOfSession({error = ""}) {
-    return SESSION.test(error);
-}
-
 function storage() {
     try {
         return window.sessionStorage ?? null;
     } catch {
         return null; // a browser may forbid storage
     }
-}
-
-function checked(options) {
-    if (options === null || typeof options !== "object" || typeof options.url !== "string" || !options.url) {
-        throw new TypeError('connect takes options with a url, such as connect({url: "/cometd"})');
-    }
-    const {name, token} = options;
-    if (name !== undefined && (typeof name !== "string" || !name)) {
-        throw new TypeError(`name is a string, such as "joe/1", not ${String(name)}`);
-    }
-    if (token !== undefined && typeof token !== "string" && typeof token !== "function") {
-        throw new TypeError(`token is a string or a function that returns one, not ${typeof token}`);
-    }
-    return options;
 }
 
 /** What connect() returns where there is no browser: nothing happens, and what is asked for is rejected, which no caller must handle. */

@@ -12,11 +12,12 @@
  * `forgetRefused`.
  */
 
+import {pause} from "./pauses.js";
 import {isTemporary} from "./replies.js";
 
 const STORE = "publishes";
 const TOGETHER = 50; // publishes in one batch
-const RETRY_MS = 1000;
+const DELAYS = {minDelay: 1000, maxDelay: 10000}; // between two attempts that get nothing through, in ms
 const CHANNEL = /^\/(?!meta\/)./;
 const PATTERN = /\/\*\*?$/;
 const WRONG = /^Illegal argument/; // what the official client throws for a message that it never sends
@@ -50,7 +51,8 @@ export class Outbox {
     #hasWarned = false;
     #isConnected = false;
     #isSending = false;
-    #timer = null;
+    #timer = null; // of a pause, in which nothing is sent
+    #failures = 0; // attempts in a row that got nothing through
     #waiting = 0;
     #refusals = 0; // in a row, of the first message alone
     #together = TOGETHER; // 1 after a batch that was too large, until all are sent
@@ -149,7 +151,7 @@ export class Outbox {
 
     unregistered() {
         this.#isConnected = false;
-        clearTimeout(this.#timer);
+        this.#endPause();
         this.#tabs?.close();
         this.#tabs = this.#cometd = null;
     }
@@ -159,8 +161,8 @@ export class Outbox {
             const was = this.#isConnected;
             this.#isConnected = message.successful === true && message.channel === "/meta/connect";
             if (this.#isConnected && !was) {
-                // After the client has taken the reply.
-                setTimeout(() => this.#send());
+                this.#endPause();
+                setTimeout(() => this.#send()); // after the client has taken the reply
             }
         }
         return message;
@@ -197,7 +199,7 @@ export class Outbox {
     }
 
     async #send() {
-        if (this.#isSending || !this.#isConnected) {
+        if (this.#isSending || !this.#isConnected || this.#timer !== null) {
             return;
         }
         this.#isSending = true;
@@ -206,11 +208,11 @@ export class Outbox {
             this.#complaint = "";
         } catch (error) {
             this.#complain(error);
-            this.#retry();
+            this.#rest();
         } finally {
             this.#isSending = false;
         }
-        if (this.#waiting && this.#isConnected && this.#timer === null) {
+        if (this.#waiting) {
             this.#send(); // added while the last ones were on their way
         }
     }
@@ -232,9 +234,12 @@ export class Outbox {
             }
             const left = await this.#sendTogether(rows);
             await this.#look();
-            this.#tell();
+            if (left < rows.length) {
+                this.#failures = 0;
+                this.#tell(); // of nothing else: the tabs would wake one another
+            }
             if (left) {
-                this.#retry();
+                this.#rest();
                 break;
             }
         }
@@ -293,12 +298,17 @@ export class Outbox {
         this.#onRefused(refusedPublish({...row, refusal}));
     }
 
-    #retry() {
-        clearTimeout(this.#timer);
-        this.#timer = setTimeout(() => {
+    /** Sends again after a pause. */
+    #rest() {
+        this.#timer ??= setTimeout(() => {
             this.#timer = null;
             this.#send();
-        }, RETRY_MS);
+        }, pause(this.#failures++, DELAYS));
+    }
+
+    #endPause() {
+        clearTimeout(this.#timer);
+        this.#timer = null;
     }
 
     /** Returns the result of `work` when its transaction is on disk. Opens the database again if the browser has closed it. */

@@ -1,6 +1,6 @@
 /** What a failed reply to a publish or a subscribe says. */
 
-const UNKNOWN_SESSION = /^40[12]:/;
+const SESSION = /^40[12]:|^403:token_expired:|:user\.security\.authentication\.expired$/;
 const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
 
 /** What the server says beside the `error` of a reply: {errorCode, message}, or nothing. */
@@ -8,9 +8,17 @@ function told(reply) {
     return reply.ext?.publish ?? reply.ext?.subscribe ?? {};
 }
 
-/** Whether a repeat may succeed: there was no reply, the session was lost, or the server lacks a resource. */
+/**
+ * Whether something was refused because the server does not know its session, or the token of the session has expired. The server
+ * has not taken it, and the client is about to get another session, or to show another token.
+ */
+export function isOfSession({error = ""}) {
+    return SESSION.test(error);
+}
+
+/** Whether a repeat may succeed: there was no reply, it was refused for its session, or the server lacks a resource. */
 export function isTemporary(reply) {
-    return !reply.error || UNKNOWN_SESSION.test(reply.error) || TEMPORARY.test(told(reply).errorCode ?? "");
+    return !reply.error || isOfSession(reply) || TEMPORARY.test(told(reply).errorCode ?? "");
 }
 
 /** The server refused what was sent, or it is unknown whether it has it: then `errorCode` is empty. */

@@ -12,6 +12,8 @@
  * Register it before the handshake.
  */
 
+import {isOfSession} from "./replies.js";
+
 const JAVASCRIPT = 4; // the language in the names of reply channels
 const SERIALS = 1000000;
 const REMEMBERED = 10000; // answered requests, to tell what comes twice from what comes late
@@ -132,6 +134,7 @@ export class RequestExtension {
     #cometd = null;
     #id = null; // of this session's reply channels; null while there is no session
     #isGiven = false; // whether the server has given it
+    #logins = 0;
     #arrivals = []; // who waits for a session
     #listening = null; // the promise of this session's one subscription
     #pending = new Map(); // by reply channel
@@ -213,6 +216,7 @@ export class RequestExtension {
 
     incoming(message) {
         if (message.channel === "/meta/handshake" && message.successful) {
+            this.#logins += 1;
             const given = message.ext?.session?.replyId;
             this.#isGiven = typeof given === "string";
             this.#id = this.#isGiven ? given : this.#ownId;
@@ -242,11 +246,26 @@ export class RequestExtension {
         this.#pending.set(asked.replyTo, asked);
         const {ext, replyTo} = asked;
         const named = this.#isGiven ? {...ext, publish: {...ext.publish, replyTo}} : {...ext, replyTo};
+        const logins = this.#logins;
         this.#cometd.publish(asked.channel, asked.data, {ext: named}, (reply) => {
-            if (!reply.successful && !asked.isSettled) {
+            if (reply.successful || asked.isSettled) {
+                return;
+            }
+            if (isOfSession(reply)) {
+                this.#askNext(asked, logins).catch(asked.reject);
+            } else {
                 asked.reject(new RequestError(`${asked.channel}: ${reasonOf(reply)}`, reply));
             }
         });
+    }
+
+    /** Asks after the next login: the server has not taken the request. */
+    async #askNext(asked, logins) {
+        this.#pending.delete(asked.replyTo); // which may be a channel of a session that is gone
+        if (this.#logins === logins) {
+            await new Promise((resolve) => this.#arrivals.push(resolve));
+        }
+        await this.#ask(asked);
     }
 
     /** Resolves to the prefix of this session's reply channels when the server has confirmed the subscription to them. */
@@ -341,7 +360,7 @@ export class RequestExtension {
     #send(replyTo, {data, ext}, tries) {
         return new Promise((resolve, reject) => {
             this.#cometd.publish(replyTo, data, {ext}, (reply) => {
-                const isLost = reply.failure !== undefined || /^40[12]:/.test(reply.error ?? "");
+                const isLost = reply.failure !== undefined || isOfSession(reply);
                 // A request that is refused may have had other messages of the page.
                 const isWorthIt = isLost && tries > 1;
                 if (reply.successful) {

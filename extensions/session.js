@@ -202,15 +202,15 @@ export class SessionExtension {
     }
 
     #keep(resume) {
-        this.#resume = resume;
         try {
-            if (resume === null) {
-                this.#storage?.removeItem(this.#key);
-            } else {
+            if (resume !== null) {
                 this.#storage?.setItem(this.#key, resume);
+            } else if (this.#read() === this.#resume) { // and not that of another client of this page
+                this.#storage?.removeItem(this.#key);
             }
         } catch {
             // As above.
         }
+        this.#resume = resume;
     }
 }

@@ -12,12 +12,13 @@
  * Register the extension before the handshake and before you add listeners.
  */
 
+import {pause} from "./pauses.js";
+import {isOfSession} from "./replies.js";
 import {Ledger} from "./update-ledger.js";
 
 const SERVICE = "/service/update";
 const COLLECT_MS = 10; // a moment in which statuses gather, so that many travel in one message
-const RETRY_MS = 1000;
-const LONGEST_RETRY_MS = 8000;
+const DELAYS = {minDelay: 1000, maxDelay: 8000}; // between two attempts to send statuses, in ms
 const DEAD_MESSAGE = "user.update.deadMessage";
 const ERASED = "ERASED";
 const REPLIES = "/ret/";
@@ -40,7 +41,7 @@ export class UpdateExtension {
     #isGranted = false;
     #heldConnect = null; // the id of the connect that is on its way or held
     #isTelling = false;
-    #refusals = 0; // of statuses in a row
+    #failures = 0; // in a row, of sending statuses
     #refused = new Set(); // the errors that the console has
     #isScheduled = false;
     #limit = Infinity; // of the server, in bytes of a message
@@ -321,19 +322,18 @@ export class UpdateExtension {
     #told(ledger, carrier, reply) {
         this.#isTelling = false;
         if (reply.successful) {
-            this.#refusals = 0;
+            this.#failures = 0;
             this.#confirmed(ledger, carrier, reply);
             this.#changed();
             return;
         }
         ledger.statuses.release(carrier);
-        const wait = reply.failure ? RETRY_MS : Math.min(RETRY_MS * 2 ** this.#refusals++, LONGEST_RETRY_MS);
-        this.#cometd.setTimeout(() => this.#tell(), wait); // unless a connect takes them before
+        this.#cometd.setTimeout(() => this.#tell(), pause(this.#failures++, DELAYS)); // unless a connect takes them before
     }
 
     /** A refusal has a lasting reason, such as a policy: log it for the developer, but once. */
     #complainOfRefusal({error}) {
-        if (!this.#refused.has(error)) {
+        if (!isOfSession({error}) && !this.#refused.has(error)) {
             this.#refused.add(error);
             console.error(`update: the server refuses statuses (${error}); those that no connect takes are lost when the page goes`);
         }

@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import {mock, test} from "node:test";
 import {connect} from "../../extensions/connect.js";
-import {pause} from "../../extensions/connect-attempts.js";
 import {Subscriptions} from "../../extensions/connect-subscriptions.js";
 import {Token, expiryOf} from "../../extensions/connect-token.js";
-import {ReplyError, isTemporary} from "../../extensions/replies.js";
+import {pause} from "../../extensions/pauses.js";
+import {ReplyError, isOfSession, isTemporary} from "../../extensions/replies.js";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -125,6 +125,16 @@ test("a token is asked for before it expires, and again after a failure, while t
 });
 
 // Replies
+
+test("a reply says whether something was refused for its session, which another session or token cures", () => {
+    for (const error of ["402::session_unknown", "401::x", "403:token_expired:publish_denied", "403:token_expired:create_denied"]) {
+        assert.ok(isOfSession({error}) && isTemporary({error}), error);
+    }
+    assert.ok(isOfSession({error: "403:client/joe/1:user.security.authentication.expired"}));
+    for (const error of ["403:denied_by_security_policy:publish_denied", "403:/token_expired:create_denied", undefined]) {
+        assert.ok(!isOfSession({error}), error);
+    }
+});
 
 test("a reply says whether a repeat may succeed", () => {
     assert.ok(isTemporary({successful: false}));

@@ -63,7 +63,7 @@ test("without IndexedDB an outbox says so in one sentence and once", async () =>
     const outbox = new Outbox({name: "orders"});
     outbox.registered("outbox", {});
     outbox.incoming({channel: "/meta/connect", successful: true});
-    for (let number = 0; number < 5; number += 1) {
+    for (let number = 0; number < 20; number += 1) {
         mock.timers.tick(1000);
         await turn();
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page
@@ -28,13 +30,14 @@ async (options) => {
     const told = (error) => { failed.push(error.message); };
     connection.on("status", ({state, reason}) => states.push(reason ? `${state}: ${reason.message}` : state));
     connection.on("ended", ({subscription}) => ended.push(subscription));
-    window.hear = (channel, options) => connection.subscribe(channel, ({data}) => {
+    window.hear = (channel, options) => window.connection.subscribe(channel, ({data}) => {
         seen.push(data);
         if (data === "wrong") {
             throw new Error("too hot");
         }
     }, options).catch(told);
-    window.say = (channel, data, options) => connection.publish(channel, data, {persistent: true, ...options}).catch(told);
+    window.say = (channel, data, options) =>
+        window.connection.publish(channel, data, {persistent: true, ...options}).catch(told);
 }
 """
 CONNECTED = "() => connection.status.state === 'connected'"
@@ -202,6 +205,7 @@ def test_a_token_is_asked_for_before_it_expires_and_after_a_refusal(
     page.goto(f"{home.base}/")
     page.evaluate(CONNECT, {"url": server.url, "name": "ann/1", "timeout": LIMIT_MS})
     page.evaluate("hear('/chat/a')")
+    until(page, CONNECTED)  # the reply to the subscribe may come before that to the first connect
     states = page.evaluate("states")
     assert states[0] == "connecting"
     assert states[1].startswith("offline: no token: ")
@@ -231,6 +235,99 @@ def test_a_token_is_asked_for_before_it_expires_and_after_a_refusal(
     assert page.evaluate("connection.status.reason.errorCode") == "user.security.authentication.accessDenied"
 
 
+LATE = """
+() => {
+    const receive = connection.cometd.receive.bind(connection.cometd);
+    Object.assign(window, {held: [], refusals: []});
+    connection.cometd.receive = (message) =>
+        message.channel === "/meta/connect" && !message.successful ? held.push(message) : receive(message);
+    connection.cometd.addListener("/meta/unsuccessful", ({error}) => refusals.push(error));
+    window.release = () => {
+        connection.cometd.receive = receive;
+        held.splice(0).forEach(receive);
+    };
+}
+"""
+"""The page learns late that its token has expired, as over a slow network."""
+AT_ONCE = """
+() => {
+    const refused = [];
+    connection.on("outbox", async () => {
+        refused.push(...await connection.outbox.refused());
+    });
+    window.sent = Promise.all([
+        connection.publish("/chat/a", "published", {persistent: true}),
+        connection.subscribe("/chat/b", ({data}) => seen.push(data)),
+        connection.request("/chat/power", 7, {timeout: 30000}).then(({data}) => data),
+        connection.outbox.publish("/chat/a", "kept"),
+    ]).then(([reply, {channel}, answer]) => [reply.successful, channel, answer, refused]);
+}
+"""
+
+
+def test_what_is_refused_for_an_expired_token_is_sent_with_the_next_one(
+    home: Server, start_server: StartServer, context: BrowserContext, tmp_path: Path
+) -> None:
+    keys = tmp_path / "jwt.secret"
+    keys.write_text(SECRET)
+    sets = ("security.policy=jwt", "security.jwt_leeway_ms=0", f"http.allowed_origins={home.base}")
+    server = start_server(*sets, f"security.jwt_keys={keys}")
+    lifetimes = itertools.chain([2], itertools.repeat(3600))
+    page = context.new_page()
+    page.expose_function(
+        "tokens", lambda: signed(exp=int(time.time() + next(lifetimes)), sub="ann", publish=["/chat/*"])
+    )
+    page.goto(f"{home.base}/")
+    page.evaluate(CONNECT, {"url": server.url, "name": "ann/1", "timeout": LIMIT_MS})
+    page.evaluate("hear('/chat/a')")
+    page.evaluate("connection.reply('/chat/power', ({data}) => data ** 2).then(() => {})")
+    page.evaluate(LATE)
+    until(page, "() => held.length === 1")
+    page.evaluate(AT_ONCE)
+    until(page, "() => refusals.length >= 4")
+    assert {each.split(":")[1] for each in page.evaluate("refusals")} == {"token_expired"}
+    page.evaluate("release()")
+    assert page.evaluate("sent") == [True, "/chat/b", 49, []]
+    until(page, "() => String([...seen].sort()) === 'kept,published'")
+    assert page.evaluate("connection.outbox.waiting") == 0
+    assert page.evaluate("connection.outbox.refused()") == []
+
+
+SPOILED = """
+() => {
+    window.attempts = [];
+    window.isSpoiled = true;
+    connection.cometd.registerExtension("spoiled", {outgoing(message) {
+        if (message.channel === "/busy/a" && isSpoiled) {
+            attempts.push(performance.now());
+            message.clientId = "nobody";
+        }
+        return message;
+    }});
+}
+"""
+
+
+def test_tabs_that_cannot_send_try_with_pauses(home: Server, context: BrowserContext) -> None:
+    tabs = [opened(context, home), opened(context, home)]
+    for tab in tabs:
+        until(tab, CONNECTED)
+        tab.evaluate(SPOILED)
+    tabs[0].evaluate("hear('/busy/a')")
+    tabs[0].evaluate("connection.outbox.publish('/busy/a', 'patience')")
+    for tab in tabs:
+        until(tab, "() => attempts.length >= 3")
+        assert tab.evaluate("connection.outbox.waiting") == 1
+        first, second, third = tab.evaluate("attempts.slice(0, 3)")
+        assert second - first >= 450  # ms: half of the first pause
+        assert third - second >= 950
+    for tab in tabs:
+        tab.evaluate("() => { isSpoiled = false; }")
+    saw(tabs[0], "patience")
+    for tab in tabs:
+        until(tab, "() => connection.outbox.waiting === 0")
+
+
 def test_two_tabs_share_a_name_and_an_outbox(home: Server, context: BrowserContext) -> None:
     first = opened(context, home, name="tabs/1")
     first.evaluate("hear('/tabs/a')")
@@ -245,3 +342,175 @@ def test_two_tabs_share_a_name_and_an_outbox(home: Server, context: BrowserConte
     assert second.evaluate("connection.session.reply.reconnected")
     publish(home, "/tabs/a", "for the second")
     saw(second, "for the second")
+
+
+AGAIN = """
+async (options) => {
+    const before = connection;
+    before.close();
+    window.connection = connect({url: "/cometd", retry: {minDelay: 100, maxDelay: 400}, ...options});
+    await before.close();
+}
+"""
+
+
+def test_a_closed_connection_leaves_its_successor_alone(home: Server, context: BrowserContext) -> None:
+    page = opened(context, home, name="next/1")
+    page.evaluate("hear('/next/old')")
+    page.evaluate(AGAIN, {"name": "next/1"})
+    page.evaluate("hear('/next/new')")
+    assert page.evaluate("connection.session.reply.reconnected") is False
+    page.evaluate("say('/next/old', 'to none')")
+    page.evaluate("say('/next/new', 'to the next')")
+    saw(page, "to the next")
+    page.reload()
+    page.evaluate(CONNECT, {"url": "/cometd", "name": "next/1"})
+    until(page, CONNECTED)
+    assert page.evaluate("connection.session.reply.reconnected")
+
+
+OPEN_THINGS = """
+() => {
+    window.open = {channels: 0, listeners: 0};
+    window.BroadcastChannel = class extends BroadcastChannel {
+        constructor(name) {
+            super(name);
+            open.channels += 1;
+        }
+        close() {
+            super.close();
+            open.channels -= 1;
+        }
+    };
+    for (const target of [window, document]) {
+        for (const [method, step] of [["addEventListener", 1], ["removeEventListener", -1]]) {
+            const original = target[method].bind(target);
+            target[method] = (type, ...given) => {
+                open.listeners += ["pagehide", "online", "visibilitychange"].includes(type) ? step : 0;
+                original(type, ...given);
+            };
+        }
+    }
+}
+"""
+EXTENSIONS = "['session', 'ack', 'update', 'request', 'outbox'].filter((name) => connection.cometd.getExtension(name))"
+
+
+def test_a_connection_that_was_refused_for_good_leaves_nothing_behind(home: Server, context: BrowserContext) -> None:
+    holder = opened(context, home, name="final/1")
+    until(holder, CONNECTED)
+    page = context.new_page()
+    page.goto(f"{home.base}/")
+    page.evaluate(OPEN_THINGS)
+    page.evaluate(CONNECT, {"url": "/cometd", "name": "final/1", "waits": False})
+    until(page, "() => connection.status.isFinal")
+    assert page.evaluate("open") == {"channels": 0, "listeners": 0}
+    assert page.evaluate(EXTENSIONS) == []
+    assert page.evaluate("connection.status.reason.errorCode") == "user.configuration.identicalClient"
+    holder.evaluate("connection.close()")
+    page.evaluate(
+        """() => {
+            window.refused = connection;
+            window.connection = connect({url: "/cometd", name: "final/1"});
+        }"""
+    )
+    until(page, CONNECTED)
+    page.evaluate("refused.close()")
+    assert page.evaluate("refused.status.state") == "closed"
+    assert page.evaluate("connect({url: '/cometd', name: 'final/1'}) === connection")
+    page.reload()
+    page.evaluate(CONNECT, {"url": "/cometd", "name": "final/1"})
+    until(page, CONNECTED)
+    assert page.evaluate("connection.session.reply.reconnected")
+
+
+OTHERS = """
+() => {
+    window.asked = [];
+    const token = () => asked.push("old") && "old";
+    const first = {url: "/cometd", name: "same/1", token, session: {maxOpen: 1, ackWait: 9000}, outbox: {name: "a"}};
+    const connection = connect({...first, retry: {minDelay: 100}});
+    const told = [];
+    const again = (options) => {
+        try {
+            told.push(connect({...first, ...options}) === connection);
+        } catch (error) {
+            told.push(`${error.name}: ${error.message.replace(location.origin, "")}`);
+        }
+    };
+    again({});
+    again({session: {ackWait: 9000, maxOpen: 1}});
+    again({waits: true, timeout: 10000, cometd: {}, retry: {minDelay: 100, maxDelay: 5000}});
+    again({retry: {}});
+    again({token: "secret"});
+    again({session: {}});
+    again({outbox: false});
+    again({outbox: {name: "a", onRefused() {}}});
+    told.push(connect({url: "/cometd", name: "same/1"}) === connection);
+    again({token: () => asked.push("new") && "new"});
+    return told;
+}
+"""
+
+
+def test_a_page_that_connects_again_with_other_options_learns_it(home: Server, context: BrowserContext) -> None:
+    page = opened(context, home)
+    told = page.evaluate(OTHERS)
+    words = (
+        "TypeError: the page has a connection to /cometd as same/1 with another {}: leave it out, or close() it before"
+    )
+    differing = ["retry", "token", "session", "outbox", "outbox"]
+    assert told == [True, True, True, *map(words.format, differing), True, True]
+    until(page, "() => asked.length > 0")
+    assert page.evaluate("asked[0]") == "new"  # the function of the latest call
+
+
+def test_the_console_has_few_red_lines_while_the_server_is_away(home: Server, context: BrowserContext) -> None:
+    """With the default pauses, for 20 seconds from the start of the page. docs/reference/browser.md says how many."""
+    page = context.new_page()
+    plain = f"{home.base}/plain"  # without a content security policy, whose violations are lines of their own
+    page.route(plain, lambda route: route.fulfill(content_type="text/html", body="<!doctype html>"))
+    page.goto(plain)
+    lines: list[str] = []
+    page.on("console", lambda message: lines.append(message.text) if message.type == "error" else None)
+    page.evaluate(CONNECT, {"url": f"http://127.0.0.1:{free_port()}/cometd", "retry": {}})
+    page.wait_for_timeout(20_000)
+    assert page.evaluate("states") == ["connecting", UNREACHED]
+    # The pauses are 0.5 to 1 s, 1 to 2, 2 to 4, and then 2.5 to 5 s, and every second attempt takes both transports.
+    assert 9 <= len(lines) <= 15, lines
+    assert all("ERR_CONNECTION_REFUSED" in line for line in lines), lines
+
+
+HANDSHAKES = """
+async () => {
+    const {CometD} = await import("/static/vendor/cometd/cometd.js");
+    const cometd = new CometD();
+    cometd.configure({url: "/cometd", logLevel: "warn"});
+    const errors = [];
+    let left = 1;
+    await new Promise((resolve) => {
+        cometd.addListener("/meta/handshake", ({successful}) => {
+            if (successful && left-- > 0) {
+                try {
+                    cometd.handshake();
+                } catch ({message}) {
+                    errors.push(message);
+                }
+                cometd.disconnect(() => setTimeout(() => cometd.handshake(resolve)));
+            }
+        });
+        cometd.handshake();
+    });
+    cometd.disconnect();
+    return errors;
+}
+"""
+
+
+def test_the_official_client_makes_no_handshake_in_a_listener_of_handshakes(
+    home: Server, context: BrowserContext
+) -> None:
+    """As docs/reference/browser.md says."""
+    page = context.new_page()
+    page.goto(f"{home.base}/")
+    assert page.evaluate(HANDSHAKES) == ["Illegal state: handshaking"]
