@@ -1,4 +1,4 @@
-"""Sessions as a server has them: handshakes and logins, names and their claims, notices of logins, restored sessions, and their end."""
+"""Sessions as a server has them: handshakes and logins, names and their claims, restored sessions, and their end."""
 
 from __future__ import annotations
 
