@@ -20,6 +20,7 @@ _CLIENT_PARTS: Final = {
     "client": "Client",
     "publish_options": "Publishing",
     "subscription": "Subscriptions",
+    "client_presence": "Presence",
     "client_message": "Messages",
     "consumer": "Workers",
     "worker_options": "Options of a worker",
@@ -49,6 +50,7 @@ MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "crewel.DeadLetter": ("as_json",),
     "crewel.client.Outbox": ("drained", "refused", "forget_refused"),
     "crewel.Session": ("subject", "is_operator", "attributes", "deliver", "disconnect", "advise"),
+    "crewel.client.Presence": ("members", "id", "enter", "update", "leave", "dropped"),
     "crewel.client.Subscription": ("receive", "unsubscribe", "position", "queued", "is_ended"),
 }
 """The members of these classes that applications use; the others are for the rest of the package."""

@@ -124,6 +124,7 @@ REGIONS: Final = (
                 says="Receive messages on a channel or a wildcard without a subscription at the server. A `callback` runs in a "
                 "thread.",
             ),
+            Forward("presence", "return Presence(self._background, self._background.call({later}))"),
         ),
         renamed=(("OnRequest", "OnMessage"), ("Message", "client_message.Message")),
         replaced=(("callback", "called"), ("outbox", "own")),
@@ -155,6 +156,17 @@ REGIONS: Final = (
             *facts("queued", "is_full", "is_ended"),
             Forward("receive", "return self._shown(self._background.take({later}))"),
             Forward("unsubscribe"),
+        ),
+    ),
+    Region(
+        "sync_presence",
+        "client_presence.Presence",
+        (
+            *attributes(channel="str", id="str | None", dropped="int"),
+            *facts("members"),
+            Forward("enter"),
+            Forward("update"),
+            Forward("leave"),
         ),
     ),
     Region(

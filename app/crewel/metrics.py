@@ -232,6 +232,9 @@ DECLARED = (
     ),
     Declared("crewel_facts_dropped_total", "counter", "Facts dropped because they took too much memory."),
     Declared("crewel_subscriptions", "gauge", "Subscriptions of all sessions."),
+    Declared(
+        "crewel_presences", "gauge", "Sessions of this server that are present on a channel, once for each channel."
+    ),
     Declared("crewel_addresses", "gauge", "Addresses that have a session or have recently used a limited operation."),
     Declared(
         "crewel_queued_bytes", "gauge", "Bytes of the messages queued in memory for all sessions, each counted once."

@@ -57,7 +57,7 @@ QUERIES = {
     "Next.js": "reference/browser.html",
     "next js": "reference/browser.html",
     "typescript": "reference/browser.html",
-    "presence": "how-to/point-to-point.html",
+    "presence": "how-to/presence.html",
     "offline": "how-to/point-to-point.html",
     "consumer group": "how-to/point-to-point.html",
     "ttl": "how-to/topics.html",

@@ -101,6 +101,7 @@ REPORTED = {
     "user.maxSizeExceed": LETTER,
     "user.publish": LETTER,
     "user.publish.readonly": LETTER,
+    "user.presence.absent": LETTER,
     "user.subscribe.id": LETTER,
     "user.subscribe.noCallback": LETTER,
     "user.oid.unknown": LETTER,

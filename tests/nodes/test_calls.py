@@ -158,6 +158,7 @@ def value_of(type_: type, text: st.SearchStrategy[str], json: st.SearchStrategy[
         "State": st.sampled_from(State),
         "list[str]": st.lists(text),
         "list[GroupState]": groups,
+        "list[list[Any]]": st.lists(st.lists(text | number, max_size=6), max_size=2),
         "dict[str, str]": st.dictionaries(text, text),
         "int | str | list[str]": number | text | st.lists(text),
         "float | None": st.none() | st.floats(0, 1e12),

@@ -120,7 +120,7 @@ def test_the_owner_learns_that_the_client_half_closed_before_its_request_was_for
 @pytest.mark.parametrize("pause", [b"", (300).to_bytes(4)])
 def test_a_connect_that_waits_for_the_store_is_not_held_for_a_client_that_sends_no_more(pause: bytes) -> None:
     """With a pause its client is there, and the node that has the connection is about to end."""
-    owner, link = RemotePeers(*(Mock() for _ in range(6))), cast("Link", Way())
+    owner, link = RemotePeers(*(Mock() for _ in range(7))), cast("Link", Way())
     owner.opened(link)
     peer = owner._peers[link][1] = RemotePeer(link, 1, {"browser": None}, {})
     owner.take(link, Frame(Kind.HALF_CLOSED, 1, pause))

@@ -15,6 +15,8 @@ MAX_NAME: Final = 1024
 cost memory in the square of its length."""
 SYSTEM: Final = "/__sys__"
 """What the names of channels begin with on which the server reports its own state."""
+PRESENCE: Final = "/__sys__presence"
+"""What stands before the name of a channel in the name of that on which its members change."""
 DOT_SEGMENTS: Final = frozenset((".", ".."))
 """Segments that clients of HTTP resolve before they send a path, also if they are percent-encoded: a request about `/a/../b`
 would act on `/b`. No client can publish or subscribe to such a channel; what older versions stored under one can be read."""
@@ -113,6 +115,17 @@ def why_invalid(name: str) -> str:
     if "//" in name:
         return "it has an empty segment"
     return "* and ** are wildcards, which are allowed as the last segment only"
+
+
+def presence_of(channel: Channel) -> Channel | None:
+    """The channel whose members change on this one; None if this one is for something else."""
+    watched = parse(channel.name[len(PRESENCE) :]) if channel.name.startswith(f"{PRESENCE}/") else None
+    return watched if watched is not None and may_have_presence(watched) else None
+
+
+def may_have_presence(channel: Channel) -> bool:
+    """Whether sessions can be present on this channel: it is one for applications, by its name."""
+    return channel.is_broadcast and channel.is_publishable and not (channel.is_system or channel.is_reply)
 
 
 def _parse(name: str) -> Channel | None:

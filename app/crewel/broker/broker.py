@@ -22,6 +22,8 @@ from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.mailboxes.reports import MailboxReports
 from crewel.broker.meta_handlers import MetaHandlers
 from crewel.broker.pipe import Hooks, Pipe
+from crewel.broker.presence.presence import Presence
+from crewel.broker.presence.presence_service import offer_presence
 from crewel.broker.publishing.broadcaster import StoragePlan
 from crewel.broker.publishing.publish_handler import scoped
 from crewel.broker.publishing.publishing import Publishing
@@ -84,10 +86,12 @@ class Broker:
         self.publishing = Publishing(
             runtime, mailboxes, addressing, admission, topics, self.subscriptions.options, installed
         )
+        self.presence = Presence(runtime, addressing, self.subscriptions, self.publishing)
+        offer_presence(runtime, admission.guard, self.presence)
         self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)
         meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, self.subscriptions.handler)
         self.inbound = Inbound(runtime, mailboxes, self.publishing.publisher, by_id, meta, admission.limits)
-        self.sweeper = Sweeper(runtime, (self.sessions, mailboxes, addressing, topics, admission))
+        self.sweeper = Sweeper(runtime, (self.sessions, mailboxes, addressing, topics, admission, self.presence))
         for extension in installed:
             extension.installed(self)
 

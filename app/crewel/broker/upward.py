@@ -93,7 +93,8 @@ class UpwardCalls:
 
     def restore(self, durable: DurableSession, record: SessionRecord, former: Session | None) -> None:
         """The store has this session: it lives again, as it was in this server before, if it was there."""
-        self._broker.sessions.restorer.restore(durable, record, former)
+        session = self._broker.sessions.restorer.restore(durable, record, former)
+        self._broker.presence.restored(session)
 
     def set_aside(self, session: Session) -> None:
         """The session will be read from the store again."""

@@ -9,6 +9,10 @@ from crewel.client.client_extension import Extension as Extension
 from crewel.client.client_message import DestinationState as DestinationState
 from crewel.client.client_message import Message as Message
 from crewel.client.client_message import Reply as Reply
+from crewel.client.client_presence import Member as Member
+from crewel.client.client_presence import Presence as Presence
+from crewel.client.client_presence import PresenceChange as PresenceChange
+from crewel.client.client_presence import PresenceEvent as PresenceEvent
 from crewel.client.client_responder import Response as Response
 from crewel.client.client_responder import create_response as create_response
 from crewel.client.consumer import Consumer as Consumer

@@ -26,6 +26,7 @@ from crewel.client.client_message import (
     ext_part,
     is_successful,
 )
+from crewel.client.client_presence import Presence
 from crewel.client.client_responder import OnRequest, Responder
 from crewel.client.config import INHERITED, Config, Options
 from crewel.client.consumer import Consumer
@@ -445,6 +446,19 @@ class Client:
         if callback is not None:
             self._callbacks.call(callback, subscription)
         return subscription
+
+    def presence(self, channel: str, *, enter: bool = True, data: Any = None) -> Presence:
+        """Return the presence of a channel, for a block in which this session is present with these `data`, a JSON value.
+
+            async with client.presence("/room", data={"name": "Joe"}) as presence:
+                print(list(presence.members))
+                async for change in presence:
+                    print(change.event, change.member.id)
+
+        With `enter=False`, the session sees the members and is not present. The server lets it do both where it may subscribe
+        to the channel and has the grant `presence`. Raises ValueError for a name that is not a channel.
+        """
+        return Presence(self, channel, self.subscribe, enters=enter, data=data)
 
     def _subscription(
         self, channel: str, bound: int, overflow: Overflow, release: Release, payload: Payload | None = None

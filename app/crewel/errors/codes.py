@@ -357,6 +357,12 @@ _USER: Final = (
         _FINAL,
         "A second message was published to a topic that accepts only one.",
     ),
+    ErrorCode(
+        "user.presence.absent",
+        "The session is not present on the channel.",
+        _FINAL,
+        "The answer to an `update` of a session that has not entered, or whose server has forgotten that.",
+    ),
     ErrorCode("user.subscribe.id", "The requested subscription id is malformed.", _FINAL),
     ErrorCode("user.subscribe.noCallback", "The subscription has no callback.", _FINAL),
     ErrorCode("user.oid.unknown", "There is no topic of this name.", _FINAL),

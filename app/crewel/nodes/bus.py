@@ -155,7 +155,7 @@ class Bus:
         channel = parse(name)
         assert channel is not None
         node = self._registry.members.nodes.get(link.token)
-        self._broadcaster.from_another_node(
+        self._broadcaster.deliver_here(
             channel,
             payload[begin:],
             sender,

@@ -83,6 +83,9 @@ class Kind(IntEnum):
     is held. A connect alone that is held is reported with the next frame, or when it has been answered."""
     DEAD_LETTERS = 26
     """As JSON the ids of dead letters that the store has since just now, for the operators who follow them at the receiver."""
+    PRESENCE = 27
+    """As JSON the version of what the sender has announced of the presence of its sessions, and a list of what is new in it:
+    sessions that are present on a channel, and such that are not any more. An empty list repeats the version."""
 
 
 class Frame(NamedTuple):

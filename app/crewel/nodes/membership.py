@@ -23,6 +23,7 @@ from crewel.nodes.link import LinkListener, OpenLinks, address_of, advertised_ad
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.remote_destinations import RemoteDestinations
 from crewel.nodes.remote_peers import RemotePeers
+from crewel.nodes.remote_presence import RemotePresence
 from crewel.nodes.remote_subjects import RemoteSubjects
 from crewel.nodes.remote_topics import RemoteTopics
 from crewel.nodes.request_router import Router
@@ -70,8 +71,11 @@ class Membership:
             siblings,
         )
         broker.runtime.life.on_drain.append(self.router.forwarder.drain)
+        self.presence = RemotePresence(
+            broker.runtime, broker.presence, broker.addressing.names, self.registry, self.links, self.calls
+        )
         self.remote_peers = RemotePeers(
-            broker.runtime, broker.mailboxes, self.router, self.bus, self.calls, self.addressed
+            broker.runtime, broker.mailboxes, self.router, self.bus, self.calls, self.addressed, self.presence
         )
         self.listener = LinkListener(broker.loop, self.remote_peers, self.links)
         self.search = self._made_search(broker)
@@ -131,6 +135,7 @@ class Membership:
         await self.bus.wait_for(tokens)
         await self.bus.linked(tokens)
         await self.subjects.join()
+        await self.presence.join(tokens)
         await self.groups.look()  # once more: to reach the others may have taken longer than a subscribe there waits
         self._broker.supervisor.start("watch over the nodes", self.registry.run_forever)
         self._broker.supervisor.start("search for an heir", self.search.run_forever)

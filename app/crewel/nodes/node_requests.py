@@ -124,6 +124,15 @@ class NodeAddress:
     link: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The presence of all sessions of a node, up to a version of its announcements."""
+
+    version: int
+    entries: list[list[Any]]
+    """As in frames of the kind `PRESENCE`."""
+
+
 class Schema(Generic[Answer]):
     """How values of one type are written and read."""
 
@@ -166,3 +175,5 @@ BLOCKED: Final = Request("blocked", Nothing, Subjects)
 """Which subjects do you block?"""
 HEIR: Final = Request("heir", OfNode, NodeAddress)
 """Which node has the sessions that this one had?"""
+PRESENT: Final = Request("presence", Nothing, Present)
+"""Which of your sessions are present on which channels?"""

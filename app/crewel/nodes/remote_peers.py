@@ -27,6 +27,7 @@ from crewel.nodes.forwarding import SETTLED
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
 from crewel.nodes.remote_destinations import RemoteDestinations
+from crewel.nodes.remote_presence import RemotePresence
 
 _MOST_WAITING: Final = 32
 """Frames of one WebSocket that wait for the one before them; beyond that its client is slowed down."""
@@ -201,6 +202,7 @@ class RemotePeers:
         bus: Bus,
         calls: Calls,
         addressed: RemoteDestinations,
+        presence: RemotePresence,
     ) -> None:
         self._runtime = runtime
         self._outbound, self._times = mailboxes.outbound, mailboxes.times
@@ -215,6 +217,7 @@ class RemotePeers:
             Kind.MESSAGE: bus.take,
             Kind.CONFIRM: bus.take,
             Kind.DEAD_LETTERS: bus.take,
+            Kind.PRESENCE: presence.take,
             Kind.LEAVING: lambda link, _: listener.on_leaving(link.token),
         }
         self._by_kind_of_stream: Mapping[int, Callable[[RemotePeer, bytes], None]] = {

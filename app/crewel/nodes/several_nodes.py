@@ -140,6 +140,7 @@ class Nodes(Cluster):
     def sessions_came(self, names: Iterable[SessionName]) -> None:
         """The sessions with these names were a dead node's, and are this one's."""
         self.membership.router.sessions_came(names)
+        self.membership.presence.sessions_came(names)
 
     def shares(self, topic: str) -> Awaitable[Shares]:
         """What the other nodes have of a topic."""

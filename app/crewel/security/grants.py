@@ -86,6 +86,8 @@ class Grants:
     """Channels and patterns that may be subscribed to as a member of a consumer group."""
     address: frozenset[str] = frozenset()
     """Subjects that may be addressed, or `*`."""
+    presence: frozenset[str] = frozenset()
+    """Channels and patterns on which sessions may be present, and whose members they may see."""
     role: Role | None = None
     """What the holder may do as an operator; None: the holder is none."""
     parts: Parts = ()
@@ -125,6 +127,10 @@ class Grants:
         """Whether this channel or pattern may be subscribed to as a member of a consumer group."""
         return _covers(self.group, channel)
 
+    def may_be_present(self, channel: Channel) -> bool:
+        """Whether a session may be present on this channel, and see its members."""
+        return _covers(self.presence, channel)
+
     def may_address(self, subject: str) -> bool:
         """Whether messages may be addressed to this subject and its sessions."""
         return subject in self.address or ANY_SUBJECT in self.address
@@ -156,7 +162,7 @@ class Grants:
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Grants:
         """What `as_json` stored."""
-        lists: dict[str, Any] = {name: frozenset(stored[name]) for name in _LISTS}
+        lists: dict[str, Any] = {name: frozenset(stored.get(name, ())) for name in _LISTS}
         role = role_of(stored.get("role"))
         by_policy = bool(stored.get("byPolicy"))
         return cls(
@@ -170,10 +176,10 @@ class Grants:
         )
 
 
-_LISTS: Final = ("subscribe", "publish", "configure", "group", "address")
+_LISTS: Final = ("subscribe", "publish", "configure", "group", "address", "presence")
 """What is granted one by one."""
 _ALL: Final = frozenset({"/**"})
-OPERATOR: Final = Grants("", _ALL, _ALL, _ALL, _ALL, frozenset({ANY_SUBJECT}), role=Role.DESTROY)
+OPERATOR: Final = Grants("", _ALL, _ALL, _ALL, _ALL, frozenset({ANY_SUBJECT}), _ALL, role=Role.DESTROY)
 """What the admin token grants: everything that clients can be granted."""
 
 

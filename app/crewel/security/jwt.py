@@ -80,6 +80,10 @@ class JwtPolicy:
         """What the claims say."""
         return self._holds(session, channel, lambda grants: grants.may_group(channel))
 
+    def can_be_present(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """What the claims say."""
+        return self._holds(session, channel, lambda grants: grants.may_be_present(channel))
+
     def can_address(self, session: Session, subject: str, message: Message) -> Answer:
         """What the claims say."""
         return self._holds(session, message.channel, lambda grants: grants.may_address(subject))

@@ -116,6 +116,7 @@ class Tokens:
             "configure": _listed(claims, settings.jwt_configure_claim, patterns),
             "group": _listed(claims, settings.jwt_group_claim, patterns),
             "address": _listed(claims, settings.jwt_address_claim, subjects),
+            "presence": _listed(claims, settings.jwt_presence_claim, patterns),
         }
         try:
             scope = scope_of(claims.get(settings.jwt_operator_claim))

@@ -83,6 +83,14 @@ class DetailedPolicy(SecurityPolicy, Protocol):
         """May this session address messages to the subject and its sessions?"""
 
 
+class PresencePolicy(SecurityPolicy, Protocol):
+    """A policy that grants presence. Of a policy that has not got this question, no session has it."""
+
+    def can_be_present(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """May this session, which may subscribe to the channel, be present on it, and see who is? `message` is the request, or
+        the subscribe to the channel of changes."""
+
+
 class OpenPolicy:
     """The policy `open`: everything but what belongs to the server itself, `/meta/**` and `/__sys__*`."""
 
@@ -97,6 +105,10 @@ class OpenPolicy:
     def can_subscribe(self, session: Session, channel: Channel, message: Message) -> Answer:
         """To every channel that is not the server's."""
         return not is_reserved(channel)
+
+    def can_be_present(self, session: Session, channel: Channel, message: Message) -> Answer:
+        """On every channel."""
+        return GRANTED
 
     def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
         """To every channel that is not the server's."""

@@ -73,6 +73,11 @@ class Security(Group):
     jwt_address_claim: ClaimName = setting(
         "address", "Claim that lists the subjects to which the client may address messages, or *. Without it: none."
     )
+    jwt_presence_claim: ClaimName = setting(
+        "presence",
+        "Claim that lists the channels and patterns on which the client may be present, and whose members it may see. Without"
+        " it: none.",
+    )
     jwt_operator_claim: ClaimName = setting(
         "operator",
         "Claim that makes the client an operator: a role, which is view, operate or destroy; true is the same as destroy. A"
@@ -162,6 +167,27 @@ class Limits(Group):
         " once for each of its members.",
         live=True,
         ge=0,
+    )
+    max_presence: Number = setting(
+        50000,
+        "Maximum number of presences at one server: sessions, each counted once for each channel on which it is present.",
+        live=True,
+        ge=0,
+    )
+    max_presence_per_channel: Number = setting(
+        1000, "Maximum number of sessions that are present on one channel.", live=True, ge=0
+    )
+    max_presence_per_session: Number = setting(
+        100, "Maximum number of channels on which one session is present.", live=True, ge=0
+    )
+    max_presence_per_account: Number = setting(
+        10000,
+        "Maximum number of presences of the sessions of one subject; of sessions without a subject, of those of one address.",
+        live=True,
+        ge=0,
+    )
+    max_presence_bytes: Number = setting(
+        1024, "Maximum size of the data with which a session is present on a channel, as JSON.", live=True, ge=0
     )
     max_channels: Number = setting(
         100000, "Maximum number of channels that clients have published to.", live=True, ge=0

@@ -1,5 +1,6 @@
 """Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. No policy is asked about the
-server's own channels, `/__sys__*`: operators receive from them; nor about reply channels, `/ret/**`:
+server's own channels, `/__sys__*`: operators receive from them, and other sessions from those of presence if they may see who
+is present; nor about reply channels, `/ret/**`:
 each has an owner, and all sessions may answer."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.bayeux.channel import Channel, Kind
+from crewel.bayeux.channel import Channel, Kind, may_have_presence, presence_of
 from crewel.bayeux.message import Message
 from crewel.broker.handler_steps import Steps, wait
 from crewel.broker.refusals import shown_token
@@ -125,6 +126,31 @@ class Guard:
         """The reason why the session may not publish, or None."""
         return self._decide(Operation.PUBLISH, self.policy.can_publish, session, channel, message)
 
+    def presence(self, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
+        """The reason why the session may neither be present on the channel nor see its members, or None. It needs the right to
+        subscribe, and one of its own, which only a policy that knows the question can grant."""
+        if not may_have_presence(channel):
+            return DENIED_BY_POLICY
+        reason = yield from self.subscribe(session, channel, message)
+        if reason is not None or session.grants is OPERATOR:
+            return reason
+        question = getattr(self.policy, "can_be_present", None)
+        if question is None:
+            return DENIED_BY_POLICY
+        try:
+            answer = question(session, channel, message)
+            refused = None if answer is GRANTED else _refusal((yield from wait(answer)))
+        except Exception:
+            log.exception("the security policy failed on the presence of %s: refused", channel.name)
+            return DENIED_BY_POLICY
+        return None if refused is None else refused.reason
+
+    def _watch(self, operation: Operation, session: Session, channel: Channel, message: Message) -> Steps[str | None]:
+        """The reason why the session may not do this with the channel on which the members of this one change, or None."""
+        if operation is Operation.PUBLISH:
+            return DENIED_BY_POLICY
+        return None if operation is Operation.CREATE else (yield from self.presence(session, channel, message))
+
     def configure(self, session: Session, channel: Channel, message: Message) -> Steps[bool]:
         """Whether the session may configure and erase the topic of this channel, to which it may publish."""
         return self._grants("can_configure", session, channel, message)
@@ -160,6 +186,8 @@ class Guard:
     def _decide(
         self, operation: Operation, question: _Question, session: Session, channel: Channel, message: Message
     ) -> Steps[str | None]:
+        if channel.is_system and (watched := presence_of(channel)) is not None:
+            return (yield from self._watch(operation, session, watched, message))
         if channel.is_system:
             return None if _is_for(session, channel, operation) else DENIED_BY_POLICY
         if channel.is_reply:

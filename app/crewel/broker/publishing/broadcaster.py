@@ -20,7 +20,7 @@ from crewel.broker.writing.pending_publish import PendingPublish, Published
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId, Submission
 from crewel.errors import BayeuxCode, Limited, Refused, StoreError, StoreUnavailable
-from crewel.qos.publish import DEFAULT, PublishQos
+from crewel.qos.publish import DEFAULT, NORMAL, PublishQos
 from crewel.qos.update import Origin
 
 ANSWERS: Final = f"{REPLIES}**"
@@ -183,20 +183,20 @@ class Broadcaster:
         if for_services is not None:
             self._registry.call_subscribed(channel, for_services, "" if publisher is None else publisher.name)
 
-    def from_another_node(
+    def deliver_here(
         self,
         channel: Channel,
         wire: bytes,
-        sender: str,
-        stored_qos: bytes,
+        sender: str = "",
+        stored_qos: bytes = b"",
         *,
-        node: str,
-        lazy: bool,
-        priority: int,
-        expires: int,
+        node: str = "",
+        lazy: bool = False,
+        priority: int = NORMAL,
+        expires: int = 0,
     ) -> None:
-        """Put a message that was published at another node into the queue of every subscriber here. `wire` is its JSON,
-        `stored_qos` its QoS, `node` the other's name, `expires` as of an entry."""
+        """Put a message into the queue of every subscriber at this node. `wire` is its JSON, `stored_qos` its QoS, `node` the
+        name of the node at which it was published if that was another one, `expires` as of an entry."""
         origin = Origin(*self._ids.stamp(), sender, stored_qos, node=node) if self._dispatchers.updated else None
         entry = Entry.logged(channel.name, LogId(0), wire, lazy=lazy, origin=origin, priority=priority, expires=expires)
         subscribers = self._channels.subscribers(channel)

@@ -1,1 +1,1 @@
-"""Sessions as a server has them: handshakes and logins, names that are claimed, presence, restored sessions, and their end."""
+"""Sessions as a server has them: handshakes and logins, names that are claimed, restored sessions, and their end."""

@@ -18,7 +18,7 @@ from crewel.broker.mailboxes.session_times import SessionTimes
 from crewel.broker.refusals import IDENTICAL, NameHeld, login_refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
-from crewel.broker.sessions.presence import Presence
+from crewel.broker.sessions.login_notices import LoginNotices
 from crewel.broker.sessions.session_table import SessionTable
 from crewel.delivery.records import SessionName
 from crewel.errors import IllegalArgument, Refused
@@ -59,7 +59,7 @@ class NameClaims:
     names: Names
     _times: SessionTimes
     table: SessionTable
-    _presence: Presence
+    _notices: LoginNotices
     arriving: Counter[str] = field(default_factory=Counter, init=False)
     """Logins that are under way, by subject."""
     _answered: OrderedDict[str, AnsweredLogin] = field(default_factory=OrderedDict, init=False)
@@ -91,7 +91,7 @@ class NameClaims:
     def named(self, session: Session, *digests: str) -> None:
         """A new session has its name: it is found by that, and by the secrets of these digests."""
         self.names.add(session, *digests)
-        self._presence.logged_in(session)
+        self._notices.logged_in(session)
 
     def _owned(self, session: Session, shown: Session, name: Name | None) -> Session:
         if name is not None and not _same(name, shown.name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from crewel.bayeux.channel import SYSTEM
+from crewel.bayeux.channel import PRESENCE, SYSTEM
 from crewel.broker.admission.guard import Guard
 from crewel.broker.durability.durability import Durability
 from crewel.broker.mailboxes.mailboxes import Mailboxes
@@ -32,9 +32,10 @@ class SessionRestorer:
     _durability: Durability
     _logins: Logins
 
-    def restore(self, durable: DurableSession, record: SessionRecord, former: Session | None) -> None:
-        """Let a session that the store has live again, as its last login made it. `former`: what it was in this server before
-        it was read again. The rights of that login still hold, also those of the admin token, which are not stored."""
+    def restore(self, durable: DurableSession, record: SessionRecord, former: Session | None) -> Session:
+        """Let a session that the store has live again, as its last login made it, and return it. `former`: what it was in
+        this server before it was read again. The rights of that login still hold, also those of the admin token, which are
+        not stored."""
         facts = record.login
         session = Session(self._mailboxes.host, facts["id"])
         if former is not None and former.id == session.id:
@@ -55,7 +56,10 @@ class SessionRestorer:
         self._durability.hand_to(session, durable)
         self._mailboxes.dispatchers.restore(session, record)
         self._table.revive(session, durable.since, record)
-        if session.grants is None and (
-            self._guard.asks_for_tokens or any(each.startswith(SYSTEM) for each in durable.since)
-        ):
+        if session.grants is None and (self._guard.asks_for_tokens or any(map(_is_for_operators, durable.since))):
             self._logins.expire_token(session)  # else it would be a subscriber that receives nothing
+        return session
+
+
+def _is_for_operators(pattern: str) -> bool:
+    return pattern.startswith(SYSTEM) and not pattern.startswith(f"{PRESENCE}/")

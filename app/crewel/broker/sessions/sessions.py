@@ -1,4 +1,4 @@
-"""Sessions as a server has them: handshakes and logins, names and their claims, presence, restored sessions, and their end."""
+"""Sessions as a server has them: handshakes and logins, names and their claims, restored sessions, and their end."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.sessions.handshakes import HandshakeHandler
+from crewel.broker.sessions.login_notices import LoginNotices
 from crewel.broker.sessions.login_refusals import LoginRefusals
 from crewel.broker.sessions.logins import Logins
 from crewel.broker.sessions.lost_cookies import LostCookies
 from crewel.broker.sessions.name_claims import NameClaims
 from crewel.broker.sessions.operator_channels import OperatorChannels
-from crewel.broker.sessions.presence import Presence
 from crewel.broker.sessions.session_restorer import SessionRestorer
 from crewel.broker.sessions.session_table import SessionTable
 from crewel.broker.sessions.sign_outs import SignOuts
@@ -40,8 +40,8 @@ class Sessions:
         self.table = SessionTable(runtime, mailboxes, addressing, admission.limits, subscriptions, by_id)
         self.operators = OperatorChannels(runtime, addressing.channels, mailboxes.outbound)
         """Where operators see who comes and goes, and all else that they follow."""
-        presence = Presence(runtime, self.operators, names)
-        self.claims = NameClaims(runtime, names, times, self.table, presence)
+        notices = LoginNotices(runtime, self.operators, names)
+        self.claims = NameClaims(runtime, names, times, self.table, notices)
         self.sign_outs = SignOuts(runtime, self.table, by_id)
         self.logins = Logins(runtime, mailboxes, admission, durability, self.claims, self.sign_outs)
         self.refusals = LoginRefusals()

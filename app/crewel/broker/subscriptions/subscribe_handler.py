@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from crewel.bayeux import replies
-from crewel.bayeux.channel import Channel, Kind, parse
+from crewel.bayeux.channel import Channel, Kind, parse, presence_of
 from crewel.bayeux.message import Message, named
 from crewel.bayeux.replies import Reply
 from crewel.broker.addressing.addressing import Addressing
@@ -333,6 +333,8 @@ class Permissions:
     subscribers: Subscribers
 
     def __post_init__(self) -> None:
+        self.on_regrant: list[Callable[[Session], None]] = []
+        """Called when another client continues a session, with other rights perhaps."""
         self.channels, self._groups, self._guard = (
             self._addressing.channels,
             self._addressing.groups,
@@ -361,6 +363,8 @@ class Permissions:
         """Another client continues the session: end the subscriptions that its token does not grant. Raises StoreError, and
         then they stay."""
         grouped = {pattern for pattern, _ in self._groups.of(session)}
+        for regrant in self.on_regrant:
+            regrant(session)
         names = [name for name in session.subscriptions if not _may_keep(session, name, is_grouped=name in grouped)]
         if not names:
             return
@@ -382,9 +386,11 @@ def _may_keep(session: Session, name: str, *, is_grouped: bool) -> bool:
     channel = parse(name)
     if channel is None or channel.is_reply:
         return True
-    if channel.is_system:
+    grants, watched = session.grants, presence_of(channel)
+    if channel.is_system and watched is None:
         return session.is_operator
-    grants = session.grants
     if grants is None or grants.by_policy:
         return True
+    if watched is not None:
+        return grants.may_subscribe(watched) and grants.may_be_present(watched)
     return grants.may_subscribe(channel) and (not is_grouped or grants.may_group(channel))

@@ -11,4 +11,5 @@ from crewel.client.sync.sync_consumer import Consumer as Consumer
 from crewel.client.sync.sync_message import Delivery as Delivery
 from crewel.client.sync.sync_message import Message as Message
 from crewel.client.sync.sync_outbox import Outbox as Outbox
+from crewel.client.sync.sync_presence import Presence as Presence
 from crewel.client.sync.sync_subscription import Subscription as Subscription

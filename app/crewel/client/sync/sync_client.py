@@ -29,6 +29,7 @@ from crewel.client.sync.sync_batch import Batch
 from crewel.client.sync.sync_consumer import Consumer
 from crewel.client.sync.sync_message import Message
 from crewel.client.sync.sync_outbox import Outbox
+from crewel.client.sync.sync_presence import Presence
 from crewel.client.sync.sync_subscription import Subscription
 from crewel.client.threads import ProgramExit, in_thread
 from crewel.client.worker_options import WorkerOptions
@@ -216,6 +217,13 @@ class Client:
             self._background.call(
                 lambda: self._origin.listen(channel, called, bound=bound, overflow=overflow, unclaimed=unclaimed)
             ),
+        )
+
+    def presence(self, channel: str, *, enter: bool = True, data: Any = None) -> Presence:
+        """Return the presence of a channel, for a block in which this session is present with these `data`, a JSON value.
+        The arguments and errors are those of `crewel.client.Client.presence`."""
+        return Presence(
+            self._background, self._background.call(lambda: self._origin.presence(channel, enter=enter, data=data))
         )
 
     # End of what is written

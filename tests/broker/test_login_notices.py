@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.broker.sessions.presence import LOGIN, LOGOUT, USER_LIST
+from crewel.broker.sessions.login_notices import LOGIN, LOGOUT, USER_LIST
 from tests.broker.world import Client, World, data_of
 
 

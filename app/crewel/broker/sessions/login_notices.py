@@ -1,4 +1,4 @@
-"""Who comes and goes: what operators receive on `/__sys__Login`, `/__sys__Logout` and `/__sys__UserList`.
+"""Notices of logins and logouts: what operators receive on `/__sys__Login`, `/__sys__Logout` and `/__sys__UserList`.
 
 Only sessions with a name of their own appear. A client that comes back to its session has not been away.
 """
@@ -23,7 +23,7 @@ USER_LIST: Final = "/__sys__UserList"
 
 
 @dataclass(eq=False)
-class Presence:
+class LoginNotices:
     """Tells the operators of one broker."""
 
     _runtime: Runtime

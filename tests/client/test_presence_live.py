@@ -1,0 +1,83 @@
+"""The Python client's presence, against real servers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from crewel.client import Client, Presence, RemoteCallFailedError, SubscribeRefused
+from crewel.client.sync import Client as SyncClient
+from tests.conftest import StartServer
+from tests.server_process import LIMIT_S, Server
+
+
+@pytest.fixture
+def server(start_server: StartServer) -> Server:
+    return start_server()
+
+
+def url(server: Server) -> str:
+    return f"http://127.0.0.1:{server.port}/cometd"
+
+
+async def changes(presence: Presence, count: int) -> list[tuple[str, str]]:
+    """The next so many changes: what happened, and to which member."""
+    async with asyncio.timeout(LIMIT_S):
+        return [(change.event.value, change.member.id) for change in [await anext(presence) for _ in range(count)]]
+
+
+async def test_a_block_is_present_and_sees_the_others_come_and_go(server: Server) -> None:
+    async with Client(url(server), name="joe/1") as joe, Client(url(server), name="ann/1") as ann:
+        async with joe.presence("/room", data={"name": "Joe"}) as seen:
+            assert seen.id == "joe"
+            assert {each.id: each.data for each in seen.members.values()} == {"joe": {"name": "Joe"}}
+            async with ann.presence("/room") as of_ann:
+                assert set(of_ann.members) == {"joe", "ann"}
+                assert await changes(seen, 1) == [("join", "ann")]
+                await of_ann.update("typing")
+                assert await changes(seen, 1) == [("update", "ann")]
+                assert seen.members["ann"].data == "typing"
+            assert await changes(seen, 1) == [("leave", "ann")]
+            assert set(seen.members) == {"joe"}
+        async with ann.presence("/room", enter=False) as empty:
+            assert (empty.members, empty.id) == ({}, None)
+            with pytest.raises(RemoteCallFailedError) as refused:
+                await empty.update(1)
+            assert refused.value.data["errorCode"] == "user.presence.absent"
+
+
+async def test_after_a_restart_it_is_present_again(start_server: StartServer) -> None:
+    server = await asyncio.to_thread(start_server)
+    async with Client(url(server), name="joe/1") as joe, joe.presence("/room", data=7) as seen:
+        await asyncio.to_thread(server.kill)
+        server = await asyncio.to_thread(lambda: start_server(*server.store_sets, port=server.port))
+        async with Client(url(server)) as other, other.presence("/room", enter=False) as of_other:
+            async with asyncio.timeout(LIMIT_S):
+                while "joe" not in of_other.members:
+                    await anext(of_other)
+            assert of_other.members["joe"].data == 7
+        assert seen.members["joe"].sessions == 1
+
+
+async def test_a_refusal_is_an_exception(server: Server) -> None:
+    async with Client(url(server)) as client:
+        with pytest.raises(ValueError, match="not a channel"):
+            client.presence("room")
+        with pytest.raises((RemoteCallFailedError, SubscribeRefused)):
+            async with client.presence("/meta/x"):
+                pass
+        with pytest.raises(RemoteCallFailedError, match="may have 1024"):
+            async with client.presence("/room", data="x" * 2000):
+                pass
+
+
+def test_the_synchronous_client_does_the_same(server: Server) -> None:
+    joe, ann = SyncClient(url(server), name="joe/1"), SyncClient(url(server), name="ann/1")
+    with joe, ann, joe.presence("/room", data=1) as seen:
+        with ann.presence("/room", data=2) as of_ann:
+            change = next(seen)
+            assert (change.event, change.member.id, change.member.data) == ("join", "ann", 2)
+            assert {name: each.data for name, each in of_ann.members.items()} == {"joe": 1, "ann": 2}
+        assert next(seen).event == "leave"
+        assert seen.id == "joe"
