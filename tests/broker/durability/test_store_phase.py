@@ -12,7 +12,6 @@ from crewel.broker.writing.store_phase import StorePhase as Phase
 
 POSSIBLE = {
     (Phase.SERVING, Phase.STARTING),
-    (Phase.STARTING, Phase.STARTING),
     (Phase.STARTING, Phase.SERVING),
     (Phase.SERVING, Phase.READING),
     (Phase.READING, Phase.READING),

@@ -3,7 +3,6 @@
 ```
 SERVING ──▶ STARTING ──▶ SERVING
 SERVING ──▶ READING ──▶ CATCHING_UP ──▶ SERVING
-STARTING ──▶ STARTING       the start has failed, and is tried again
 READING ──▶ READING         the store has failed, and is read once more
 CATCHING_UP ──▶ READING     it has failed, or has changed again
 READING ──▶ SERVING         reading has failed in a way that is not foreseen
@@ -50,7 +49,7 @@ class StorePhase(Enum):
 
 FOLLOWING: Final[Mapping[StorePhase, frozenset[StorePhase]]] = {
     StorePhase.SERVING: frozenset({StorePhase.STARTING, StorePhase.READING, StorePhase.SUPERSEDED}),
-    StorePhase.STARTING: frozenset({StorePhase.STARTING, StorePhase.SERVING, StorePhase.SUPERSEDED}),
+    StorePhase.STARTING: frozenset({StorePhase.SERVING, StorePhase.SUPERSEDED}),
     StorePhase.READING: frozenset(
         {StorePhase.READING, StorePhase.CATCHING_UP, StorePhase.SERVING, StorePhase.SUPERSEDED}
     ),
