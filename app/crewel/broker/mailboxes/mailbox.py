@@ -120,6 +120,7 @@ class Mailbox(ABC):
         """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
         for name in Mailbox.__slots__:
             setattr(self, name, getattr(former, name))
+        self._evicted = NOT_STORED
 
     @abstractmethod
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:

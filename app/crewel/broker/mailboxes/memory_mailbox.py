@@ -7,7 +7,7 @@ from itertools import islice
 from typing import assert_never
 
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
-from crewel.broker.mailboxes.mailbox import NOT_STORED, Mailbox
+from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.offers import ENDED
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import NO_ENTRIES, Entry, beyond
@@ -25,7 +25,6 @@ class MemoryMailbox(Mailbox):
         """The mailbox of a session that has left the store, with what `former` holds in memory."""
         made = cls.__new__(cls)
         made.take_over(former)
-        made._evicted = NOT_STORED
         return made
 
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:

@@ -230,9 +230,7 @@ class Logins:
         else:
             entries, size = 0, self._runtime.settings.bayeux.max_queue_bytes
             policy = OverflowPolicy.DROP_OLDEST
-        session.mailbox.bound(
-            Bounds(asked.max_entries or entries, asked.max_bytes or size, asked.policy or policy)
-        )
+        session.mailbox.bound(Bounds(asked.max_entries or entries, asked.max_bytes or size, asked.policy or policy))
         self._dispatchers.configure(session, qos)
 
     # A session that is taken over
