@@ -91,14 +91,14 @@ class Receiver(StoredMailbox):
             dict.fromkeys([*(each for each, _ in self.dispatcher.in_flight.values()), *self.batches.unacknowledged])
         )
 
-    def evicted(self) -> list[LogId]:
+    def in_store_only(self) -> list[LogId]:
         return [each for each in map(place_of, self.durable.evicted) if self.durable.find(each) is not None]
 
     def check(self) -> None:
         """Everything that has not ended is somewhere, once; and nothing else is."""
         name = self.durable.name
         waiting = [each.position for each in self.queue if each.position]
-        waiting += self.evicted()
+        waiting += self.in_store_only()
         if len(waiting) != len(set(waiting)):
             raise Broken(f"{name} would get something twice: {waiting}")
         somewhere = {*waiting, *(each.position for each in self.sent() if each.position)}

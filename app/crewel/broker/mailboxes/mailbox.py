@@ -14,10 +14,20 @@ from typing import TYPE_CHECKING, Final
 from crewel.broker.mailboxes.fitting import fitting
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox_view import MailboxView
-from crewel.broker.mailboxes.offers import ENDED, KEPT, LEAVES, NOTHING, OVERFULL, READY, WAITS
+from crewel.broker.mailboxes.offers import (
+    ENDED,
+    KEPT,
+    LEAVES,
+    NOT_OF_INBOX,
+    NOT_STORED,
+    NOTHING,
+    OVERFULL,
+    READY,
+    WAITS,
+)
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
-from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, insert, least
+from crewel.delivery.entry import NO_ENTRIES, Entry, as_they_came, in_order, insert, least
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
@@ -25,26 +35,21 @@ from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.dispatcher import Dispatcher, Judgement
-    from crewel.delivery.entry import Entry
 
 _ANY_BURST: Final = Burst()
-NOT_STORED: Final[tuple[int, ...]] = ()
-"""In place of what is evicted: the store does not have the session."""
-NOT_OF_INBOX: Final = LogId(0)
-"""The place that says of a message that it does not come past the log."""
 
 
 class Mailbox(ABC):
     """The messages on their way to one session."""
 
     __slots__ = (
-        "_evicted",
         "_is_patient",
         "_listener",
         "batches",
         "bounds",
         "burst",
         "dispatcher",
+        "evicted",
         "expiry",
         "is_absent",
         "is_paused",
@@ -61,6 +66,8 @@ class Mailbox(ABC):
 
     queue: list[Entry]
     """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
+    evicted: Sequence[int]
+    """The ranks of what is in the store only, sorted; NOT_STORED if the store does not have the session."""
     news: int
     """Whether something waits, and may leave: NOTHING, WAITS or LEAVES. It is read for each delivery, and written here only."""
     lazy_at: float
@@ -99,28 +106,21 @@ class Mailbox(ABC):
 
     def __init__(self, listener: MailboxListener) -> None:
         self._listener = listener
-        self._evicted: Sequence[int] = NOT_STORED  # the ranks of what is in the store only
-        self.queue = NO_ENTRIES
-        self.news = NOTHING
+        self.queue, self.news, self.evicted = NO_ENTRIES, NOTHING, NOT_STORED
         self._is_patient = False  # whether the queue need not leave at once: it is lazy, or goes with any next reply
-        self.is_paused = self.is_absent = self.must_end = False
+        self.is_paused = self.is_absent = self.must_end = self.rejects_all = False
         self.lazy_at = inf
-        self.batches = NO_BATCHES
-        self.retained = 0
-        self.dispatcher = NO_DISPATCHER
-        self.limit = None
+        self.batches, self.dispatcher = NO_BATCHES, NO_DISPATCHER
+        self.retained = self.queue_bytes = self.expiry = 0
+        self.limit = self.recovered = None
         self.bounds = listener.bounds
-        self.queue_bytes = 0
-        self.rejects_all = False
-        self.recovered = None
         self.burst = _ANY_BURST
-        self.expiry = 0
 
     def take_over(self, former: Mailbox) -> None:
         """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
         for name in Mailbox.__slots__:
             setattr(self, name, getattr(former, name))
-        self._evicted = NOT_STORED
+        self.evicted = NOT_STORED
 
     @abstractmethod
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
@@ -150,18 +150,13 @@ class Mailbox(ABC):
         return OverflowPolicy.DISCONNECT if is_strict else self.bounds.policy
 
     @property
-    def stored_bounds(self) -> Bounds | None:
-        """The bounds of its queue, if the store has it."""
-        return None if self._evicted is NOT_STORED else self.bounds
-
-    @property
     def _most(self) -> int:
         """How many messages may wait."""
         return self.bounds.max_entries or self._listener.bayeux.max_queue_messages
 
     def room(self) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts."""
-        waiting = len(self.queue) + self.retained + len(self._evicted)
+        waiting = len(self.queue) + self.retained + len(self.evicted)
         return 0 if self.rejects_all else max(self._most - waiting, 0)
 
     @abstractmethod
@@ -210,11 +205,11 @@ class Mailbox(ABC):
         """A message comes: one of the log when it is taken, a transient one when it is published. If there is room for it, or
         the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If not, it has ENDED, or the mailbox is OVERFULL.
         `cursor`, for a message that comes past the log: the place up to which that was read."""
-        if entry.position and self._evicted is not NOT_STORED:
+        if entry.position and self.evicted is not NOT_STORED:
             return self._offer_stored(entry, cursor)
         queue, listener = self.queue, self._listener
         if (
-            not (queue or self.retained or self._evicted or entry.lazy or entry.expires or entry.is_oneway)
+            not (queue or self.retained or self.evicted or entry.lazy or entry.expires or entry.is_oneway)
             and self.dispatcher is NO_DISPATCHER
         ):
             if entry.weight is None and not entry.position:
@@ -227,7 +222,7 @@ class Mailbox(ABC):
             (count and count >= (bounds.max_entries or listener.bayeux.max_queue_messages))
             or size > bounds.max_bytes
             or self.rejects_all
-            or self._evicted
+            or self.evicted
             or listener.backlog.is_full
         ) and not self._has_room(entry):
             return OVERFULL if self.must_end else ENDED
@@ -559,11 +554,11 @@ class Mailbox(ABC):
     def at_client(self) -> list[Entry]:
         """What the client was sent and has not settled."""
         entries = [] if self.batches.must_resend else self.batches.unacknowledged
-        return list(dict.fromkeys((*entries, *self._opened())))
+        return list(dict.fromkeys((*entries, *self.dispatcher.opened)))
 
     def in_memory(self) -> dict[Entry, None]:
         """Every entry, in the order open at the client, sent, queued; each once."""
-        return dict.fromkeys((*self._opened(), *self.batches.unacknowledged, *self.queue))
+        return dict.fromkeys((*self.dispatcher.opened, *self.batches.unacknowledged, *self.queue))
 
     def transients(self) -> list[Entry]:
         """The messages that are not stored: what the client has got first, then what is queued."""
@@ -572,9 +567,6 @@ class Mailbox(ABC):
     def channels(self) -> Iterator[str]:
         """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
         return (entry.channel for entry in self.in_memory())
-
-    def _opened(self) -> list[Entry]:
-        return [entry for entry, _ in self.dispatcher.in_flight.values()]
 
     # How much there is
 
@@ -590,7 +582,7 @@ class Mailbox(ABC):
 
     def count_evicted(self) -> int:
         """How many messages are in the store only."""
-        return len(self._evicted)
+        return len(self.evicted)
 
     @abstractmethod
     def stored(self) -> list[LogId]:
@@ -626,8 +618,7 @@ class Mailbox(ABC):
 
     def forget_stored(self, place: LogId) -> None:
         """Memory has the stored message at this place no more, wherever it was."""
-        for entry in [each for each in self.in_memory() if each.position == place]:
-            self.take_out_many((entry,))
+        self._forget_many((place,))
         self.drop_where(lambda entry: entry.position == place)
 
     @abstractmethod
@@ -711,8 +702,7 @@ class Mailbox(ABC):
         if self.is_due(now):
             self.expire(now, is_away=True)
             unanswered = [entry for entry in self.at_client() if entry.is_over(now)]
-            for entry in unanswered:
-                self.take_out_many((entry,))
+            self.take_out_many(unanswered)
             self._transients_expired(unanswered)
 
     def is_due(self, now: int) -> bool:
@@ -774,22 +764,15 @@ class Mailbox(ABC):
 
     def dead_letter_one(self, message_id: str, code: str, reason: str, *, or_first: bool = True) -> bool:
         """Make a dead letter of the message of this id, or else of the first if that is wanted; False if neither waits."""
-        transients = self.transients()
-        for entry in transients:
-            if message_id and entry.origin is not None and entry.origin.id == message_id:
-                self._dead_letter_open(entry, code, reason)
-                return True
-        places = self.stored()
-        named = next((place for place in places if str(place) == message_id), None)
-        if named is not None:
-            return self.dead_letter_stored(named, code, reason)
-        if not or_first:
-            return False
-        if places:
-            return self.dead_letter_stored(places[0], code, reason)
-        if transients:
-            self._dead_letter_open(transients[0], code, reason)
-        return bool(transients)
+        places, transients = self.stored(), self.transients()
+        found: list[Entry | LogId] = [each for each in transients if each.origin and each.origin.id == message_id]
+        found += [place for place in places if str(place) == message_id]
+        first = next(iter([*found, *places, *transients] if or_first else found), None)
+        if isinstance(first, Entry):
+            attempts, tries = self._failures(first)
+            self.dead_letter(first, code, reason, attempts, tries=tries)
+            return True
+        return first is not None and self.dead_letter_stored(first, code, reason)
 
     def dead_letter_all(self, now: int, code: str, reason: str, given: str = "") -> int:
         """Make dead letters of all waiting messages but for those that have to go out of all queues by now (microseconds since
@@ -801,23 +784,14 @@ class Mailbox(ABC):
         self.dead_letter_transients(code, reason, given)
         return count
 
-    def _dead_letter_open(self, entry: Entry, code: str, reason: str) -> None:
-        attempts, tries = self._failures(entry)
-        self.dead_letter(entry, code, reason, attempts, tries=tries)
-
     def _failures(self, entry: Entry) -> tuple[int, str]:
         """How often the client has failed the message, and how: for its dead letter, before the dispatcher forgets it."""
         if entry.origin is None:
             return 0, ""
-        return self._attempts(entry.origin.id), self.dispatcher.failed_before(entry.origin.id)
+        return self.dispatcher.times_sent(entry.origin.id), self.dispatcher.failed_before(entry.origin.id)
 
     # Attempts
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""
-        return self._attempts(str(place))
-
-    def _attempts(self, message_id: str) -> int:
-        """How often this server may have sent the message."""
-        dispatcher = self.dispatcher
-        return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.in_flight)
+        return self.dispatcher.times_sent(str(place))

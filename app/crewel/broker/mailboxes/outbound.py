@@ -15,9 +15,8 @@ from crewel.broker.mailboxes.backlog import Backlog
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.connects import Connects
 from crewel.broker.mailboxes.fan_outs import FanOuts
-from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
-from crewel.broker.mailboxes.offers import EVICTED, KEPT, LEAVES, OVERFULL, READY
+from crewel.broker.mailboxes.offers import EVICTED, KEPT, LEAVES, NOT_OF_INBOX, OVERFULL, READY
 from crewel.broker.mailboxes.session_times import SessionTimes
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime

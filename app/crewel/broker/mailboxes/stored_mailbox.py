@@ -47,7 +47,7 @@ class StoredMailbox(Mailbox):
         """It holds what the session's former mailbox holds in memory."""
         self.take_over(former)
         self.durable = durable
-        self._evicted = durable.evicted
+        self.evicted = durable.evicted
         self._counted: tuple[_Seen, int] | None = None
         self._droppable: tuple[tuple[_Seen, int, int], int] | None = None
         if self.batches is not NO_BATCHES:
@@ -128,7 +128,7 @@ class StoredMailbox(Mailbox):
     def offer_at_once(self, entry: Entry) -> int:
         """Offer a message of the log, if one look says that there is room: as for most. UNSURE: nothing has been done."""
         if (
-            not (self.queue or self.retained or self.is_absent or self._evicted or entry.lazy)
+            not (self.queue or self.retained or self.is_absent or self.evicted or entry.lazy)
             and self.dispatcher is NO_DISPATCHER
         ):
             self.queue = [entry]
@@ -141,7 +141,7 @@ class StoredMailbox(Mailbox):
         """Whether the next message of the log has room for certain, and nothing that waits in the store goes before it."""
         bounds = self.bounds
         return (
-            not (self.is_absent or self.is_paused or self.rejects_all or self._evicted)
+            not (self.is_absent or self.is_paused or self.rejects_all or self.evicted)
             and len(self.queue) + self.retained < bounds.max_entries
             and self.durable.certainly_fits(bounds.max_bytes)
         )
@@ -194,7 +194,7 @@ class StoredMailbox(Mailbox):
 
     def _waiting_at_most(self) -> int:
         """An upper bound that costs little: what is open at the client and waits again counts twice."""
-        return len(self.queue) + self.retained + len(self._evicted)
+        return len(self.queue) + self.retained + len(self.evicted)
 
     def _has_bytes(self, entry: Entry) -> bool:
         """Whether the queue has room for the bytes of a transient entry; those of a stored one count where it is stored."""
@@ -393,7 +393,7 @@ class StoredMailbox(Mailbox):
         found = [durable.find(each.position) for each in entries]
         channels = {each.channel for each in found if each is not None}
         channels.update(each.channel for each in entries if not each.position)
-        notices = [entry for entry, _ in dispatcher.in_flight.values() if entry.position in durable.notices]
+        notices = [each for each in dispatcher.opened if each.position in durable.notices]
         after = [each for each in notices if any(durable.notices[each.position].is_about(name) for name in channels)]
         for entry in after:
             dispatcher.close(entry)
@@ -536,4 +536,4 @@ class StoredMailbox(Mailbox):
         for message_id in {*self.dispatcher.tries, *self.dispatcher.in_flight}:
             if message_id.isdecimal():
                 tries = self.dispatcher.failed_before(message_id)
-                self.durable.attempted(LogId(int(message_id)), self._attempts(message_id), tries)
+                self.durable.attempted(LogId(int(message_id)), self.dispatcher.times_sent(message_id), tries)
