@@ -56,7 +56,7 @@ MOST_COLLABORATORS = 6
 EXTENSION_POINTS = {"on_store_lost", "on_drain", "on_close"}
 """Attributes with callables that applications add to."""
 OPTIONAL_HALF = re.compile(
-    r"\bmailbox\.is_stored\b|\bdurable\)? is (?:not )?None\b|\bdurable := [^)]*\) is (?:not )?None|\bif (?:not )?\w+\.durable\b"
+    r"\bdurable\)? is (?:not )?None\b|\bdurable := [^)]*\) is (?:not )?None|\bif (?:not )?\w+\.durable\b"
 )
 OTHER_NODES = re.compile(r"\b(?:is_shared|is_single|has_others|other_nodes|others_live)\b")
 

@@ -17,16 +17,18 @@ from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
 from crewel.errors import StoreUnavailable
+from crewel.qos.connect import Bounds
 from crewel.qos.update import Origin
 from crewel.storage.streams import BUCKETS_MS, EVENTS, GROUP
 from tests.broker.world import Client, Request, World
 
+NOTHING_SAID = SimpleNamespace(bounds=Bounds(0, 0))
 HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
 
 
 def session(name: str = "client/joe/1", *, acknowledges: bool = True) -> Session:
     made = Session.__new__(Session)
-    made.name, made.peer, made.mailbox = name, Request(), MemoryMailbox(cast("Any", None), 0)
+    made.name, made.peer, made.mailbox = name, Request(), MemoryMailbox(cast("Any", NOTHING_SAID))
     made.acknowledges = acknowledges
     made.last_seen = 0.0
     return made

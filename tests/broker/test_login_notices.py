@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from crewel.broker.sessions.login_notices import LOGIN, LOGOUT, USER_LIST
+from crewel.qos.connect import Bounds
 from tests.broker.world import Client, World, data_of
 
 
@@ -114,7 +115,7 @@ def test_who_was_an_operator_hears_no_more(world: World, watch: Client) -> None:
 
 def test_a_full_queue_does_not_overflow_for_it(world: World, watch: Client) -> None:
     world.settle()
-    watch.session.mailbox.queue_limit = 1
+    watch.session.mailbox.bound(Bounds(1, 10**6))
     for number in range(3):
         login(world, f"joe/{number + 1}")
     assert len(heard(watch)) == 1

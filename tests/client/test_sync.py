@@ -112,6 +112,11 @@ def test_a_worker_handles_several_messages_at_once(server: Server, tmp_path: Pat
     assert sorted(map(str, done)) == ["0", "1", "2"]
 
 
+def test_what_the_loop_says_of_an_object_is_an_attribute_of_its_class_too() -> None:
+    """Tools that document a class, or stand in for it, ask the class."""
+    assert all(getattr(kind, name) is vars(kind)[name] for kind, name in ((Delivery, "attempt"), (Outbox, "waiting")))
+
+
 def test_stop_does_not_wait_for_the_event_loop() -> None:
     """It runs in handlers of signals: what those interrupt may have a lock that the loop waits for."""
     worker = Client("http://127.0.0.1:1/cometd").consume("/jobs", name="jobs/1")

@@ -82,7 +82,7 @@ class RankedReceiver(Receiver):
 
     def _first_evicted(self) -> int | None:
         """The rank of what goes first of all that is evicted, whatever order it has there."""
-        known = {each: self.durable.find(each) for each in self.evicted()}
+        known = {each: self.durable.find(each) for each in self.in_store_only()}
         return min((rank_of(each, waiting.priority) for each, waiting in known.items() if waiting), default=None)
 
     def check(self) -> None:

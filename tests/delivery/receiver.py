@@ -30,7 +30,7 @@ class Listener:
 
     def __init__(self, mailbox: Receiver) -> None:
         self._mailbox = mailbox
-        self.bayeux, self.backlog = Bayeux(), Backlog(Limits())
+        self.bayeux, self.backlog, self.bounds = Bayeux(), Backlog(Limits()), Bounds(0, 10**9)
 
     def has_changed(self, durable: DurableSession) -> None:
         pass
@@ -73,9 +73,9 @@ class Receiver(StoredMailbox):
     """Microseconds since 1970."""
 
     def __init__(self, durable: DurableSession, rules: Rules, policy: OverflowPolicy) -> None:
-        super().__init__(MemoryMailbox(Listener(self), 10**9), durable)
+        super().__init__(MemoryMailbox(Listener(self)), durable)
         self.begin_batches()
-        self.bound_stored(Bounds(BOUND, 10**9, policy))
+        self.bound(Bounds(BOUND, 10**9, policy))
         self.dispatcher = Dispatcher(rules)
         self.volatile: set[str] = set()
         """Messages that are not stored, and have not ended."""
@@ -91,14 +91,14 @@ class Receiver(StoredMailbox):
             dict.fromkeys([*(each for each, _ in self.dispatcher.in_flight.values()), *self.batches.unacknowledged])
         )
 
-    def evicted(self) -> list[LogId]:
+    def in_store_only(self) -> list[LogId]:
         return [each for each in map(place_of, self.durable.evicted) if self.durable.find(each) is not None]
 
     def check(self) -> None:
         """Everything that has not ended is somewhere, once; and nothing else is."""
         name = self.durable.name
         waiting = [each.position for each in self.queue if each.position]
-        waiting += self.evicted()
+        waiting += self.in_store_only()
         if len(waiting) != len(set(waiting)):
             raise Broken(f"{name} would get something twice: {waiting}")
         somewhere = {*waiting, *(each.position for each in self.sent() if each.position)}
@@ -169,9 +169,13 @@ class Receiver(StoredMailbox):
 
     def connected(self, batch: int | None) -> None:
         """A connect came."""
-        self.gone(*self.acknowledge(batch))
+        self.acknowledge(batch)
 
     # Ends
+
+    def _end_acknowledged(self, entries: list[Entry]) -> None:
+        super()._end_acknowledged(entries)
+        self.gone(*entries)
 
     def gone(self, *entries: Entry) -> None:
         self.volatile.difference_update(map(_id, entries))

@@ -23,10 +23,18 @@ def numbers_of(queue: list[Entry]) -> list[int]:
     return [entry.fields["data"] for entry in queue]
 
 
+def close(batches: Batches) -> int:
+    """Let a reply go out, as the mailbox does: its number."""
+    if batches.must_resend:
+        batches.unbatch()
+    batches.number += 1
+    return batches.number - 1
+
+
 def sent(batches: Batches, queue: list[Entry]) -> int:
     """Let these leave in one connect reply; the batch number that the reply tells."""
     batches.retain(queue)
-    return batches.close()
+    return close(batches)
 
 
 def living(**expiries: int) -> list[Entry]:
@@ -186,7 +194,7 @@ class TestAcknowledging:
         batches = Batches()
         sent(batches, entries(1, 2))
         queue = batches.acknowledge(0, [])
-        empty = batches.close()
+        empty = close(batches)
         assert numbers_of(batches.acknowledge(empty, queue)) == [1, 2]
 
     def test_a_resend_that_a_newer_connect_overtakes_is_not_sent_if_that_acknowledges_it(self) -> None:
@@ -210,12 +218,12 @@ class TestAcknowledging:
         sent(batches, entries(1, 2))
         queue = batches.acknowledge(0, [])
         assert batches.retain(queue[:1]) == 1
-        assert numbers_of(batches.acknowledge(batches.close(), queue[1:])) == [2]
+        assert numbers_of(batches.acknowledge(close(batches), queue[1:])) == [2]
 
     def test_the_entries_that_leave_again_are_counted(self) -> None:
         batches = Batches()
         assert batches.retain(entries(1, 2)) == 0
-        batches.close()
+        close(batches)
         queue = batches.acknowledge(0, entries(3))
         assert batches.retain(queue) == 2
         assert len(batches) == 3
@@ -466,7 +474,7 @@ class Link:
         """The server answers the connect with at most `limit` entries; the network may lose the answer."""
         leaving, self.queue = self.queue[:limit], self.queue[limit:]
         self.batches.retain(leaving)
-        batch, content = self.batches.close(), numbers_of(leaving)
+        batch, content = close(self.batches), numbers_of(leaving)
         self.resent_after_acknowledgement += [number for number in content if number in self.acknowledged]
         for number in content:
             self.times_sent[number] = self.times_sent.get(number, 0) + 1
@@ -542,7 +550,7 @@ class TestNothingIsLost:
                 named.update(number for batch, held in held_by.items() if batch <= claim for number in held)
             leaving, link.queue = link.queue[:limit], link.queue[limit:]
             link.batches.retain(leaving)
-            held_by[link.batches.close()] = numbers_of(leaving)
+            held_by[close(link.batches)] = numbers_of(leaving)
         kept = numbers_of(link.batches.acknowledge(None, link.queue))
         assert set(range(1, link.published + 1)) - named <= set(kept)
         assert kept == sorted(kept)

@@ -11,6 +11,7 @@ from crewel.delivery.entry import Entry, notice_entry, place_of
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import EndReason, LogId, PendingMessage, SessionName, SessionRecord
 from crewel.qos.update import Origin
+from tests.delivery.test_batches import close
 
 JOE = SessionName("client/joe/1")
 
@@ -175,7 +176,7 @@ def test_why_a_subscription_failed_is_known_until_its_notice_is_settled() -> Non
 def test_many_entries_leave_their_batches(resends: bool) -> None:
     batches, entries = Batches(), [Entry({"channel": "/a", "data": number}) for number in range(4)]
     batches.retain(entries[:2])
-    batches.close()
+    close(batches)
     queue = entries[2:]
     if resends:
         queue = batches.acknowledge(None, queue)

@@ -16,6 +16,7 @@ from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import Status, read_statuses
 from crewel.qos.connect import Settle
 from crewel.qos.update import Origin
+from tests.delivery.test_batches import close
 
 MESSAGE = Rules(tells=True, settle=Settle.MESSAGE, retries=-1, delay=0.0)
 SILENT = replace(MESSAGE, tells=False)
@@ -50,7 +51,7 @@ class Desk:
         leaving = self.limit.leaving(self.queue, self.batches)
         self.queue = [each for each in self.queue if each not in leaving]
         self.batches.retain(leaving)
-        self.batches.close()
+        close(self.batches)
         if self.dispatcher.rules.tells:
             for each in leaving:
                 if each.origin is not None:

@@ -19,7 +19,6 @@ LEFT: Final[dict[str, int]] = {
     "batches.sent_after": 1,
     "begin_batches": 1,
     "bound": 1,
-    "bound_stored": 1,
     "burst": 1,
     "carry_out": 1,
     "choose": 3,

@@ -173,7 +173,9 @@ class TestPolicy:
         return JwtPolicy(tokens(tmp_path))
 
     def session(self) -> Session:
-        return Session(cast("Host", SimpleNamespace(settings=Settings(), reports=None)), "secret")
+        return Session(
+            cast("Host", SimpleNamespace(settings=Settings(), reports=SimpleNamespace(bounds=None))), "secret"
+        )
 
     def shake(self, policy: JwtPolicy, session: Session, **fields: Any) -> Any:
         return policy.can_handshake(session, Message.read({"channel": "/meta/handshake", **fields}))

@@ -42,7 +42,7 @@ Answering = asyncio.Task[None] | Promise[bool]
 
 
 class Receiver(Protocol):
-    """What takes what peers send: `Inbound`, and before it `nodes.router.Router` where several servers share a store."""
+    """What takes what peers send: `Inbound`, and before it `nodes.request_router.Router` where servers share a store."""
 
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """Answer these elements through `peer.send`: at once, and return None; or, if something must be waited for, later,

@@ -169,7 +169,7 @@ class Pipe:
         for part in session.parts[::-1]:
             try:
                 sent = part.send(session, entries)
-                if not (part.is_plain or (isinstance(sent, list) and all(isinstance(each, Entry) for each in sent))):
+                if not (isinstance(sent, list) and all(isinstance(each, Entry) for each in sent)):
                     raise TypeError("expected the list of outgoing entries")
                 entries = sent
             except Exception:

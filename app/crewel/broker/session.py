@@ -244,7 +244,7 @@ class Session:
     """Loop time (s) at which it expires; infinite while a connect is held."""
 
     def __init__(self, broker: Host, client_id: str, peer: Peer | None = None) -> None:
-        self.mailbox: Mailbox = MemoryMailbox(broker.reports, broker.settings.bayeux.max_queue_bytes)
+        self.mailbox: Mailbox = MemoryMailbox(broker.reports)
         self.answered = None
         self.requests = 0
         self._broker = broker

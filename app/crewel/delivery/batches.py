@@ -179,14 +179,6 @@ class Batches:
             self.sent[self.number] = entries
         return again
 
-    def close(self) -> int:
-        """The number for the reply that is going out; the next reply has the next one."""
-        if self.must_resend:
-            self.unbatch()
-        number = self.number
-        self.number = number + 1
-        return number
-
     def _count(self) -> int:
         return sum(map(len, self.sent.values()))
 

@@ -214,6 +214,15 @@ class Dispatcher:
         """The message has ended in another way; whether the client had it."""
         return self._close(_id(entry)) is not None
 
+    @property
+    def opened(self) -> list[Entry]:
+        """What the client has got and not settled, in the order of sending."""
+        return [entry for entry, _ in self.in_flight.values()]
+
+    def times_sent(self, message_id: str) -> int:
+        """How often the message may have been sent by this server."""
+        return self.tries.get(message_id, 0) + (message_id in self.in_flight)
+
     def open_beside(self, entries: Iterable[Entry]) -> int:
         """How many messages the client has that are none of these."""
         return len(self.in_flight.keys() - map(_id, entries))

@@ -96,7 +96,7 @@ class DurableSession:
     applied_number: int
     """The number of the last record that is applied here, or was discarded."""
     evicted: list[int]
-    """The ranks of the pending messages whose bodies are not in memory, sorted."""
+    """The ranks of the pending messages whose bodies are not in memory, sorted. It stays this list: the mailbox has it too."""
     _stored_notices: dict[str, LogId]
     failed: dict[str, str]
     """Pattern -> why the server has ended the subscription, JSON, while the notice of it waits."""
@@ -369,7 +369,7 @@ class DurableSession:
         """These messages have ended in this way, evicted or not; those that are not pending are left alone."""
         for log_id in ids:
             self.end_message(log_id, reason)
-        self.evicted = [rank for rank in self.evicted if self.find(place_of(rank)) is not None]
+        self.evicted[:] = [rank for rank in self.evicted if self.find(place_of(rank)) is not None]
 
     def end_message(self, log_id: LogId, reason: EndReason = EndReason.SETTLED) -> bool:
         """The message has ended in this way. True if it was pending, or was a notice that waited, whose end is not recorded;

@@ -267,7 +267,7 @@ class RemotePeers:
         peer.is_writable = is_writable
         session = peer.session
         if is_writable and session is not None:
-            self._outbound.can_write(session)
+            self._outbound.leave_soon(session)
 
     def _take_further(self, peer: RemotePeer, elements: list[Any]) -> None:
         if peer.waiting is None:

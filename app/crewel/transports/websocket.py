@@ -195,7 +195,7 @@ class Socket(ParsedPeer):
         if self.relay is not None:
             self.relay.caught_up()
         elif session is not None:
-            self._endpoint.broker.mailboxes.outbound.can_write(session)
+            self._endpoint.broker.mailboxes.outbound.leave_soon(session)
 
     async def run(self) -> web.WebSocketResponse:
         """Open, serve until it is closed, and let go of the session."""

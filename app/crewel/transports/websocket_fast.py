@@ -183,7 +183,7 @@ class FastSocket(asyncio.BufferedProtocol, Peer):
         if self.relay is not None:
             self.relay.caught_up()
         elif session is not None:
-            self._sockets.endpoint.broker.mailboxes.outbound.can_write(session)
+            self._sockets.endpoint.broker.mailboxes.outbound.leave_soon(session)
         self._go_on()
 
     def slow_down(self, seconds: float) -> None:

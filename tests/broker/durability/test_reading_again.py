@@ -362,6 +362,35 @@ def test_a_commit_that_is_waited_for_is_not_made_meanwhile(world: StoredWorld, j
     world.wait(waiting)
 
 
+def test_a_server_that_ends_while_it_reads_commits_nothing_of_what_was_before(
+    world: StoredWorld, joe: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has adopted the sessions for the new token already, and memory has what it was under the old one."""
+    store(world, "/a", 1)
+    joe.take()
+    joe.take()  # acknowledges it
+
+    async def away(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(durability, "stored_queues", away)
+    reading = world.loop.create_task(world.durability._reload())
+    world.settle()
+    commits = list[object]()
+    submit = world.store.submit
+
+    def note(steps: Any, done: Any) -> None:
+        commits.extend(each for each in steps if each.script == "commit")
+        submit(steps, done)
+
+    monkeypatch.setattr(world.store, "submit", note)
+    world.durability._closing.set()
+    world.advance(durability._RELOAD_PAUSE)
+    assert reading.done()
+    world.close()
+    assert commits == []
+
+
 def in_steps(world: StoredWorld, count: int, at: Callable[[int], object] = bool) -> list[int]:
     """A message that is handed out in so many steps, each a turn of its own. Returns the steps that were made; `at` is called
     in each."""

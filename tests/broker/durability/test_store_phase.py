@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
+from crewel.broker.writing import store_phase
 from crewel.broker.writing.store_phase import FOLLOWING
 from crewel.broker.writing.store_phase import StorePhase as Phase
 
 POSSIBLE = {
     (Phase.SERVING, Phase.STARTING),
-    (Phase.STARTING, Phase.STARTING),
     (Phase.STARTING, Phase.SERVING),
     (Phase.SERVING, Phase.READING),
     (Phase.READING, Phase.READING),
@@ -30,6 +30,15 @@ def test_a_phase_is_followed_by_those_of_the_table_only(before: Phase, after: Ph
     else:
         with pytest.raises(ValueError, match=f"{after.name} cannot follow {before.name}"):
             before.followed_by(after)
+
+
+def test_the_diagram_shows_the_table() -> None:
+    shown = set[tuple[str, str]]()
+    for line in (store_phase.__doc__ or "").splitlines():
+        names = [part.split()[0] for part in line.split("──▶")] if "──▶" in line else []
+        shown.update(pairwise(names))
+    shown.discard(("any", "SUPERSEDED"))
+    assert shown == {(before.name, after.name) for before, after in POSSIBLE if after is not Phase.SUPERSEDED}
 
 
 def test_each_phase_is_in_the_table_and_says_what_may_be_asked() -> None:

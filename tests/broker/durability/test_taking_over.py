@@ -9,12 +9,14 @@ import pytest
 
 from crewel.broker.durability import durability
 from crewel.broker.durability.durability import Durability
+from crewel.broker.writing.store_phase import StorePhase
 from crewel.delivery.records import SessionName, SessionRecord, Submission
 from crewel.storage import log, shared_queue_store
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
 from crewel.storage.shared_queue_store import Addressed, Delivery
-from tests.broker.stored_world import MakeStored, Receiver, StoredWorld
+from crewel.storage.store import Store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, store
 from tests.storage.owner import FACTS_MAX, Owner
 
 pytestmark = pytest.mark.store
@@ -76,3 +78,56 @@ def test_what_the_old_server_publishes_reaches_all_sessions_without_a_further_me
 
     heir = take_over(stored, publish)
     assert [come(heir, each) for each in receivers] == [["meanwhile"], ["meanwhile"]]
+
+
+@pytest.fixture
+def lose_its_place(
+    make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[StoredWorld, bool], StoredWorld]:
+    """Make a server after this one that the store does not know any more when it has asked for its last step: it learns that
+    at once, from the renewal of its lease. With true, another server has started since."""
+
+    def make(former: StoredWorld, is_replaced: bool) -> StoredWorld:
+        next_records, read_queues, starting = Durability._next_records, durability.stored_queues, list[Durability]()
+
+        async def note(self: Durability) -> list[SessionRecord]:
+            starting.append(self)
+            return await next_records(self)
+
+        async def and_lose(store: Store) -> list[str]:
+            monkeypatch.setattr(durability, "stored_queues", read_queues)
+            access = starting[0]._access
+            await store.reader.delete(access.keys.node(access.token))
+            if is_replaced:
+                await store.reader.incr(access.keys.epoch)
+            await starting[0].lease._renew(access.token, 1.0)
+            return await read_queues(store)
+
+        monkeypatch.setattr(Durability, "_next_records", note)
+        monkeypatch.setattr(durability, "stored_queues", and_lose)
+        return make_stored(prefix=former.prefix)
+
+    return make
+
+
+def test_a_server_that_loses_its_lease_while_it_starts_reads_all_again_when_it_has_started(
+    stored: StoredWorld,
+    lose_its_place: Callable[[StoredWorld, bool], StoredWorld],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    receiver = Receiver(stored).started("/news", name="joe/1")
+    heir = lose_its_place(stored, False)
+    heir.settle()
+    assert heir.access.phase is StorePhase.SERVING
+    store(heir, "/news", "meanwhile")
+    assert come(heir, receiver) == ["meanwhile"]
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_a_server_that_is_replaced_while_it_starts_gives_way_when_it_has_started(
+    stored: StoredWorld, lose_its_place: Callable[[StoredWorld, bool], StoredWorld]
+) -> None:
+    Receiver(stored).started("/news", name="joe/1")
+    heir = lose_its_place(stored, True)
+    heir.settle()
+    assert heir.access.phase is StorePhase.SUPERSEDED

@@ -31,7 +31,7 @@ class OneMessage:
     def __init__(self, settle: Settle = Settle.MESSAGE) -> None:
         self.durable = DurableSession(SessionName("client/joe/1"))
         listener = cast("MailboxListener", Listener(cast("Receiver", self)))
-        self.mailbox = StoredMailbox(MemoryMailbox(listener, 10**9), self.durable)
+        self.mailbox = StoredMailbox(MemoryMailbox(listener), self.durable)
         self.mailbox.begin_batches()
         self.mailbox.dispatcher = Dispatcher(Rules(tells=True, settle=settle, retries=-1))
         origin = Origin(str(PLACE), "0")
@@ -73,7 +73,7 @@ class OneMessage:
 
     def overflow(self) -> None:
         """One more message comes than there is room for."""
-        self.mailbox.bound_stored(Bounds(1, 10**9, OverflowPolicy.DROP_OLDEST))
+        self.mailbox.bound(Bounds(1, 10**9, OverflowPolicy.DROP_OLDEST))
         self.durable.take(LogId(8), PendingMessage(0, 2, "/a"))
         self.mailbox.offer(Entry.logged("/a", LogId(8), b"{}"))
 

@@ -142,16 +142,16 @@ class DeadLetterRedrive:
         """Send dead letters again: to their receivers, or to all who are subscribed to their channels and the groups there;
         those of addressed messages to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
         loop, report = self._runtime.loop, Report()
-        start, moved, before = loop.time(), 0, chosen.after
+        start, asked, before = loop.time(), 0, chosen.after
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))
         # What an earlier walk has moved is not missing.
         names_missing = limits.room is None or limits.room.only is None
         found = self._portions(chosen, limits.count, portion, report, names_missing=names_missing)
         async with aclosing(found) as portions:
             async for letters in portions:
-                await self._send(letters, before, report, limits, to_channel=to_channel)
-                moved, before = moved + len(letters), report.next
-                due = 0.0 if limits.rate is None else start + moved / limits.rate - loop.time()
+                asked += await self._send(letters, before, report, limits, to_channel=to_channel)
+                before = report.next
+                due = 0.0 if limits.rate is None else start + asked / limits.rate - loop.time()
                 if limits.is_interrupted() or loop.time() + due > start + limits.seconds:
                     report.wait_s = max(0.0, due)
                     break
@@ -241,8 +241,9 @@ class DeadLetterRedrive:
 
     async def _send(
         self, letters: list[StoredDeadLetter], before: str, report: Report, limits: Limits, *, to_channel: bool
-    ) -> None:
-        """Have the store move these dead letters, which come after this place, all at once and each for itself."""
+    ) -> int:
+        """Have the store move these dead letters, which come after this place, all at once and each for itself. Returns of how
+        many it was asked: what is passed over or has no room costs nothing of the rate."""
         room = limits.room
         leaving = None if room is None or not room.may_leave else room
         tries: list[_Try] = []
@@ -260,6 +261,7 @@ class DeadLetterRedrive:
             if leaving is not None:
                 without.add(receiver)
         await self._answered(tries, report, leaving)
+        return sum(each.future is not None for each in tries)
 
     async def _answered(self, tries: list[_Try], report: Report, room: Room | None) -> None:
         """Wait for the store's answers, and report them; leave in `room` what has none."""

@@ -251,7 +251,9 @@ class Durability:
                         self._access.writing.probe()  # for what was appended while the old node was still there
                         return
         finally:
-            if self._access.phase.is_reloading:
+            phase = self._access.phase
+            # If the server ends before sessions are replaced, those in memory are not to be committed under the new token.
+            if phase.is_reloading and not (phase.is_adopting and self._closing.is_set()):
                 self._access.enter(StorePhase.SERVING)
 
     def _set_aside(self) -> tuple[dict[SessionName, _Former], list[DurableSession]]:
@@ -580,8 +582,9 @@ class Durability:
     async def _lost(self, error: StoreError) -> None:
         """The store does not know this node as it was. Another server has taken over, and this one must not fight it; or
         the store has lost something, and then what it has counts."""
-        if self._access.phase.is_superseded or self._is_recovering or self._closing.is_set():
-            return
+        phase = self._access.phase
+        if phase.is_superseded or phase.is_adopting or self._is_recovering or self._closing.is_set():
+            return  # where it is reading, it learns the same from the next step that it asks for
         self._is_recovering = True
         try:
             if await self._runtime.cluster.is_replaced(self._access.store, self._epoch):

@@ -115,7 +115,7 @@ class Connects(ABC):
 
     def _hold_bare(self, session: Session, peer: Peer, bare_id: bytes, fields: Fields | None) -> bool:
         """Hold a connect without advice. No fields: it is known to say that all has arrived. False: nothing has been done."""
-        # The session is the socket's or the browser's, has connected before on the same transport, and nothing waits for it.
+        # The session is the socket's or the browser's, has connected before on the same transport, and nothing may leave.
         mailbox, pushes = session.mailbox, peer.pushes
         durable = session.durable
         if not (

@@ -247,8 +247,7 @@ class DispatcherRunner:
 
     def note_room(self, session: Session) -> None:
         """The client of a session with a limit may have room for messages again."""
-        if session.mailbox.queue:
-            self._outbound.make_ready(session)
+        self._outbound.leave_soon(session)
         self._listener.has_capacity(session)
 
     def note_active(self, session: Session) -> None:
@@ -264,16 +263,15 @@ class DispatcherRunner:
             return
         if dispatcher.is_paused is not session.mailbox.is_paused:
             self._pause(session, is_paused=dispatcher.is_paused)
-        elif session.mailbox.queue and not session.mailbox.is_paused:
-            self._outbound.make_ready(session)
+        else:
+            self._outbound.leave_soon(session)
         if session.mailbox.count_evicted():
             self._outbound.loader.load_if_waiting(session)
         self._outbound.timers.at(session, dispatcher.next_at())
 
     def _pause(self, session: Session, *, is_paused: bool) -> None:
         session.mailbox.pause(is_paused=is_paused)
-        if session.mailbox.queue and not is_paused:
-            self._outbound.make_ready(session)
+        self._outbound.leave_soon(session)
 
     def on_timer(self, session: Session, now: float) -> float:
         """It may be time for something; returns when it may be time again."""

@@ -7,17 +7,27 @@ are two kinds: a `MemoryMailbox` ends with the process, a `StoredMailbox` is kep
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from crewel.broker.mailboxes.fitting import fitting
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox_view import MailboxView
-from crewel.broker.mailboxes.offers import KEPT, LEAVES, NOTHING, READY, WAITS
+from crewel.broker.mailboxes.offers import (
+    ENDED,
+    KEPT,
+    LEAVES,
+    NOT_OF_INBOX,
+    NOT_STORED,
+    NOTHING,
+    OVERFULL,
+    READY,
+    WAITS,
+)
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
-from crewel.delivery.entry import NO_ENTRIES, as_they_came, in_order, insert, least
+from crewel.delivery.entry import NO_ENTRIES, Entry, as_they_came, in_order, insert, least
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
@@ -25,11 +35,8 @@ from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.dispatcher import Dispatcher, Judgement
-    from crewel.delivery.entry import Entry
 
 _ANY_BURST: Final = Burst()
-NOT_OF_INBOX: Final = LogId(0)
-"""The place that says of a message that it does not come past the log."""
 
 
 class Mailbox(ABC):
@@ -42,6 +49,7 @@ class Mailbox(ABC):
         "bounds",
         "burst",
         "dispatcher",
+        "evicted",
         "expiry",
         "is_absent",
         "is_paused",
@@ -51,16 +59,15 @@ class Mailbox(ABC):
         "news",
         "queue",
         "queue_bytes",
-        "queue_limit",
-        "queue_max_bytes",
         "recovered",
         "rejects_all",
         "retained",
-        "unstored_policy",
     )
 
     queue: list[Entry]
     """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
+    evicted: Sequence[int]
+    """The ranks of what is in the store only, sorted; NOT_STORED if the store does not have the session."""
     news: int
     """Whether something waits, and may leave: NOTHING, WAITS or LEAVES. It is read for each delivery, and written here only."""
     lazy_at: float
@@ -77,18 +84,12 @@ class Mailbox(ABC):
     """What decides about its failures; NO_DISPATCHER while nothing needs one."""
     limit: OpenLimit | None
     """How many messages may be open at its client; None: any number."""
-    bounds: Bounds | None
-    """The bounds of its queue, if the store has it."""
-    queue_limit: int
-    """Most messages that wait for it; 0: as many as `bayeux.max_queue_messages` says, which may change."""
-    queue_max_bytes: int
-    """Most bytes that wait for it."""
+    bounds: Bounds
+    """What may wait for it. Without entries, in memory only: as many as `bayeux.max_queue_messages` says, which may change."""
     queue_bytes: float
     """Bytes of the bodies in the queue; infinite until `count_bytes` counts them again."""
     rejects_all: bool
     """Whether all that comes becomes dead letters, because its client has failed for good."""
-    unstored_policy: OverflowPolicy
-    """What a full queue does of a session that the store does not have; `overflow_policy` also knows the exceptions."""
     must_end: bool
     """Whether the session ends soon, rather than lose what its queue has no room for."""
     recovered: Entry | None
@@ -103,31 +104,23 @@ class Mailbox(ABC):
         """The name of the session, if the store has it; else empty."""
         return ""
 
-    def __init__(self, listener: MailboxListener, max_bytes: int) -> None:
+    def __init__(self, listener: MailboxListener) -> None:
         self._listener = listener
-        self.queue = NO_ENTRIES
-        self.news = NOTHING
+        self.queue, self.news, self.evicted = NO_ENTRIES, NOTHING, NOT_STORED
         self._is_patient = False  # whether the queue need not leave at once: it is lazy, or goes with any next reply
-        self.is_paused = self.is_absent = self.must_end = False
+        self.is_paused = self.is_absent = self.must_end = self.rejects_all = False
         self.lazy_at = inf
-        self.batches = NO_BATCHES
-        self.retained = 0
-        self.dispatcher = NO_DISPATCHER
-        self.limit = None
-        self.bounds = None
-        self.queue_limit = 0
-        self.queue_max_bytes = max_bytes
-        self.queue_bytes = 0
-        self.rejects_all = False
-        self.unstored_policy = OverflowPolicy.DROP_OLDEST
-        self.recovered = None
+        self.batches, self.dispatcher = NO_BATCHES, NO_DISPATCHER
+        self.retained = self.queue_bytes = self.expiry = 0
+        self.limit = self.recovered = None
+        self.bounds = listener.bounds
         self.burst = _ANY_BURST
-        self.expiry = 0
 
     def take_over(self, former: Mailbox) -> None:
         """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
         for name in Mailbox.__slots__:
             setattr(self, name, getattr(former, name))
+        self.evicted = NOT_STORED
 
     @abstractmethod
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
@@ -144,29 +137,27 @@ class Mailbox(ABC):
 
     # Bounds
 
-    def bound(self, limit: int, max_bytes: int, policy: OverflowPolicy) -> None:
-        """Let at most so many messages and bytes wait."""
-        self.queue_limit, self.queue_max_bytes = limit, max_bytes
-        self.unstored_policy = policy
-        self.rejects_all = False
-
-    def bound_stored(self, bounds: Bounds) -> None:
-        """Bound the queue of a session that the store has: its policy says what happens beyond."""
+    def bound(self, bounds: Bounds) -> None:
+        """Let so much wait, and no more."""
         self.bounds = bounds
-        self.bound(bounds.max_entries, bounds.max_bytes, bounds.policy)
+        self.rejects_all = False
 
     @property
     def overflow_policy(self) -> OverflowPolicy:
         """What a full queue does with messages that the store does not have. A client that acknowledges, or that knows what it
         has missed, must see no gap."""
         is_strict = self.batches is not NO_BATCHES or self.recovered is not None
-        return OverflowPolicy.DISCONNECT if is_strict else self.unstored_policy
+        return OverflowPolicy.DISCONNECT if is_strict else self.bounds.policy
 
-    def room(self, usual: int) -> int:
-        """How many messages more may wait, 0 at least; what the client has and has not settled counts. `usual` is the limit
-        where the session has none of its own."""
-        waiting = len(self.queue) + self.retained + self.count_evicted()
-        return 0 if self.rejects_all else max((self.queue_limit or usual) - waiting, 0)
+    @property
+    def _most(self) -> int:
+        """How many messages may wait."""
+        return self.bounds.max_entries or self._listener.bayeux.max_queue_messages
+
+    def room(self) -> int:
+        """How many messages more may wait, 0 at least; what the client has and has not settled counts."""
+        waiting = len(self.queue) + self.retained + len(self.evicted)
+        return 0 if self.rejects_all else max(self._most - waiting, 0)
 
     @abstractmethod
     def room_in_bytes(self) -> int:
@@ -191,7 +182,7 @@ class Mailbox(ABC):
         if queue is not self.queue:
             self.queue = queue
             self.queue_bytes = inf
-        self.note_retained()
+        self._count_retained()
         self._look()
 
     def _look(self) -> None:
@@ -210,14 +201,39 @@ class Mailbox(ABC):
 
     # Coming
 
-    @abstractmethod
     def offer(self, entry: Entry, cursor: LogId = NOT_OF_INBOX) -> int:
-        """A message comes. If there is room for it, or the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If
-        not, it has ENDED, or the mailbox is OVERFULL. `cursor`, for a message that comes past the log: the place up to which
-        that was read."""
+        """A message comes: one of the log when it is taken, a transient one when it is published. If there is room for it, or
+        the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If not, it has ENDED, or the mailbox is OVERFULL.
+        `cursor`, for a message that comes past the log: the place up to which that was read."""
+        if entry.position and self.evicted is not NOT_STORED:
+            return self._offer_stored(entry, cursor)
+        queue, listener = self.queue, self._listener
+        if (
+            not (queue or self.retained or self.evicted or entry.lazy or entry.expires or entry.is_oneway)
+            and self.dispatcher is NO_DISPATCHER
+        ):
+            if entry.weight is None and not entry.position:
+                listener.backlog.weigh(entry)
+            self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES  # it is alone: no bound matters
+            return READY
+        bounds, count = self.bounds, len(queue) + self.retained
+        size = len(entry.wire) + (self.queue_bytes if queue else 0)  # infinite if it is to be counted again
+        if (
+            (count and count >= (bounds.max_entries or listener.bayeux.max_queue_messages))
+            or size > bounds.max_bytes
+            or self.rejects_all
+            or self.evicted
+            or listener.backlog.is_full
+        ) and not self._has_room(entry):
+            return OVERFULL if self.must_end else ENDED
+        return self.load(entry)
+
+    @abstractmethod
+    def _offer_stored(self, entry: Entry, cursor: LogId) -> int:
+        """Offer a message that the store has for this session."""
 
     def offer_at_once(self, entry: Entry) -> int:
-        """The same, of a message of the log, where one look says that there is room; else UNSURE, and nothing has been done."""
+        """Offer a message of the log where one look says that there is room; else UNSURE, and nothing has been done."""
         return self.offer(entry)
 
     @abstractmethod
@@ -269,11 +285,11 @@ class Mailbox(ABC):
     @abstractmethod
     def _has_room(self, entry: Entry) -> bool:
         """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
-        the session must. It is the one place that decides it."""
+        the session must. What looks before, at each delivery, only says yes, and where this would."""
 
     def has_bytes(self, size: int) -> bool:
         """Whether the queue may have so many bytes more."""
-        most = self._listener.share(self.queue_max_bytes)
+        most = self._listener.share(self.bounds.max_bytes)
         return self.count_bytes() + size <= most
 
     @abstractmethod
@@ -322,11 +338,12 @@ class Mailbox(ABC):
         taken = self._take_front(max_bytes) if limit is None else self._take_within(limit, max_bytes)
         if taken and self.batches is not NO_BATCHES:
             self._keep(taken)
-            if limit is not None:
-                self._look()
+        if limit is not None:
+            self._look()
         return taken
 
     def _take_front(self, max_bytes: int) -> list[Entry]:
+        """Take as many from the front of the queue as fit, at least one."""
         queue = self.queue
         count, size = fitting(queue, self.burst, max_bytes)
         if count < len(queue):
@@ -338,11 +355,10 @@ class Mailbox(ABC):
         return queue
 
     def _take_within(self, limit: OpenLimit, max_bytes: int) -> list[Entry]:
-        """The same, of the entries that the limit lets leave."""
+        """Take as many as fit of the entries that the limit of open messages lets leave."""
         queue, leaving = self.queue, limit.leaving(self.queue, self.batches)
         if not leaving:
             limit.has_passing = False
-            self._look()
             return leaving
         size = self.count_bytes()
         self.queue = leaving
@@ -352,7 +368,6 @@ class Mailbox(ABC):
             gone = set(map(id, taken))
             self.queue = [entry for entry in queue if id(entry) not in gone]
         self.queue_bytes = size - sum(len(entry.wire) for entry in taken)
-        self._look()
         return taken
 
     def _keep(self, entries: list[Entry]) -> None:
@@ -372,7 +387,12 @@ class Mailbox(ABC):
         self._look()
 
     def note_retained(self) -> None:
-        """What the client has and has not settled counts against the bounds of the queue."""
+        """What the client has and has not settled counts against the bounds of the queue, and against its limit."""
+        self._count_retained()
+        if self.limit is not None:
+            self._look()
+
+    def _count_retained(self) -> None:
         batches, dispatcher = self.batches, self.dispatcher
         if not dispatcher.rules.tells:
             self.retained = len(batches)
@@ -380,8 +400,6 @@ class Mailbox(ABC):
             self.retained = dispatcher.open_beside(batches.unacknowledged)
         else:
             self.retained = len(dispatcher.in_flight)
-        if self.limit is not None:
-            self._look()
 
     # Acknowledgements
 
@@ -405,10 +423,9 @@ class Mailbox(ABC):
         self.batches.note_busy(len(self.dispatcher.in_flight))
         return self.batches.resend_delay()
 
-    def acknowledge(self, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> list[Entry]:
+    def acknowledge(self, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> None:
         """Its client has got this batch and those before it, or says nothing of it (None); what that leaves open goes out
-        again, unless the client is busy with it; if it `may_wait`, then with the next reply and not at once. Returns what is
-        settled by that."""
+        again, unless the client is busy with it; if it `may_wait`, then with the next reply and not at once."""
         settled: list[Entry] = []
         queue = self.batches.acknowledge(batch, self.queue, settled, is_busy=is_busy)
         if queue is not self.queue:
@@ -420,11 +437,10 @@ class Mailbox(ABC):
         self.retained = len(self.batches) if is_busy else 0
         if self.dispatcher.rules.tells:
             settled = self.dispatcher.acknowledge(settled)
-            self.note_retained()
+            self._count_retained()
         self._look()
         if settled:
             self._end_acknowledged(settled)
-        return settled
 
     @abstractmethod
     def _end_acknowledged(self, entries: list[Entry]) -> None:
@@ -435,7 +451,7 @@ class Mailbox(ABC):
         batches = self.batches
         if batches.must_resend:
             batches.unbatch()
-        number = batches.number  # `Batches.close`, without a call
+        number = batches.number
         batches.number = number + 1
         if number >= batches.reserve_at:
             self.reserve_batches()
@@ -508,13 +524,13 @@ class Mailbox(ABC):
         return entry
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
-        """The same of each of these, at the cost of one look at the waiting messages."""
+        """None of these waits, is sent or is open any more, at the cost of one look at the waiting messages."""
         for entry in gone:
             self.dispatcher.close(entry)
         self.take_back(gone)
 
     def take_back(self, entries: Collection[Entry]) -> None:
-        """None of these belongs to a batch or waits any more, at the same cost; their statuses are still awaited."""
+        """None of these waits or belongs to a batch any more; their statuses are still awaited."""
         if entries:
             self._changed(self.batches.take_out(entries, self.queue))
 
@@ -538,11 +554,11 @@ class Mailbox(ABC):
     def at_client(self) -> list[Entry]:
         """What the client was sent and has not settled."""
         entries = [] if self.batches.must_resend else self.batches.unacknowledged
-        return list(dict.fromkeys((*entries, *self._opened())))
+        return list(dict.fromkeys((*entries, *self.dispatcher.opened)))
 
     def in_memory(self) -> dict[Entry, None]:
         """Every entry, in the order open at the client, sent, queued; each once."""
-        return dict.fromkeys((*self._opened(), *self.batches.unacknowledged, *self.queue))
+        return dict.fromkeys((*self.dispatcher.opened, *self.batches.unacknowledged, *self.queue))
 
     def transients(self) -> list[Entry]:
         """The messages that are not stored: what the client has got first, then what is queued."""
@@ -551,9 +567,6 @@ class Mailbox(ABC):
     def channels(self) -> Iterator[str]:
         """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
         return (entry.channel for entry in self.in_memory())
-
-    def _opened(self) -> list[Entry]:
-        return [entry for entry, _ in self.dispatcher.in_flight.values()]
 
     # How much there is
 
@@ -567,9 +580,9 @@ class Mailbox(ABC):
         """Their bytes."""
         return sum(len(entry.wire) for entry in self.transients())
 
-    @abstractmethod
     def count_evicted(self) -> int:
         """How many messages are in the store only."""
+        return len(self.evicted)
 
     @abstractmethod
     def stored(self) -> list[LogId]:
@@ -588,8 +601,12 @@ class Mailbox(ABC):
 
     def recall(self, entries: Iterable[Entry] = ()) -> None:
         """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
+        self._let_wait(entries, self.queue)
+
+    def _let_wait(self, sent: Iterable[Entry], queued: Iterable[Entry]) -> None:
+        """Let exactly these wait in memory, by priority and as they came. None of them is sent again before the others."""
         self.batches.unbatch()
-        self.replace(as_they_came(dict.fromkeys((*entries, *self.queue))))
+        self.replace(as_they_came(dict.fromkeys((*sent, *queued))))
 
     def renew(self) -> None:
         """Another client continues the session: all that was sent goes out again."""
@@ -601,8 +618,7 @@ class Mailbox(ABC):
 
     def forget_stored(self, place: LogId) -> None:
         """Memory has the stored message at this place no more, wherever it was."""
-        for entry in [each for each in self.in_memory() if each.position == place]:
-            self.take_out_many((entry,))
+        self._forget_many((place,))
         self.drop_where(lambda entry: entry.position == place)
 
     @abstractmethod
@@ -672,10 +688,12 @@ class Mailbox(ABC):
     def conflate(self, channel: str, newest: LogId) -> None:
         """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
         has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
-        for entry in [each for each in self.queue if each.channel == channel and not each.to]:
-            if not (entry.position and self._stored_name):
-                self.end(entry, EndReason.FILTERED)
-                self._changed([each for each in self.queue if each is not entry])
+        self._conflate_queued(channel, self.queue)
+
+    def _conflate_queued(self, channel: str, entries: list[Entry]) -> None:
+        for entry in [each for each in entries if each.channel == channel and not each.to]:
+            self.end(entry, EndReason.FILTERED)
+            self._changed([each for each in self.queue if each is not entry])
 
     def leave(self, now: int) -> None:
         """The session ends: its client will say nothing more of what it has got. `now`: microseconds since 1970."""
@@ -684,8 +702,7 @@ class Mailbox(ABC):
         if self.is_due(now):
             self.expire(now, is_away=True)
             unanswered = [entry for entry in self.at_client() if entry.is_over(now)]
-            for entry in unanswered:
-                self.take_out_many((entry,))
+            self.take_out_many(unanswered)
             self._transients_expired(unanswered)
 
     def is_due(self, now: int) -> bool:
@@ -747,22 +764,15 @@ class Mailbox(ABC):
 
     def dead_letter_one(self, message_id: str, code: str, reason: str, *, or_first: bool = True) -> bool:
         """Make a dead letter of the message of this id, or else of the first if that is wanted; False if neither waits."""
-        transients = self.transients()
-        for entry in transients:
-            if message_id and entry.origin is not None and entry.origin.id == message_id:
-                self._dead_letter_open(entry, code, reason)
-                return True
-        places = self.stored()
-        named = next((place for place in places if str(place) == message_id), None)
-        if named is not None:
-            return self.dead_letter_stored(named, code, reason)
-        if not or_first:
-            return False
-        if places:
-            return self.dead_letter_stored(places[0], code, reason)
-        if transients:
-            self._dead_letter_open(transients[0], code, reason)
-        return bool(transients)
+        places, transients = self.stored(), self.transients()
+        found: list[Entry | LogId] = [each for each in transients if each.origin and each.origin.id == message_id]
+        found += [place for place in places if str(place) == message_id]
+        first = next(iter([*found, *places, *transients] if or_first else found), None)
+        if isinstance(first, Entry):
+            attempts, tries = self._failures(first)
+            self.dead_letter(first, code, reason, attempts, tries=tries)
+            return True
+        return first is not None and self.dead_letter_stored(first, code, reason)
 
     def dead_letter_all(self, now: int, code: str, reason: str, given: str = "") -> int:
         """Make dead letters of all waiting messages but for those that have to go out of all queues by now (microseconds since
@@ -774,23 +784,14 @@ class Mailbox(ABC):
         self.dead_letter_transients(code, reason, given)
         return count
 
-    def _dead_letter_open(self, entry: Entry, code: str, reason: str) -> None:
-        attempts, tries = self._failures(entry)
-        self.dead_letter(entry, code, reason, attempts, tries=tries)
-
     def _failures(self, entry: Entry) -> tuple[int, str]:
         """How often the client has failed the message, and how: for its dead letter, before the dispatcher forgets it."""
         if entry.origin is None:
             return 0, ""
-        return self._attempts(entry.origin.id), self.dispatcher.failed_before(entry.origin.id)
+        return self.dispatcher.times_sent(entry.origin.id), self.dispatcher.failed_before(entry.origin.id)
 
     # Attempts
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""
-        return self._attempts(str(place))
-
-    def _attempts(self, message_id: str) -> int:
-        """How often this server may have sent the message."""
-        dispatcher = self.dispatcher
-        return dispatcher.tries.get(message_id, 0) + (message_id in dispatcher.in_flight)
+        return self.dispatcher.times_sent(str(place))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.records import EndReason, Transient
-    from crewel.qos.connect import OverflowPolicy
+    from crewel.qos.connect import Bounds, OverflowPolicy
     from crewel.settings.server_settings import Bayeux
 
 
@@ -18,6 +18,8 @@ class MailboxListener(Protocol):
 
     bayeux: Bayeux
     """The settings that say how many messages wait where a login says nothing."""
+    bounds: Bounds
+    """What may wait where it says nothing."""
     backlog: Backlog
     """The messages in all queues."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from crewel.broker.mailboxes.offers import NOT_STORED
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
 
@@ -54,6 +55,11 @@ class MailboxView:
         return first[1] if first is not None and isfinite(first[1]) else None
 
     @property
+    def lazy_at(self) -> float:
+        """The loop time (s) at which lazy messages stop waiting; infinite if none waits."""
+        return self._mailbox.lazy_at
+
+    @property
     def unclaimed(self) -> int:
         """How many messages no listener of the client takes, as far as it says."""
         return len(self._mailbox.dispatcher.unclaimed)
@@ -88,22 +94,22 @@ class MailboxView:
     @property
     def bounds(self) -> Bounds | None:
         """The bounds of its queue, if the store has it."""
-        return self._mailbox.bounds
+        return None if self._mailbox.evicted is NOT_STORED else self._mailbox.bounds
 
     @property
     def max_entries(self) -> int:
         """Most messages that may wait; 0: as many as the server's settings say."""
-        return self._mailbox.queue_limit
+        return self._mailbox.bounds.max_entries
 
     @property
     def max_bytes(self) -> int | None:
         """Most bytes that may wait; None unless that is a bound of what is stored."""
-        return None if self._mailbox.bounds is None else self._mailbox.bounds.max_bytes
+        return None if self.bounds is None else self.bounds.max_bytes
 
     @property
     def policy(self) -> OverflowPolicy:
         """What a full queue does."""
-        return self._mailbox.overflow_policy if self._mailbox.bounds is None else self._mailbox.bounds.policy
+        return self._mailbox.overflow_policy if self.bounds is None else self.bounds.policy
 
     @property
     def burst(self) -> Burst:

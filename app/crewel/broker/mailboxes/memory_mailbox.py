@@ -7,8 +7,8 @@ from itertools import islice
 from typing import assert_never
 
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
-from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX, Mailbox
-from crewel.broker.mailboxes.offers import ENDED, LEAVES, OVERFULL, READY
+from crewel.broker.mailboxes.mailbox import Mailbox
+from crewel.broker.mailboxes.offers import ENDED
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.entry import NO_ENTRIES, Entry, beyond
 from crewel.delivery.records import EndReason, LogId
@@ -35,10 +35,6 @@ class MemoryMailbox(Mailbox):
     def has_notices(self) -> bool:
         """Whether a notice of a subscription waits."""
         return bool(self.queue) and any(entry.is_notice for entry in self.queue)
-
-    def count_evicted(self) -> int:
-        """How many messages are in the store only: none."""
-        return 0
 
     def stored(self) -> list[LogId]:
         """The places of the stored messages: none."""
@@ -71,31 +67,13 @@ class MemoryMailbox(Mailbox):
 
     def room_in_bytes(self) -> int:
         """How many bytes more may wait, 0 at least."""
-        return max(self._listener.share(self.queue_max_bytes) - self.count_bytes(), 0)
+        return max(self._listener.share(self.bounds.max_bytes) - self.count_bytes(), 0)
 
     # Coming
 
-    def offer(self, entry: Entry, cursor: LogId = NOT_OF_INBOX) -> int:
-        """A message comes. If there is room for it, or the policy of the queue makes some, it waits: KEPT or READY. If not, it
-        has ENDED, or the mailbox is OVERFULL."""
-        queue, listener = self.queue, self._listener
-        if (
-            not (queue or self.retained or entry.lazy or entry.expires or entry.is_oneway)
-            and self.dispatcher is NO_DISPATCHER
-        ):
-            if entry.weight is None and not entry.position:
-                listener.backlog.weigh(entry)
-            self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES  # it is alone: no bound matters
-            return READY
-        count, size = len(queue) + self.retained, len(entry.wire) + (self.queue_bytes if queue else 0)
-        if (
-            (count and count >= (self.queue_limit or listener.bayeux.max_queue_messages))
-            or size > self.queue_max_bytes
-            or self.rejects_all
-            or listener.backlog.is_full
-        ) and not self._has_room(entry):
-            return OVERFULL if self.must_end else ENDED
-        return self.load(entry)
+    def _offer_stored(self, entry: Entry, cursor: LogId) -> int:
+        """Nothing is stored for it."""
+        return ENDED
 
     def evict_arrived(self, place: LogId, priority: int) -> None:
         """Nothing is stored."""
@@ -107,7 +85,7 @@ class MemoryMailbox(Mailbox):
         the session must."""
         if self.recovered is not None and self.recovered not in self.queue:
             self.recovered = None  # it has gone out
-        limit = self.queue_limit or self._listener.bayeux.max_queue_messages
+        limit = self._most
         if self._fits(entry, limit) or (entry.is_notice and self.overflow_policy is OverflowPolicy.DISCONNECT):
             return True
         policy = self.overflow_policy
@@ -153,7 +131,7 @@ class MemoryMailbox(Mailbox):
         if (self.rejects_all or front + self.retained >= limit) and (front or self.retained):
             return False
         waiting = self.count_bytes()
-        excess = waiting + len(entry.wire) - self._listener.share(self.queue_max_bytes)
+        excess = waiting + len(entry.wire) - self._listener.share(self.bounds.max_bytes)
         total = 0
         for each in islice(self.queue, front, None):
             if total >= excess:

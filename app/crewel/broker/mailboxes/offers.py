@@ -2,6 +2,12 @@
 
 from typing import Final
 
+from crewel.delivery.records import LogId
+
+NOT_OF_INBOX: Final = LogId(0)
+"""What is offered does not come past the log."""
+NOT_STORED: Final[tuple[int, ...]] = ()
+"""In place of what is evicted: the store does not have the session."""
 UNSURE: Final = -3
 """Nothing has been done: to be certain that there is room takes a closer look."""
 OVERFULL: Final = -2

@@ -15,9 +15,8 @@ from crewel.broker.mailboxes.backlog import Backlog
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.connects import Connects
 from crewel.broker.mailboxes.fan_outs import FanOuts
-from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
-from crewel.broker.mailboxes.offers import EVICTED, KEPT, LEAVES, OVERFULL, READY
+from crewel.broker.mailboxes.offers import EVICTED, KEPT, LEAVES, NOT_OF_INBOX, OVERFULL, READY
 from crewel.broker.mailboxes.session_times import SessionTimes
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
@@ -46,8 +45,7 @@ class Outbound(Connects):
         self.fan_outs = fan_outs
         self.loader = BacklogLoader(runtime, self)
         """Brings back the messages that are in the store only."""
-        self.ready: list[Session] = []
-        """What the next flush looks at."""
+        self._ready: list[Session] = []  # what the next flush looks at
         self._overflowed: set[Session] = set()
         self._is_ending = False  # whether more of these end in the next turn
 
@@ -96,9 +94,9 @@ class Outbound(Connects):
             elif (answer := session.mailbox.offer(entry)) == READY and is_direct:
                 if not session.is_ready:  # `make_ready`, without a call
                     session.is_ready = True
-                    if not self.ready:
+                    if not self._ready:
                         self._loop.call_soon(self._flush)
-                    self.ready.append(session)
+                    self._ready.append(session)
             else:
                 self.came(session, entry, answer)
         self._metrics.deliveries += pushed
@@ -127,8 +125,8 @@ class Outbound(Connects):
             self.loader.load_if_waiting(session)
         elif answer == OVERFULL:
             self.end_soon(session)
-        elif answer == KEPT and entry.lazy and self._settings.max_lazy_ms > 0:
-            self.timers.at(session, self._loop.time() + self._settings.max_lazy_ms / 1000)
+        elif answer == KEPT and entry.lazy:
+            self.timers.at(session, session.mailbox.view().lazy_at)
         if entry.expires:
             self.expiry.watch(session)
 
@@ -136,18 +134,14 @@ class Outbound(Connects):
         """Let the next flush look at this session."""
         if not session.is_ready:
             session.is_ready = True
-            if not self.ready:
-                self.flush_soon()
-            self.ready.append(session)
+            if not self._ready:
+                self._loop.call_soon(self._flush)
+            self._ready.append(session)
 
-    def can_write(self, session: Session) -> None:
-        """The session's socket takes more than before."""
+    def leave_soon(self, session: Session) -> None:
+        """Something has changed for the session: what may leave now leaves with the next flush."""
         if session.mailbox.news == LEAVES:
             self.make_ready(session)
-
-    def flush_soon(self) -> None:
-        """Let what is ready leave in the next turn of the loop."""
-        self._loop.call_soon(self._flush)
 
     def shorten(self, sessions: Iterable[Session]) -> None:
         """Cut the queues that have more than their share, if all together have too much."""
@@ -165,14 +159,14 @@ class Outbound(Connects):
     # Out of the queues
 
     def _flush(self) -> None:
-        ready, self.ready = self.ready, []
+        ready, self._ready = self._ready, []
         now = self._loop.time()
         fan_outs = self.fan_outs
         for index, session in enumerate(ready):
             if index >= fan_outs.at_once and not index % fan_outs.step and self._loop.time() > now + fan_outs.slice_s:
-                if not self.ready:
+                if not self._ready:
                     self._loop.call_soon(self._flush)
-                self.ready = ready[index:] + self.ready  # others have their turn first
+                self._ready = ready[index:] + self._ready  # others have their turn first
                 return
             session.is_ready = False
             if session.mailbox.news == LEAVES and not session.requests:
@@ -285,8 +279,7 @@ class Outbound(Connects):
             self._times.arm_time_out(session, self._loop.time())
         if not exchange.peer.pushes:
             session.peer = None
-        if session.mailbox.news == LEAVES:
-            self.make_ready(session)
+        self.leave_soon(session)
 
     def drain(self, sessions: Iterable[Session], longest_pause_ms: int = 0) -> None:
         """Answer every held connect now: the server is going down. With a pause, another one will have its sessions by then."""

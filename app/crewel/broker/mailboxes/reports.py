@@ -13,7 +13,7 @@ from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason, Transient
-from crewel.qos.connect import OverflowPolicy
+from crewel.qos.connect import Bounds, OverflowPolicy
 from crewel.qos.update import Origin
 
 
@@ -31,6 +31,7 @@ class MailboxReports:
         self._access = self._runtime.access
         self._expiry = self._outbound.expiry
         self.bayeux = self._runtime.settings.bayeux
+        self.bounds = Bounds(0, self.bayeux.max_queue_bytes, OverflowPolicy.DROP_OLDEST)
         self.backlog = self._outbound.backlog
 
     def has_changed(self, durable: DurableSession) -> None:

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Final, NamedTuple, assert_never
 
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
-from crewel.broker.mailboxes.mailbox import NOT_OF_INBOX, Mailbox
+from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.offers import ENDED, EVICTED, LEAVES, OVERFULL, READY, UNSURE
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
@@ -47,6 +47,7 @@ class StoredMailbox(Mailbox):
         """It holds what the session's former mailbox holds in memory."""
         self.take_over(former)
         self.durable = durable
+        self.evicted = durable.evicted
         self._counted: tuple[_Seen, int] | None = None
         self._droppable: tuple[tuple[_Seen, int, int], int] | None = None
         if self.batches is not NO_BATCHES:
@@ -88,10 +89,6 @@ class StoredMailbox(Mailbox):
                 yield each.channel
         yield from super().channels()
 
-    def count_evicted(self) -> int:
-        """How many messages are in the store only."""
-        return len(self.durable.evicted)
-
     @property
     def accounts_for_all(self) -> bool:
         """Whether it is recorded how each of its messages ends: always."""
@@ -109,44 +106,18 @@ class StoredMailbox(Mailbox):
 
     def room_in_bytes(self) -> int:
         """How many bytes more may wait, 0 at least."""
-        return max(self.queue_max_bytes - self.durable.size, 0)
+        return max(self.bounds.max_bytes - self.durable.size, 0)
 
     # Coming
 
-    def offer(self, entry: Entry, cursor: LogId = NOT_OF_INBOX) -> int:
-        """A message comes: one of the log when it is taken, a transient one when it is published. If there is room for it, or
-        the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If not, it has ENDED, or the mailbox is OVERFULL.
-        `cursor`, for a message that comes past the log: the place up to which that was read."""
-        place = entry.position
-        if place:
-            return self._offer_stored(entry, place, cursor)
-        durable, queue, listener = self.durable, self.queue, self._listener
-        if (
-            not (queue or self.retained or durable.evicted or entry.lazy or entry.expires or entry.is_oneway)
-            and self.dispatcher is NO_DISPATCHER
-        ):
-            if entry.weight is None:
-                listener.backlog.weigh(entry)
-            self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES  # it is alone: no bound matters
-            return READY
-        count, size = len(queue) + self.retained, len(entry.wire) + (self.queue_bytes if queue else 0)
-        if (
-            (count and count >= self.queue_limit)
-            or size > self.queue_max_bytes
-            or self.rejects_all
-            or durable.evicted
-            or listener.backlog.is_full
-        ) and not self._has_room(entry):
-            return OVERFULL if self.must_end else ENDED
-        return self.load(entry)
-
-    def _offer_stored(self, entry: Entry, place: LogId, cursor: LogId) -> int:
-        is_usual = self._is_usual()
+    def _offer_stored(self, entry: Entry, cursor: LogId) -> int:
+        place, is_usual = entry.position, self._is_usual()
         if not (is_usual or self._has_room(entry)):
             return OVERFULL if self.must_end else ENDED
-        is_late = place < cursor and comes_before(place, entry.priority, self.queue)
-        waits = self.is_absent or self.is_paused or self.durable.has_evicted_before(place, entry.priority)
-        if not (waits or is_late):
+        waits = place < cursor and comes_before(place, entry.priority, self.queue)
+        if not (is_usual or waits):
+            waits = self.is_absent or self.is_paused or self.durable.has_evicted_before(place, entry.priority)
+        if not waits:
             return self.load(entry)
         if cursor:
             self.evict_arrived(place, entry.priority)
@@ -155,9 +126,9 @@ class StoredMailbox(Mailbox):
         return EVICTED
 
     def offer_at_once(self, entry: Entry) -> int:
-        """The same of a message of the log, if one look says that there is room: as for most. UNSURE: nothing has been done."""
+        """Offer a message of the log, if one look says that there is room: as for most. UNSURE: nothing has been done."""
         if (
-            not (self.queue or self.retained or self.is_absent or self.durable.evicted or entry.lazy)
+            not (self.queue or self.retained or self.is_absent or self.evicted or entry.lazy)
             and self.dispatcher is NO_DISPATCHER
         ):
             self.queue = [entry]
@@ -168,11 +139,11 @@ class StoredMailbox(Mailbox):
 
     def _is_usual(self) -> bool:
         """Whether the next message of the log has room for certain, and nothing that waits in the store goes before it."""
-        durable, bounds = self.durable, self.bounds
-        if self.is_absent or self.is_paused or self.rejects_all or durable.evicted:
-            return False
-        return bounds is None or (
-            len(self.queue) + self.retained < bounds.max_entries and durable.certainly_fits(bounds.max_bytes)
+        bounds = self.bounds
+        return (
+            not (self.is_absent or self.is_paused or self.rejects_all or self.evicted)
+            and len(self.queue) + self.retained < bounds.max_entries
+            and self.durable.certainly_fits(bounds.max_bytes)
         )
 
     def evict_arrived(self, place: LogId, priority: int) -> None:
@@ -190,8 +161,6 @@ class StoredMailbox(Mailbox):
         if rejection is not None:
             self.dead_letter_new(entry, rejection.code, rejection.reason, given=rejection.given)
             return False
-        if bounds is None:
-            return True
         if (
             self._waiting_at_most() < bounds.max_entries
             and self.durable.fits(bounds.max_bytes)
@@ -225,7 +194,7 @@ class StoredMailbox(Mailbox):
 
     def _waiting_at_most(self) -> int:
         """An upper bound that costs little: what is open at the client and waits again counts twice."""
-        return len(self.queue) + self.retained + len(self.durable.evicted)
+        return len(self.queue) + self.retained + len(self.evicted)
 
     def _has_bytes(self, entry: Entry) -> bool:
         """Whether the queue has room for the bytes of a transient entry; those of a stored one count where it is stored."""
@@ -318,7 +287,7 @@ class StoredMailbox(Mailbox):
             return True
         else:
             waiting, stays = self.count_bytes(), front > 0
-            excess = waiting + len(entry.wire) - self._listener.share(self.queue_max_bytes)
+            excess = waiting + len(entry.wire) - self._listener.share(self.bounds.max_bytes)
             sizes = (len(each.wire) for each in islice(queue, front, None) if not each.is_notice)
         seen = self._seen(len(durable) - (1 if entry.position else 0)), waiting, entry.priority
         if self._droppable is None or self._droppable[0] != seen:
@@ -388,12 +357,11 @@ class StoredMailbox(Mailbox):
 
     def recall(self, entries: Iterable[Entry] = ()) -> None:
         """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
-        durable, entries = self.durable, list(entries)
-        for place in {each.position for each in (*entries, *self.queue) if each.position}:
+        durable, entries, queue = self.durable, list(entries), self.queue
+        for place in {each.position for each in (*entries, *queue) if each.position}:
             if durable.find(place) is not None and not durable.is_evicted(place):
                 durable.evict(place)
-        self.drop_where(_is_of_log)
-        super().recall(each for each in entries if not each.position)
+        self._let_wait(*([each for each in some if not each.position] for some in (entries, queue)))
 
     def come_back(self) -> list[LogId]:
         """The client is there again. What is stored waits in the store; returns its places."""
@@ -425,7 +393,7 @@ class StoredMailbox(Mailbox):
         found = [durable.find(each.position) for each in entries]
         channels = {each.channel for each in found if each is not None}
         channels.update(each.channel for each in entries if not each.position)
-        notices = [entry for entry, _ in dispatcher.in_flight.values() if entry.position in durable.notices]
+        notices = [each for each in dispatcher.opened if each.position in durable.notices]
         after = [each for each in notices if any(durable.notices[each.position].is_about(name) for name in channels)]
         for entry in after:
             dispatcher.close(entry)
@@ -466,7 +434,7 @@ class StoredMailbox(Mailbox):
             return
         for place in self._never_sent(channel, newest):
             self.end_stored(place, EndReason.FILTERED)
-        super().conflate(channel, newest)
+        self._conflate_queued(channel, [each for each in self.queue if not each.position])
 
     def is_due(self, now: int) -> bool:
         """Whether something may have to go out of all queues by now, microseconds since 1970."""
@@ -543,7 +511,7 @@ class StoredMailbox(Mailbox):
         1970); returns how many."""
         count = super().dead_letter_all(now, code, reason, given)
         durable = self.durable
-        durable.evicted = [rank for rank in durable.evicted if place_of(rank) in durable.notices]
+        durable.evicted[:] = [rank for rank in durable.evicted if place_of(rank) in durable.notices]
         places = self.stored()
         self._forget_many(places)
         for place in places:
@@ -568,8 +536,4 @@ class StoredMailbox(Mailbox):
         for message_id in {*self.dispatcher.tries, *self.dispatcher.in_flight}:
             if message_id.isdecimal():
                 tries = self.dispatcher.failed_before(message_id)
-                self.durable.attempted(LogId(int(message_id)), self._attempts(message_id), tries)
-
-
-def _is_of_log(entry: Entry) -> bool:
-    return bool(entry.position)
+                self.durable.attempted(LogId(int(message_id)), self.dispatcher.times_sent(message_id), tries)

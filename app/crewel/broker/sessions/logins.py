@@ -226,15 +226,11 @@ class Logins:
         asked, delivery = qos.queue, self._runtime.settings.delivery
         session.log_in(qos)
         if is_stored:
-            bounds = Bounds(
-                asked.max_entries or delivery.queue_max_entries,
-                asked.max_bytes or delivery.queue_max_bytes,
-                asked.policy or OverflowPolicy.DEAD_MESSAGE,
-            )
-            session.mailbox.bound_stored(bounds)
+            entries, size, policy = delivery.queue_max_entries, delivery.queue_max_bytes, OverflowPolicy.DEAD_MESSAGE
         else:
-            max_bytes = asked.max_bytes or self._runtime.settings.bayeux.max_queue_bytes
-            session.mailbox.bound(asked.max_entries or 0, max_bytes, asked.policy or OverflowPolicy.DROP_OLDEST)
+            entries, size = 0, self._runtime.settings.bayeux.max_queue_bytes
+            policy = OverflowPolicy.DROP_OLDEST
+        session.mailbox.bound(Bounds(asked.max_entries or entries, asked.max_bytes or size, asked.policy or policy))
         self._dispatchers.configure(session, qos)
 
     # A session that is taken over

@@ -35,11 +35,10 @@ class OperatorChannels:
         """The operators that receive the channel and have room, without this one."""
         parsed = parse(channel)
         assert parsed is not None
-        most = self._runtime.settings.bayeux.max_queue_messages
         return [
             session
             for session in self._channels.subscribers(parsed)
-            if session.is_operator and session is not but and session.mailbox.room(most)
+            if session.is_operator and session is not but and session.mailbox.room()
         ]
 
     def publish(self, channel: str, data: Any, listening: list[Session], properties: Fields | None = None) -> None:

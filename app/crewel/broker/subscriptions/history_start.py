@@ -175,8 +175,7 @@ class HistoryReads:
 
     def room_of(self, session: Session) -> Room:
         """What the session's queue can take now."""
-        mailbox = session.mailbox
-        return Room(mailbox.room(self.runtime.settings.bayeux.max_queue_messages), mailbox.room_in_bytes())
+        return Room(session.mailbox.room(), session.mailbox.room_in_bytes())
 
 
 @dataclass(eq=False)

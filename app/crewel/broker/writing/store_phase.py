@@ -3,9 +3,13 @@
 ```
 SERVING ──▶ STARTING ──▶ SERVING
 SERVING ──▶ READING ──▶ CATCHING_UP ──▶ SERVING
-any of them ──▶ SUPERSEDED
+READING ──▶ READING         the store has failed, and is read once more
+CATCHING_UP ──▶ READING     it has failed, or has changed again
+READING ──▶ SERVING         reading has failed in a way that is not foreseen
+any other ──▶ SUPERSEDED
 ```
 
+A server that loses its place while it starts, or that ends while it reads, stays in that phase until it has started or ended.
 A server has one phase at a time (`StoreAccess.phase`). What belongs to one reading carries the node of that time, and ends when
 `StoreAccess.node` is another one.
 """
@@ -45,8 +49,7 @@ class StorePhase(Enum):
 
 FOLLOWING: Final[Mapping[StorePhase, frozenset[StorePhase]]] = {
     StorePhase.SERVING: frozenset({StorePhase.STARTING, StorePhase.READING, StorePhase.SUPERSEDED}),
-    StorePhase.STARTING: frozenset({StorePhase.STARTING, StorePhase.SERVING, StorePhase.SUPERSEDED}),
-    # The store may fail while it is read, and the server may end meanwhile.
+    StorePhase.STARTING: frozenset({StorePhase.SERVING, StorePhase.SUPERSEDED}),
     StorePhase.READING: frozenset(
         {StorePhase.READING, StorePhase.CATCHING_UP, StorePhase.SERVING, StorePhase.SUPERSEDED}
     ),

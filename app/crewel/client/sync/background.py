@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from functools import cache
 from operator import attrgetter
-from typing import Any, Generic, Never, TypeVar
+from typing import Any, Generic, Never, Self, TypeVar, overload
 
 from crewel.client.client_message import Message
 from crewel.client.subscription import CALLER
@@ -107,8 +107,14 @@ class Fact(Generic[_T]):
     def __init__(self, part: str, name: str) -> None:
         self._read: Callable[[object], _T] = attrgetter(f"{part}.{name}")
 
-    def __get__(self, shown: object, kind: type) -> _T:
-        return self._read(shown)
+    @overload
+    def __get__(self, shown: None, kind: type) -> Self: ...
+
+    @overload
+    def __get__(self, shown: object, kind: type) -> _T: ...
+
+    def __get__(self, shown: object | None, kind: type) -> Self | _T:
+        return self if shown is None else self._read(shown)
 
     def __set__(self, shown: object, value: Never) -> None:
         raise AttributeError("this is for the client to set")
