@@ -52,7 +52,7 @@ export class Outbox implements Extension {
     forgetRefused(): Promise<void>;
     /** Resolves when the server has replied to all publishes that wait. */
     drained(): Promise<void>;
-    /** Resolves when an outbox that is not registered has given its file up. What waits stays in it. */
+    /** Resolves when an outbox that is not registered has given up its file, with the publishes that wait in it. */
     close(): Promise<void>;
     registered(name: string, cometd: CometD): void;
     unregistered(): void;

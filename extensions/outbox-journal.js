@@ -64,7 +64,7 @@ export class Journal {
         return this.#next;
     }
 
-    /** Writes the file anew, with the lines that this function returns when nothing else is written. */
+    /** Replaces the file by one with the lines that this function returns when nothing else is written. */
     rewrite(remaining) {
         return this.#after(async () => {
             const fs = builtin("node:fs/promises");

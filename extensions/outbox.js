@@ -49,7 +49,7 @@ export class Outbox {
     #timer = null; // of a pause, in which nothing is sent
     #failures = 0; // attempts in a row that got nothing through
     #waiting = 0;
-    #drains = []; // whom to tell when none waits
+    #drains = []; // functions to call when none waits
     #refusals = 0; // in a row, of the first message alone
     #together = TOGETHER; // 1 after a batch that was too large, until all are sent
 
@@ -147,7 +147,7 @@ export class Outbox {
         }
     }
 
-    /** Resolves when an outbox that is not registered has given its file up. What waits stays in it. */
+    /** Resolves when an outbox that is not registered has given up its file, with the publishes that wait in it. */
     async close() {
         await this.#sending;
         if (this.#cometd === null) {

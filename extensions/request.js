@@ -264,18 +264,26 @@ export class RequestExtension {
     async #askNext(asked, logins) {
         this.#pending.delete(asked.replyTo); // which may be a channel of a session that is gone
         if (this.#logins === logins) {
-            await new Promise((resolve) => this.#arrivals.push(resolve));
+            await this.#arrival();
         }
         await this.#ask(asked);
+    }
+
+    /** Resolves to the id of the next login. */
+    #arrival() {
+        return new Promise((resolve) => this.#arrivals.push(resolve));
     }
 
     /** Resolves to the prefix of this session's reply channels when the server has confirmed the subscription to them. */
     async #heard() {
         for (;;) {
-            const id = this.#id ?? (await new Promise((resolve) => this.#arrivals.push(resolve)));
+            const id = this.#id ?? (await this.#arrival());
+            const logins = this.#logins;
             this.#listening ??= this.#listen(id);
             const reply = await this.#listening;
-            if (this.#id === id) {
+            if (this.#logins === logins && isOfSession(reply)) {
+                await this.#arrival();
+            } else if (this.#id === id) {
                 if (!reply.successful) {
                     this.#listening = null;
                     throw new RequestError(`answers cannot be received: ${reasonOf(reply)}`, reply);

@@ -171,7 +171,7 @@ test("a file does not grow with what was sent", async () => {
         const names = Array.from({length: 5}, (_, number) => `${round}-${number}`);
         const added = Promise.all(names.map((key) => file.add(row(key, "x".repeat(50000)))));
         await added;
-        const late = file.add(row(`late ${round}`)); // while it may be written anew
+        const late = file.add(row(`late ${round}`)); // while the file may be replaced
         const [, ...sent] = await file.oldest(6);
         await file.remove(sent);
         await late;
