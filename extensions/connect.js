@@ -92,7 +92,7 @@ class Connection {
         this.#requests = new RequestExtension({timeout});
         const onRefused = typeof outbox.onRefused === "function" ? (publish) => entry.options.outbox.onRefused(publish) : outbox.onRefused;
         this.outbox = new Outbox({...outbox, onRefused, onChange: () => this.#emit("outbox", this.outbox)});
-        this.#register(outbox !== false && typeof indexedDB !== "undefined");
+        this.#register(outbox !== false && (typeof indexedDB !== "undefined" || outbox.path !== undefined));
         this.#subscriptions = new Subscriptions(this.cometd, (ended) => this.#emit("ended", ended));
         this.#attempts = new Attempts(this.cometd, this.session, this.#token, retry, (status) => this.#changed(status));
         this.cometd.addListener("/meta/handshake", ({successful}) => successful && this.#subscriptions.restore());
@@ -201,6 +201,7 @@ class Connection {
         await Promise.all([left, this.#before]);
         this.session.forget(); // what a handshake has brought meanwhile
         this.#unregister();
+        await this.outbox.close();
     }
 
     /** From now on, connect() makes another connection. It begins when this one has closed. */

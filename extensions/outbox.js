@@ -1,21 +1,28 @@
 /**
- * Publishes that wait for the server in IndexedDB, so that they survive a lost connection, a reload and a closed tab.
+ * Publishes that wait for the server in IndexedDB, so that they survive a lost connection, a reload and a closed tab; or in Node.js in
+ * a file, so that they survive the end of the process.
  *
  *     import {Outbox} from "/extensions/outbox.js";
  *     const outbox = new Outbox({onRefused: (publish) => console.warn(publish)});
  *     cometd.registerExtension("outbox", outbox);
  *     await outbox.publish("/orders/today", {pizza: 2});
  *
- * When the promise resolves, the publish is in the database; it leaves it when the server has replied. Each publish has an
- * idempotency key, which the server remembers for two minutes, so a repeat within that time is still one message. All tabs of
- * an origin share the database, and one of them sends at a time. Refused publishes stay, with the reason, until
- * `forgetRefused`.
+ * When the promise resolves, the publish is on disk; it leaves it when the server has replied. Each publish has an idempotency
+ * key, which the server remembers for two minutes, so a repeat within that time is still one message. All tabs of an origin
+ * share a database, and one of them sends at a time; a file belongs to one process. Refused publishes stay, with the reason,
+ * until `forgetRefused`.
  */
 
+import {OutboxDatabase} from "./outbox-database.js";
+import {OutboxFullError, OutboxInUseError} from "./outbox-errors.js";
+import {OutboxFile} from "./outbox-file.js";
 import {pause} from "./pauses.js";
 import {isTemporary} from "./replies.js";
 
-const STORE = "publishes";
+export {OutboxFullError, OutboxInUseError};
+
+const MAX_MESSAGES = 1000;
+const MAX_BYTES = 64 * 1024 * 1024;
 const TOGETHER = 50; // publishes in one batch
 const DELAYS = {minDelay: 1000, maxDelay: 10000}; // between two attempts that get nothing through, in ms
 const CHANNEL = /^\/(?!meta\/)./;
@@ -28,38 +35,29 @@ const REFUSALS = 3; // in a row of one message alone: one may be meant for what 
 const TOO_LARGE = /^maxSendBayeuxMessageSize/;
 const ARGUMENT = "user.illegalArgument";
 const HALF = /\\ud[89a-f]/; // JSON.stringify escapes what is not a whole pair, and nothing else in this way
-const LOST = ["InvalidStateError", "AbortError", "UnknownError"]; // the browser has closed the database
-const OPENINGS = 3; // of the database for one transaction: while the browser clears it, one that was just opened may be closed too
-
-/** The outbox is full. */
-export class OutboxFullError extends Error {
-    constructor(most) {
-        super(`the outbox is full: ${most} publishes wait for the server`);
-        this.name = "OutboxFullError";
-    }
-}
-
 export class Outbox {
     #name;
-    #most;
+    #keeping; // an OutboxDatabase or an OutboxFile
     #onRefused;
     #onChange;
-    #database = null; // a promise
     #complaint = ""; // the last one that the console has
     #cometd = null;
-    #tabs = null; // the BroadcastChannel of the tabs that have this outbox
     #hasWarned = false;
     #isConnected = false;
-    #isSending = false;
+    #sending = null; // a promise
+    #isDue = false; // whether to send, when that is over
     #timer = null; // of a pause, in which nothing is sent
     #failures = 0; // attempts in a row that got nothing through
     #waiting = 0;
+    #drains = []; // functions to call when none waits
     #refusals = 0; // in a row, of the first message alone
     #together = TOGETHER; // 1 after a batch that was too large, until all are sent
 
     /**
-     * @param name of the database; each name is a separate outbox
+     * @param name of the database in a browser; each name is a separate outbox
+     * @param path of the file in Node.js, in place of a name
      * @param maxMessages how many publishes wait at most
+     * @param maxBytes how much those that wait or were refused have in a file at most
      * @param onRefused called with each publish that the server refuses permanently: {key, channel, data, errorCode, message}
      * @param onChange called with this outbox when `waiting` may have changed
      */
@@ -67,7 +65,11 @@ export class Outbox {
         if (options === null || typeof options !== "object") {
             throw new TypeError(`an Outbox takes options, such as {name: "orders"}, not ${shown(options)}`);
         }
-        const {name = "crewel.outbox", maxMessages = 1000, onRefused = () => {}, onChange = () => {}} = options;
+        const {path, name = path ?? "crewel.outbox", maxMessages = MAX_MESSAGES, maxBytes = MAX_BYTES} = options;
+        const {onRefused = () => {}, onChange = () => {}} = options;
+        if (path !== undefined && (typeof path !== "string" || !path || name !== path)) {
+            throw new TypeError(`path is that of a file, such as "orders.outbox", and takes the place of name, not ${shown(path)}`);
+        }
         if (typeof name !== "string") {
             throw new TypeError(`name is a string, not ${shown(name)}`);
         }
@@ -76,11 +78,13 @@ export class Outbox {
                 throw new TypeError(`${option} is a function, not ${shown(given)}`);
             }
         }
-        if (!Number.isInteger(maxMessages) || maxMessages < 1) {
-            throw new RangeError(`maxMessages is a whole number from 1, not ${maxMessages}`);
+        for (const [option, given] of Object.entries({maxMessages, maxBytes})) {
+            if (!Number.isInteger(given) || given < 1) {
+                throw new RangeError(`${option} is a whole number from 1, not ${given}`);
+            }
         }
         this.#name = name;
-        this.#most = maxMessages;
+        this.#keeping = path === undefined ? new OutboxDatabase({name, maxMessages}) : new OutboxFile({path, maxMessages, maxBytes});
         this.#onRefused = onRefused;
         this.#onChange = onChange;
     }
@@ -93,7 +97,8 @@ export class Outbox {
     /**
      * Keeps a publish until the server has it; resolves to its key. `ext` has its other fields, such as
      * {publish: {priority: 9}}. A key that is already waiting is not added again. Rejects with an OutboxFullError, with a
-     * TypeError for a channel, data or `ext` that cannot be published, or with the DOMException of IndexedDB.
+     * TypeError for a channel, data or `ext` that cannot be published, with the DOMException of IndexedDB, or with an
+     * OutboxInUseError or the error of the file.
      */
     async publish(channel, data, {key = newKey(), ext = {}} = {}) {
         if (!CHANNEL.test(channel)) {
@@ -117,43 +122,50 @@ export class Outbox {
             console.warn('the outbox keeps publishes, and sends them after cometd.registerExtension("outbox", outbox)');
             this.#hasWarned = true;
         }
-        const row = {key, channel, data, ext, refusal: null};
-        await this.#transaction("readwrite", (rows) => this.#add(rows, row));
+        await this.#keeping.add({key, channel, data, ext});
         await this.#look();
-        this.#tell();
+        this.#keeping.tell();
         this.#send();
         return key;
     }
 
     /** The publishes that the server refused permanently, oldest first: {key, channel, data, errorCode, message}. */
     async refused() {
-        const rows = await this.#transaction("readonly", (store) => request(store.getAll()));
-        return rows.filter((row) => row.refusal).map(refusedPublish);
+        return (await this.#keeping.refused()).map(refusedPublish);
     }
 
     /** Deletes the refused publishes. */
     async forgetRefused() {
-        await this.#transaction("readwrite", async (store) => {
-            const rows = await request(store.getAll());
-            rows.filter((row) => row.refusal).forEach((row) => store.delete(row.position));
-        });
+        await this.#keeping.remove(await this.#keeping.refused());
+    }
+
+    /** Resolves when the server has replied to all publishes that wait. */
+    async drained() {
+        await this.#look();
+        if (this.#waiting) {
+            await new Promise((resolve) => this.#drains.push(resolve));
+        }
+    }
+
+    /** Resolves when an outbox that is not registered has given up its file, with the publishes that wait in it. */
+    async close() {
+        await this.#sending;
+        if (this.#cometd === null) {
+            await this.#keeping.close();
+        }
     }
 
     registered(name, cometd) {
         this.#cometd = cometd;
+        this.#keeping.hear(() => this.#heard());
         this.#look().catch((error) => this.#complain(error));
-        if (typeof BroadcastChannel === "function") {
-            this.#tabs = new BroadcastChannel(`crewel.outbox ${this.#name}`);
-            this.#tabs.unref?.(); // in Node.js, where it would keep a program from ending
-            this.#tabs.onmessage = () => this.#heard();
-        }
     }
 
     unregistered() {
         this.#isConnected = false;
         this.#endPause();
-        this.#tabs?.close();
-        this.#tabs = this.#cometd = null;
+        this.#cometd = null;
+        this.close();
     }
 
     incoming(message) {
@@ -168,28 +180,15 @@ export class Outbox {
         return message;
     }
 
-    async #add(store, row) {
-        const [count, known] = [await request(store.index("open").count()), await request(store.index("key").getKey(row.key))];
-        if (known !== undefined) {
-            return;
-        }
-        if (count >= this.#most) {
-            throw new OutboxFullError(this.#most);
-        }
-        store.add({...row, isOpen: 1});
-    }
-
     async #look() {
-        const count = await this.#transaction("readonly", (store) => request(store.index("open").count()));
+        const count = await this.#keeping.count();
+        if (count === 0) {
+            this.#drains.splice(0).forEach((resolve) => resolve());
+        }
         if (count !== this.#waiting) {
             this.#waiting = count;
             this.#onChange(this);
         }
-    }
-
-    /** Tells the other tabs that there is more or less in the database. */
-    #tell() {
-        this.#tabs?.postMessage(null);
     }
 
     /** Another tab has kept a publish, which this one sends if it can, or has sent some. */
@@ -198,22 +197,26 @@ export class Outbox {
         this.#send();
     }
 
-    async #send() {
-        if (this.#isSending || !this.#isConnected || this.#timer !== null) {
-            return;
+    #send() {
+        this.#isDue = true;
+        if (this.#sending === null && this.#isConnected && this.#timer === null) {
+            this.#isDue = false;
+            this.#sending = this.#sendAlone().finally(() => {
+                this.#sending = null;
+                if (this.#isDue) {
+                    this.#send(); // what was added while the last ones were on their way
+                }
+            });
         }
-        this.#isSending = true;
+    }
+
+    async #sendAlone() {
         try {
-            await locked(this.#name, () => this.#sendAll());
+            await this.#keeping.alone(() => this.#sendAll());
             this.#complaint = "";
         } catch (error) {
             this.#complain(error);
             this.#rest();
-        } finally {
-            this.#isSending = false;
-        }
-        if (this.#waiting) {
-            this.#send(); // added while the last ones were on their way
         }
     }
 
@@ -227,7 +230,7 @@ export class Outbox {
 
     async #sendAll() {
         while (this.#isConnected && this.#cometd) {
-            const rows = await this.#transaction("readonly", (store) => request(store.index("open").getAll(null, this.#together)));
+            const rows = await this.#keeping.oldest(this.#together);
             if (rows.length === 0) {
                 this.#together = TOGETHER;
                 break;
@@ -236,7 +239,7 @@ export class Outbox {
             await this.#look();
             if (left < rows.length) {
                 this.#failures = 0;
-                this.#tell(); // of nothing else: the tabs would wake one another
+                this.#keeping.tell(); // of nothing else: the tabs would wake one another
             }
             if (left) {
                 this.#rest();
@@ -253,14 +256,17 @@ export class Outbox {
             replies = rows.map((row) => this.#publish(row));
         });
         let left = 0;
-        for (const [index, reply] of (await Promise.all(replies)).entries()) {
-            const row = rows[index];
-            const {reason, isCertain} = reply.successful ? {reason: ""} : refusedAs(reply, row);
+        const answered = (await Promise.all(replies)).map((reply, index) => [reply, rows[index]]);
+        const accepted = answered.filter(([reply]) => reply.successful).map(([, row]) => row);
+        if (accepted.length) {
+            this.#refusals = 0;
+            await this.#keeping.remove(accepted);
+        }
+        for (const [reply, row] of answered.filter(([{successful}]) => !successful)) {
+            const {reason, isCertain} = refusedAs(reply, row);
             const isAlone = rows.length === 1;
             this.#refusals = reason && isAlone ? this.#refusals + 1 : 0;
-            if (reply.successful) {
-                await this.#transaction("readwrite", (store) => request(store.delete(row.position)));
-            } else if (isAlone && (isCertain || this.#refusals >= REFUSALS)) {
+            if (isAlone && (isCertain || this.#refusals >= REFUSALS)) {
                 this.#refusals = 0;
                 await this.#refuse(row, {error: reason, ext: {publish: {errorCode: ARGUMENT, message: reason}}});
             } else if (reason || DIVIDED.includes(reply.failure?.websocketCode)) {
@@ -293,8 +299,7 @@ export class Outbox {
     async #refuse(row, reply) {
         const told = reply.ext?.publish;
         const refusal = {errorCode: told?.errorCode ?? "", message: told?.message ?? reply.error ?? ""};
-        const {isOpen, ...rest} = row;
-        await this.#transaction("readwrite", (store) => request(store.put({...rest, refusal})));
+        await this.#keeping.refuse(row, refusal);
         this.#onRefused(refusedPublish({...row, refusal}));
     }
 
@@ -309,68 +314,6 @@ export class Outbox {
     #endPause() {
         clearTimeout(this.#timer);
         this.#timer = null;
-    }
-
-    /** Returns the result of `work` when its transaction is on disk. Opens the database again if the browser has closed it. */
-    async #transaction(mode, work) {
-        for (let left = OPENINGS; ; left -= 1) {
-            const opening = this.#open();
-            let database = null;
-            try {
-                database = await opening;
-                return await transacted(database, mode, work);
-            } catch (error) {
-                if (left === 1 || !LOST.includes(error?.name)) {
-                    throw error;
-                }
-                database?.close();
-                this.#forget(opening);
-            }
-        }
-    }
-
-    #open() {
-        if (this.#database === null) {
-            const opening = opened(this.#name);
-            const forget = () => this.#forget(opening); // the next call opens it again
-            this.#database = opening;
-            opening.then((database) => {
-                database.onclose = forget;
-                // Another page deletes it, or has a newer version of this module, and waits until all have closed it.
-                database.onversionchange = () => {
-                    database.close();
-                    forget();
-                };
-            }, forget);
-        }
-        return this.#database;
-    }
-
-    #forget(opening) {
-        if (this.#database === opening) {
-            this.#database = null;
-        }
-    }
-}
-
-async function transacted(database, mode, work) {
-    const transaction = database.transaction(STORE, mode, {durability: "strict"});
-    const done = new Promise((resolve, reject) => {
-        transaction.oncomplete = resolve;
-        transaction.onabort = () => reject(transaction.error ?? new DOMException("the transaction was aborted", "AbortError"));
-    });
-    try {
-        const result = await work(transaction.objectStore(STORE));
-        await done;
-        return result;
-    } catch (error) {
-        done.catch(() => {});
-        try {
-            transaction.abort();
-        } catch {
-            // It has ended already.
-        }
-        throw error;
     }
 }
 
@@ -411,11 +354,6 @@ function hasHalf(value) {
     return HALF.test((JSON.stringify(value) ?? "").replaceAll("\\\\", ""));
 }
 
-/** Runs `work` in one tab at a time. (Only secure origins have locks; without one, the keys identify duplicates.) */
-function locked(name, work) {
-    return globalThis.navigator?.locks ? navigator.locks.request(name, work) : work();
-}
-
 /** A wrong argument, as an error shows it. */
 function shown(value) {
     return typeof value === "string" ? JSON.stringify(value) : String(value);
@@ -424,24 +362,4 @@ function shown(value) {
 function newKey() {
     const bytes = globalThis.crypto.getRandomValues(new Uint8Array(16));
     return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-function request(asked) {
-    return new Promise((resolve, reject) => {
-        asked.onsuccess = () => resolve(asked.result);
-        asked.onerror = () => reject(asked.error);
-    });
-}
-
-async function opened(name) {
-    if (typeof indexedDB === "undefined") {
-        throw new TypeError("there is no IndexedDB here: an Outbox works in browsers only");
-    }
-    const asked = indexedDB.open(name, 1);
-    asked.onupgradeneeded = () => {
-        const store = asked.result.createObjectStore(STORE, {keyPath: "position", autoIncrement: true});
-        store.createIndex("key", "key", {unique: true});
-        store.createIndex("open", "isOpen"); // rows without the field, which are refused, are not in it
-    };
-    return request(asked);
 }

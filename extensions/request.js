@@ -12,6 +12,7 @@
  * Register it before the handshake.
  */
 
+import {copied} from "./encodable.js";
 import {isOfSession} from "./replies.js";
 
 const JAVASCRIPT = 4; // the language in the names of reply channels
@@ -263,18 +264,26 @@ export class RequestExtension {
     async #askNext(asked, logins) {
         this.#pending.delete(asked.replyTo); // which may be a channel of a session that is gone
         if (this.#logins === logins) {
-            await new Promise((resolve) => this.#arrivals.push(resolve));
+            await this.#arrival();
         }
         await this.#ask(asked);
+    }
+
+    /** Resolves to the id of the next login. */
+    #arrival() {
+        return new Promise((resolve) => this.#arrivals.push(resolve));
     }
 
     /** Resolves to the prefix of this session's reply channels when the server has confirmed the subscription to them. */
     async #heard() {
         for (;;) {
-            const id = this.#id ?? (await new Promise((resolve) => this.#arrivals.push(resolve)));
+            const id = this.#id ?? (await this.#arrival());
+            const logins = this.#logins;
             this.#listening ??= this.#listen(id);
             const reply = await this.#listening;
-            if (this.#id === id) {
+            if (this.#logins === logins && isOfSession(reply)) {
+                await this.#arrival();
+            } else if (this.#id === id) {
                 if (!reply.successful) {
                     this.#listening = null;
                     throw new RequestError(`answers cannot be received: ${reasonOf(reply)}`, reply);
@@ -399,45 +408,6 @@ function errorOf(message) {
     }
     const code = typeof told.errorCode === "string" && told.errorCode ? told.errorCode : FAULT;
     return new ErrorAnswer(code, typeof told.message === "string" ? told.message : "", message.data);
-}
-
-/**
- * Returns a copy of the data as the other side will read it, so that later changes have no effect. Throws a TypeError for a
- * value that JSON would change: JSON.stringify turns NaN into null, and binary data into {}.
- */
-function copied(value, name = "data") {
-    const fault = notEncodable(value, name);
-    if (fault !== null) {
-        throw new TypeError(`${fault}, which JSON cannot represent`);
-    }
-    return value === undefined ? null : JSON.parse(JSON.stringify(value));
-}
-
-/** Returns what JSON cannot represent in a value, and where, such as "data.price[2] is NaN"; or null. */
-function notEncodable(value, path) {
-    if (typeof value === "number" && !Number.isFinite(value)) {
-        return `${path} is ${value}`;
-    }
-    if (typeof value === "string" && /\p{Surrogate}/u.test(value)) {
-        return `${path} is text that is not valid Unicode`;
-    }
-    if (typeof value === "bigint") {
-        return `${path} is a BigInt`;
-    }
-    if (value instanceof ArrayBuffer || ArrayBuffer.isView(value)) {
-        return `${path} is ${value.byteLength} bytes`;
-    }
-    if (typeof value !== "object" || value === null || typeof value.toJSON === "function") {
-        return null;
-    }
-    const named = Array.isArray(value) ? (name) => `${path}[${name}]` : (name) => `${path}.${name}`;
-    for (const [name, each] of Object.entries(value)) {
-        const fault = notEncodable(each, named(name));
-        if (fault !== null) {
-            return fault;
-        }
-    }
-    return null;
 }
 
 /** Returns 128 random bits, for servers that assign no ID. */

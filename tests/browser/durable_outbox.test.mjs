@@ -67,7 +67,7 @@ test("without IndexedDB an outbox says so in one sentence and once", async () =>
         mock.timers.tick(1000);
         await turn();
     }
-    const sentence = "the outbox orders cannot send, and tries again: there is no IndexedDB here: an Outbox works in browsers only";
+    const sentence = "the outbox orders cannot send, and tries again: there is no IndexedDB here: an Outbox without a path works in browsers only";
     const said = logged.mock.calls.map((call) => call.arguments).filter(([first]) => first.startsWith("the outbox"));
     assert.deepEqual(said, [[sentence]]);
     assert.ok(attempts > 3);

@@ -184,6 +184,30 @@ test("a subscription that is refused is tried again with the next request", asyn
     assert.equal((await again).data, 1);
 });
 
+test("what is refused for its session is asked in the next one", async () => {
+    for (const error of ["402::session_unknown", "403:token_expired:publish_denied"]) {
+        for (const isOfSubscription of [true, false]) {
+            const here = page();
+            const asking = here.extension.request("/power", 1);
+            await turn();
+            if (!isOfSubscription) {
+                here.client.sent.at(-1).answer({successful: true});
+                await turn();
+            }
+            here.client.sent.at(-1).answer({successful: false, error});
+            await turn();
+            const count = here.client.sent.length;
+            shake(here.extension, {replyId: ID});
+            await turn();
+            assert.equal(here.client.sent[count].subscription, `/ret/${ID}/*`);
+            here.client.sent[count].answer({successful: true});
+            await turn();
+            deliver(here, replyTo(here.client.sent.at(-1)));
+            assert.equal((await asking).data, 1);
+        }
+    }
+});
+
 test("an extension that is not registered says what to do", async () => {
     const extension = new RequestExtension();
     await assert.rejects(extension.request("/power", 1), /RequestError: .*call cometd.registerExtension/);

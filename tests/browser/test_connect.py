@@ -300,7 +300,7 @@ SPOILED = """
     connection.cometd.registerExtension("spoiled", {outgoing(message) {
         if (message.channel === "/busy/a" && isSpoiled) {
             attempts.push(performance.now());
-            message.clientId = "nobody";
+            message.clientId = "unknown";
         }
         return message;
     }});

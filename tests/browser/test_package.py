@@ -207,6 +207,7 @@ SAMPLES = (
     "docs/how-to/acknowledging.md",
     "docs/how-to/dead-letters.md",
     "docs/how-to/jwt.md",
+    "docs/how-to/node.md",
     "docs/how-to/page.md",
     "docs/how-to/point-to-point.md",
     "docs/how-to/request-reply.md",
