@@ -18,12 +18,13 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
 from crewel import server
+from crewel.delivery.records import BATCH_BLOCK
 from crewel.settings import Settings, load
 
 TOKEN = "journeys-need-an-operator-0123456789"
@@ -227,6 +228,12 @@ class Peer:
         await self.requests.close()
         await self.connects.close()
 
+    def move(self, url: str) -> None:
+        """Go on at another server, as the same client of the same browser."""
+        cookie = self.requests.cookie
+        self.requests, self.connects = Connection(url), Connection(url)
+        self.requests.cookie = self.connects.cookie = cookie
+
     async def receive(self) -> dict[str, Any]:
         """The message that ends the held connect."""
         assert self.held is not None
@@ -325,11 +332,33 @@ def table(done: list[tuple[str, list[Trace]]]) -> str:
     return "\n".join(lines)
 
 
+async def restart(tracer: Tracer, settings: Settings) -> Trace:
+    """Let one server end while a message is open at a client, and another one start that has the same store."""
+    async with server.listening(settings, [], lambda: None) as url:
+        peer = Peer(url)
+        await peer.begin("/orders", name="client/reader/2", ack=True)
+        await peer.send("/orders", data="open", ext={"publish": {"persistent": True}})
+        message = await peer.receive()
+        await peer.close()
+    async with AsyncExitStack() as stack:
+        with tracer.step("restart") as trace:
+            url = await stack.enter_async_context(server.listening(settings, [], lambda: None))
+            peer.move(url)
+            peer.hold()
+            again = await peer.receive()
+            await tracer.until_quiet()
+        assert again["id"] == message["id"], again
+        assert peer.batch > BATCH_BLOCK, peer.batch
+        await peer.close()
+    return trace
+
+
 async def run(settings: Settings) -> list[tuple[str, list[Trace]]]:
     """Serve and walk, in one event loop."""
     tracer = Tracer()
     async with server.listening(settings, [], lambda: None) as url:
-        return await journeys(tracer, url)
+        done = await journeys(tracer, url)
+    return [*done, ("restart", [await restart(tracer, settings)])]
 
 
 def main() -> None:

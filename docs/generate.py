@@ -48,6 +48,8 @@ from crewel.storage.streams import EVENTS, GROUP
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\()(?!https?:)(?P<target>[^)\s#]+)")
+_UNLISTED = {"cli", "conformance", "mock", "testing", "pipeline", "extensions", "static"}
+"""Packages whose files are found by the name of what they serve: a command, a check, a table."""
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 
 
@@ -366,9 +368,30 @@ def subsystems() -> str:
         file = Path("app", *f"{module}.py".split(".")[:-1]).with_suffix(".py")
         used = {each.attr if isinstance(each, ast.Attribute) else each.id for each in names_in(call)}
         below = [f"`{each}`" for each in made if each in used and each != name]
-        owns = (ast.get_docstring(ast.parse((ROOT / file).read_text("utf-8"))) or "").partition("\n\n")[0]
-        rows.append((f"`{name}`", f"[{ast.unparse(call.func)}](../{file})", ", ".join(below), " ".join(owns.split())))
+        rows.append((f"`{name}`", f"[{ast.unparse(call.func)}](../{file})", ", ".join(below), _opening(ROOT / file)))
     return table(("attribute", "class", "made of", "what it is"), rows)
+
+
+def modules() -> str:
+    """Return a list for each package of server and client: its modules, and what the docstring of each says first."""
+    files = {
+        folder: sorted(file for file in folder.glob("*.py") if file.stem not in ("__init__", "__main__"))
+        for folder in sorted({file.parent for file in (ROOT / "app" / "crewel").rglob("*.py")})
+        if not _UNLISTED & {*folder.relative_to(ROOT / "app" / "crewel").parts}
+    }
+    return "\n\n".join(_listed(folder, found) for folder, found in files.items() if found)
+
+
+def _listed(folder: Path, files: list[Path]) -> str:
+    where = folder.relative_to(ROOT / "app")
+    lines = (f"- [`{file.name}`](../{file.relative_to(ROOT)}): {_opening(file)}" for file in files)
+    return "\n".join((f"### {where}", "", *lines))
+
+
+def _opening(file: Path) -> str:
+    """Return the first paragraph of a module's docstring, in one line."""
+    told = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+    return " ".join(told.partition("\n\n")[0].split())
 
 
 def message_states() -> str:
@@ -436,6 +459,7 @@ GENERATORS: dict[str, Callable[[], str]] = {
     "decisions": decisions,
     "conformance-checks": conformance_checks,
     "subsystems": subsystems,
+    "modules": modules,
     "benchmark": benchmark,
 }
 

@@ -43,7 +43,7 @@ from crewel.transports.http_connection import Connection, mark_requests
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener, bind
 from crewel.transports.origins import is_loopback
-from crewel.transports.tls import expiry_of, tls_of, tls_options
+from crewel.transports.tls import certificate_of, tls_options
 from crewel.workers.worker import Serving, Worker
 
 log = logging.getLogger(__name__)
@@ -345,8 +345,8 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
     """A server that listens, with an application to which `attach` has added Crewel: `build` makes one, and others bring more
     paths. The value is its Bayeux URL."""
     settings = app[BROKER].settings
-    tls = tls_of(settings)
     http = settings.http
+    certificate = await asyncio.to_thread(certificate_of, http)
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         app[ENDPOINT].can_move = worker is not None
@@ -360,10 +360,10 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         # The address first: a server that cannot have it must not have touched the store.
         sockets = await bind(http.host, http.port) if worker is None else worker.listeners()
         broker = app[BROKER]
-        if tls is not None and http.tls_cert is not None:
-            expiry = await asyncio.to_thread(expiry_of, http.tls_cert)
-            app[ADMIN].server_metrics.certificate_expiry = expiry
-        listener = Listener(sockets, connect, broker.metrics, **tls_options(tls, http))
+        if certificate is not None:
+            app[ADMIN].server_metrics.certificate = certificate
+            broker.supervisor.start("certificate", certificate.watch)
+        listener = Listener(sockets, connect, broker.metrics, **tls_options(certificate, http))
         stack.callback(listener.close)
         broker.runtime.life.concerns["descriptors"] = lambda: listener.trouble
         stack.push_async_callback(runner.cleanup)
@@ -379,7 +379,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
             await stack.enter_async_context(worker.serving(served))
         await listener.start(broker.supervisor)
         host = f"[{http.host}]" if ":" in http.host else http.host
-        yield f"{'https' if tls else 'http'}://{host}:{listener.port}{settings.bayeux.path}"
+        yield f"{'http' if certificate is None else 'https'}://{host}:{listener.port}{settings.bayeux.path}"
 
 
 def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> Connection:

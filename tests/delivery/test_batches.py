@@ -42,6 +42,15 @@ def living(**expiries: int) -> list[Entry]:
     return [Entry({"channel": "/a", "data": name}, expires=expires) for name, expires in expiries.items()]
 
 
+def test_numbers_continue_in_the_block_that_the_store_has_reserved() -> None:
+    batches = Batches()
+    batches.continue_from(3000)
+    first = entries(1)
+    assert sent(batches, first) == 2001
+    assert batches.reserve_at == 2501
+    assert batches.acknowledge(1007, []) == first, "the number of an earlier server acknowledges nothing"
+
+
 class TestHandingOver:
     def test_all_that_is_open_is_handed_over_once(self) -> None:
         batches = Batches()

@@ -19,6 +19,7 @@ STEPS = {
     "A connect that acknowledges and reports success": (1, 1),
     "A failure that makes a dead letter": (2, 0),
     "A redrive": (2, 1),
+    "A restart, and a client that comes back": (4, 0),
 }
 """Each list, and where `bench/journeys.py` has its calls: a journey, and a step of it."""
 Call = tuple[str, str]

@@ -1,4 +1,4 @@
-"""The first of very many in their order; and pages of lists that are sorted, found in turns of the event loop."""
+"""The first of a large number in their order; and pages of lists that are sorted, found in turns of the event loop."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from crewel.broker.broker import Broker
 from crewel.errors import StoreError
 from crewel.storage.backup_record import last_backup
 from crewel.storage.disk import look_at_disk
+from crewel.transports.tls import Certificate
 
 _ASKED: Final = (
     "store_memory_bytes",
@@ -45,13 +46,13 @@ class ServerMetrics:
         groups."""
         self._life, self._access, self._count = broker.runtime.life, broker.runtime.access, count
         self._known: dict[str, float] = {}
-        self.certificate_expiry = nan
-        """When the certificate of the server expires: seconds since 1970; NaN without one."""
+        self.certificate: Certificate | None = None
+        """That of the server, if it has one."""
         self._metrics = metrics = broker.metrics
         metrics.receivers_in_trouble, metrics.queues_in_trouble = _NONE, _NO_QUEUE
         metrics.gauge("ready", lambda: float(self.is_ready))
         metrics.gauge("store_up", self._store_up)
-        metrics.gauge("certificate_expiry_timestamp_seconds", lambda: self.certificate_expiry)
+        metrics.gauge("certificate_expiry_timestamp_seconds", self._certificate_expiry)
         for name in _ASKED:
             metrics.gauge(name, partial(self._known_of, name))
         metrics.on_measure.append(self.look)
@@ -64,6 +65,9 @@ class ServerMetrics:
         """Whether the server takes all traffic, as `/health/ready` answers."""
         is_leaving = self._life.is_draining or self._access.phase.is_superseded
         return not is_leaving and all(ask() is None for ask in self._life.concerns.values())
+
+    def _certificate_expiry(self) -> float:
+        return nan if self.certificate is None else self.certificate.expires_at
 
     def _store_up(self) -> float:
         return float(self._access.trouble is None) if self._access.has_store else nan

@@ -147,7 +147,7 @@ def certificate_of(file: Path, now: datetime) -> CheckResult:
     except ValueError:
         return CheckResult(check, State.WRONG, f"{file}: no certificate in PEM", "see http.tls_cert")
     since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    advice = "renew it, and restart the server"
+    advice = "renew it: the server takes the new files within a minute"
     if until <= now:
         return CheckResult(check, State.WRONG, f"{file}: expired on {until:%Y-%m-%d}", advice)
     if since > now:

@@ -1,4 +1,4 @@
-"""The client's half of `update`: which messages the application has settled, and how their statuses are reported.
+"""The client's half of `update`: which messages the application has finished, and how their statuses are reported.
 
 Statuses travel with the next connect. While one is held, which may be for long, they are published to `/service/update`
 at once; those that gather meanwhile go together. Each is sent until a reply has confirmed it (docs/reference/client.md).

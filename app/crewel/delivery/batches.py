@@ -12,11 +12,14 @@ from math import inf
 from typing import Final
 
 from crewel.delivery.entry import Entry, in_order
+from crewel.delivery.records import BATCH_BLOCK
 
 FIRST_RESEND_DELAY: Final = 0.1
 MAX_RESEND_DELAY: Final = 5.0
 """Seconds between resends to a client that acknowledges nothing: one at once, then 0.1 s, doubling to 5 s. Such a client
 makes at most 15 connects in 30 s, however much is published meanwhile."""
+_SPARE: Final = 500
+"""Batch numbers that are reserved ahead of need."""
 
 
 class Batches:
@@ -39,6 +42,13 @@ class Batches:
         """Whether some of its messages end when they leave, and are kept in no batch."""
         self.futile = 0
         """Connects in a row that acknowledged nothing although something had been sent."""
+
+    def continue_from(self, reserved: int) -> None:
+        """Number the next batch as the first of the block that the store has just reserved, up to this number. Those of an
+        earlier server are lower, so a client that acknowledges one of them acknowledges nothing that is sent from here
+        on."""
+        self.number = reserved - BATCH_BLOCK + 1
+        self.reserve_at = reserved - _SPARE + 1
 
     def __len__(self) -> int:
         """How many entries are neither acknowledged nor in the queue."""

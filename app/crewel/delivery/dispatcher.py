@@ -1,4 +1,4 @@
-"""The dispatcher of one session: what its client has got and not settled, and what a failure does.
+"""The dispatcher of one session: the messages at its client, and what a failure does.
 
 It decides and changes nothing else: `judge` and `overdue` answer what is to be done with each message, and who calls moves it.
 What failures mean for the client as a whole, a pause or the end of its session, is decided by `conclude`, once the request

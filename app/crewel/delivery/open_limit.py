@@ -1,4 +1,4 @@
-"""How many messages may be open at one client: sent, and without a status or, where batches settle, an acknowledgement.
+"""How many messages may be open at one client: sent, and without a status or an acknowledgement.
 
 What is open already goes out again whatever the limit, for that opens nothing. Messages that nothing settles do not count and
 do not wait: answers to requests above all, for a client that processes its one message may wait for such an answer.

@@ -33,7 +33,7 @@ from crewel.testing.facades import in_thread
 from crewel.testing.instance import Instance, settings_of
 from crewel.transports.http_connection import mark_requests
 from crewel.transports.listener import bind
-from crewel.transports.tls import tls_of
+from crewel.transports.tls import certificate_of
 
 _SETTINGS: Final[Mapping[str, Any]] = {
     "bayeux.timeout_ms": shapes.TIMEOUT_MS,
@@ -91,7 +91,8 @@ class _Instance(Instance):
             self._mount(app)
             self._login = web.AppRunner(app, access_log=None)
             await self._login.setup()
-            tls = tls_of(self.settings)
+            certificate = await asyncio.to_thread(certificate_of, self.settings.http)
+            tls = None if certificate is None else certificate.context
             for each in await bind(self.settings.http.host, 0):  # one port for all addresses of a name
                 await web.SockSite(self._login, each, ssl_context=tls).start()
             scheme = "https" if tls else "http"

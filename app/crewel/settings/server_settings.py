@@ -65,7 +65,9 @@ class Http(Group):
     trusted_proxies: Networks = setting(
         (), "Proxies whose X-Forwarded-* headers the server trusts. A port behind an address is ignored."
     )
-    tls_cert: OptionalFileName = setting(None, "Certificate chain (PEM). Set it with tls_key to serve https.")
+    tls_cert: OptionalFileName = setting(
+        None, "Certificate chain (PEM). Set it with tls_key to serve https. Renewed files are used within a minute."
+    )
     tls_key: OptionalFileName = setting(None, "Private key (PEM) of tls_cert.")
     header_timeout_ms: Number = setting(
         10000, "Time for a client to send its headers; then the server closes the connection.", ge=1

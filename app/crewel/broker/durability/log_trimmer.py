@@ -1,5 +1,5 @@
-"""Keeps the log within its bounds: what no session needs is trimmed, and when few receivers keep much, what is open for
-them is copied to their inboxes, so that the log can be trimmed: when it is too long, or when room in the store is scarce.
+"""Trims the log of what no session needs. If it is too long, or room in the store is scarce, and few receivers keep much
+of it, what is open for them is copied to their inboxes first.
 
 The streams for the data pipeline keep to their hard bounds, with or without a reader: what the store can hold comes before the
 pipeline. What the pipeline has missed is counted and logged, while there is time to give the streams more room.

@@ -23,8 +23,6 @@ from crewel.qos.connect import Bounds, OverflowPolicy
 SIZE: Final = "resource.overflow.queue.bytes"
 EXHAUSTED: Final = "resource.exhaust"
 """The code of a session that ends because its account has too many pending dead letters."""
-_SPARE: Final = 500
-"""Batch numbers that are reserved ahead of need."""
 
 
 class _Seen(NamedTuple):
@@ -51,8 +49,7 @@ class StoredMailbox(Mailbox):
         self._counted: tuple[_Seen, int] | None = None
         self._droppable: tuple[tuple[_Seen, int, int], int] | None = None
         if self.batches is not NO_BATCHES:
-            self.batches.number = durable.batch - BATCH_BLOCK + 1
-            self.batches.reserve_at = durable.batch - _SPARE + 1
+            self.batches.continue_from(durable.batch)
 
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
         """The form of something that goes with this mailbox, which is the session's."""
