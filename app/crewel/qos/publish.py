@@ -100,6 +100,11 @@ class PublishQos:
         is_immediate = not (self.administrative or self.deliver_at_ms or self.deliver_after_ms)
         object.__setattr__(self, "is_immediate", is_immediate)
 
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether it is published later."""
+        return bool(self.deliver_at_ms or self.deliver_after_ms)
+
     def due_ms(self, now_ms: int) -> int:
         """When a message that is accepted now has to be published; both in milliseconds since 1970."""
         return self.deliver_at_ms or now_ms + self.deliver_after_ms
@@ -282,7 +287,7 @@ def read_publish_qos(given: object, usual: PublishQos = DEFAULT) -> PublishQos:
 
 def _check_schedule(qos: PublishQos) -> None:
     """Raise IllegalArgument if the message is to be published later, and cannot be."""
-    if not (qos.deliver_at_ms or qos.deliver_after_ms):
+    if not qos.is_scheduled:
         return
     name = "deliverAt" if qos.deliver_at_ms else "deliverAfter"
     if qos.deliver_at_ms and qos.deliver_after_ms:
