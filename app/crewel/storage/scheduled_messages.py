@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from crewel.bayeux.channel import parse
 from crewel.delivery.records import LogId
 from crewel.storage.keys import Keys
 from crewel.storage.log import unpacked
@@ -129,17 +130,17 @@ async def get(store: Store, ids: Sequence[str]) -> list[ScheduledMessage]:
 
 
 async def page(
-    store: Store, channel: str = "", after: str = "", count: int = 100, sight: Sight = WHOLE
+    store: Store, pattern: str = "", after: str = "", count: int = 100, sight: Sight = WHOLE
 ) -> SchedulePage:
-    """Return the next scheduled messages, on this channel or on all (empty), after the place where the page before ended, `count` at
-    most. A page may come back short, and yet say where the next begins. Raises StoreError, ValueError for a place that is none."""
+    """Return the next scheduled messages on channels that this channel or pattern covers (empty: on all), after the place where the
+    page before ended, `count` at most. A page may come back short, and yet say where the next begins. Raises StoreError, ValueError for a place that is none."""
     found: list[ScheduledMessage] = []
     read, place = 0, after
     while not sight.is_spent(read, _MOST_READ):
         start = await _start(store, place)
         places: Any = await store.reader.zrange(store.keys.scheduled, start, start + _PORTION - 1, withscores=True)
         for each in await _read(store, places):
-            if sight.has(each.message.channel) and channel in ("", each.message.channel):
+            if sight.has(each.message.channel) and _is_on(each, pattern):
                 found.append(each)
                 if len(found) > count:
                     return SchedulePage(found[:count], _place(found[count - 1].next_ms, found[count - 1].id))
@@ -148,6 +149,11 @@ async def page(
         read += len(places)
         place = _place(int(places[-1][1]), places[-1][0].decode())
     return SchedulePage(found, place)
+
+
+def _is_on(scheduled: ScheduledMessage, pattern: str) -> bool:
+    channel = parse(scheduled.message.channel) if pattern else None
+    return channel is None or pattern in channel.patterns
 
 
 async def _start(store: Store, place: str) -> int:
