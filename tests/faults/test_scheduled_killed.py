@@ -1,5 +1,5 @@
-"""Servers and stores are killed while messages are scheduled, published when they are due, and cancelled: each of them is published
-once or cancelled, whichever came first, and its receivers get it once."""
+"""Servers and stores are killed while messages are scheduled, published when they are due, and cancelled: each of them is
+published once or cancelled, whichever came first, and its receivers get it once."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ async def finished(schedule: Schedule, take: Callable[[], Audit]) -> Audit:
         nonlocal audit
         audit = await asyncio.to_thread(take)
         audit.check()
-        return schedule.publisher.is_done and not (audit.due or any(audit.waiting.values()) or any(audit.queues.values()))
+        return schedule.publisher.is_done and not (
+            audit.due or any(audit.waiting.values()) or any(audit.queues.values())
+        )
 
     deadline = monotonic() + LIMIT_S * patience()
     while not await is_done():
@@ -94,7 +96,7 @@ async def finished(schedule: Schedule, take: Callable[[], Audit]) -> Audit:
 
 
 def check_once(schedule: Schedule, audit: Audit) -> None:
-    """All that was answered was published once or cancelled, and nothing else; each receiver, and the group, has got it once."""
+    """All that was answered was published once or cancelled, and nothing else; each receiver, and the group, has got it."""
     workers: list[Any] = [*schedule.receivers, schedule.publisher]
     assert not [each.trouble for each in workers if each.trouble is not None]
     assert audit.scheduled == set(map(int, schedule.publisher.answered))
@@ -131,7 +133,9 @@ async def test_each_is_published_once_after_kills_of_the_server(
             server = await asyncio.to_thread(start_server, *SETS, *server.store_sets, port=server.port)
         audit = await finished(schedule, lambda: Audit(server))
     check_once(schedule, audit)
-    tell(f"seed {seed}: {KILLS} kills of the server, store {'its own' if seed % 2 else 'separate'}; {told(schedule, audit)}")
+    tell(
+        f"seed {seed}: {KILLS} kills of the server, store {'its own' if seed % 2 else 'separate'}; {told(schedule, audit)}"
+    )
 
 
 @pytest.mark.parametrize("seed", STORE_SEEDS)

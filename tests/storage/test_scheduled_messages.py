@@ -201,7 +201,9 @@ def test_a_place_that_is_none_is_refused(place: str) -> None:
 
 async def test_what_was_asked_for_comes_back_byte_for_byte(store: Store) -> None:
     owner = await started(store, "a")
-    message = Waiting(5000, "/a", b'{"data":"p1:x\\u0000"}', "", "client/joe/1", orjson.dumps({"key": "\x00:\n"}), "a:b 12:c")
+    message = Waiting(
+        5000, "/a", b'{"data":"p1:x\\u0000"}', "", "client/joe/1", orjson.dumps({"key": "\x00:\n"}), "a:b 12:c"
+    )
     await schedule(owner, message)
     (found,) = await scheduled_messages.due(store, 5000, 1)
     assert found.message == message

@@ -106,8 +106,8 @@ _IDS: Final = Field(
 )
 _MESSAGE: Final = (
     "`id`, `channel`, `deliverAt` (when it is to be published), `nextAttempt` (when the server tries it: the same, or a minute"
-    " after it was refused), `refusal` (why it could not be published; empty if it was not tried), `account` (which is charged for"
-    " it; empty for the server), `data`, `ext`, `qos` (what its publisher asked for) and `sender`"
+    " after it was refused), `refusal` (why it could not be published; empty if it was not tried), `account` (which is charged"
+    " for it; empty for the server), `data`, `ext`, `qos` (what its publisher asked for) and `sender`"
 )
 
 SCHEDULED_ROUTES: Final = (
@@ -116,8 +116,8 @@ SCHEDULED_ROUTES: Final = (
         "/scheduled-messages",
         "List scheduled messages, those that are due first, first, a page at a time.",
         _list,
-        f"`messages`, a list. A message has {_MESSAGE}. `next`: the cursor of the next page, empty if this is the last. `total`:"
-        " how many there are in all; null for an operator of some channels.",
+        f"`messages`, a list. A message has {_MESSAGE}. `next`: the cursor of the next page, empty if this is the last."
+        " `total`: how many there are in all; null for an operator of some channels.",
         query=(
             text_field("channel", "Only those on this channel or pattern.", pattern),
             text_field("after", "`next` of the previous page.", cursor(_place)),

@@ -17,9 +17,7 @@ _Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of schedul
 @command(app, "list")
 async def _list(
     admin: Admin,
-    channel: Annotated[
-        str | None, typer.Option(metavar="CHANNEL", help="Only on this channel or pattern.")
-    ] = None,
+    channel: Annotated[str | None, typer.Option(metavar="CHANNEL", help="Only on this channel or pattern.")] = None,
     count: Count = None,
     as_json: AsJson = None,
 ) -> None:

@@ -295,6 +295,8 @@ def _check_schedule(qos: PublishQos) -> None:
     if qos.administrative:
         raise IllegalArgument(name, "must be left out: a topic is configured at once")
     if qos.destinations:
-        raise IllegalArgument(name, "must be left out of a message with a destination; a consumer group can receive it later")
+        raise IllegalArgument(
+            name, "must be left out of a message with a destination; a consumer group can receive it later"
+        )
     if not qos.persistent:
         raise IllegalArgument(name, "needs `persistent`, because a message that waits is stored")

@@ -408,8 +408,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "scheduled",
         "sorted set",
-        "ids of scheduled messages, which are numbers of the log; the score is when they are to be published, or tried again,"
-        " milliseconds since 1970",
+        "ids of scheduled messages, which are numbers of the log; the score is when they are to be published, or tried"
+        " again, milliseconds since 1970",
         "until it is published or cancelled",
         "schedule, publish, postpone, cancel",
         "each server, every `bayeux.sweep_ms`; operators",
@@ -418,8 +418,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "scheduled:messages",
         "hash",
-        "id: packed as in an inbox, `p` the account that is charged for it, `c` channel, `b` message as JSON, `s` sender's name,"
-        " `x` session excluded from delivery, `q` `ext.publish` as JSON, `d` when it is to be published, milliseconds since 1970",
+        "id: packed as in an inbox, `p` the account that is charged for it, `c` channel, `b` message as JSON, `s` sender's"
+        " name, `x` session excluded from delivery, `q` `ext.publish` as JSON, `d` when it is to be published, milliseconds"
+        " since 1970",
         "as in `scheduled`",
         "schedule, publish, cancel",
         "the server that publishes them; operators",
@@ -450,8 +451,8 @@ KEYS: tuple[Key, ...] = (
         "until the next count, every few seconds while the store is more than half full",
         "charge",
         "each server, once a second; operators",
-        "What each account has in the log, the histories, the shared queues, the inboxes and scheduled messages. The empty account has what came"
-        " from the server itself, and from sessions without a name before the store was half full.",
+        "What each account has in the log, the histories, the shared queues, the inboxes and scheduled messages. The empty"
+        " account has what came from the server itself, and from sessions without a name before the store was half full.",
     ),
     Key(
         "stored:held:entries",

@@ -1,5 +1,5 @@
-"""What each account has in the store: bytes and messages, in the log, the histories, the shared queues, the inboxes and scheduled
-messages.
+"""What each account has in the store: bytes and messages, in the log, the histories, the shared queues, the inboxes and
+scheduled messages.
 
 Nothing counts that while messages come and go, so that they cost nothing more. It is counted from what is there, in parts of a
 millisecond or two, when the store is so full that it matters.

@@ -76,16 +76,17 @@ def schedule(
     k: Keys, token: str, message: Waiting, most: int, facts_max: int, key: str = "", publisher_key: str = ""
 ) -> Step[Scheduled]:
     """Keep a message. Its account may have `most` (0: any number). With a key (scope and key in one text), a repeat within two
-    minutes does nothing. Raises Fenced if the server has been superseded, StoreFull. Without a key it must not be repeated after
-    an unknown outcome."""
+    minutes does nothing. Without one it must not be repeated after an unknown outcome. Raises Fenced if the server has been
+    superseded, StoreFull."""
     keys = [k.node(token), k.last, k.facts, k.scheduled, k.scheduled_messages, k.scheduled_held]
     keys += [k.once(key)] if key else []
     arguments: list[bytes | str | int] = [facts_max, REMEMBERED_MS, message.due_ms, most]
     arguments += (orjson.dumps(publisher_key) if key else b"", message.account, message.channel, "b", message.body)
-    fields = {"s": message.sender, "x": message.excluded, "q": message.asked, "d": str(message.due_ms)}
+    fields: dict[str, bytes | str] = {"s": message.sender, "x": message.excluded, "q": message.asked}
     for name, value in fields.items():
         if value:
             arguments += (name, value)
+    arguments += ("d", message.due_ms)
     return Step("schedule", tuple(keys), tuple(arguments), _scheduled)
 
 
@@ -95,8 +96,8 @@ def _scheduled(answer: Any) -> Scheduled:
 
 
 def postpone(k: Keys, token: str, message_id: str, next_ms: int, reason: str) -> Step[int]:
-    """Try a message again at this time (milliseconds since 1970) that could not be published for this reason. Returns whether it
-    is there. May be repeated."""
+    """Try a message again at this time (milliseconds since 1970) that could not be published for this reason. Returns whether
+    it is there. May be repeated."""
     keys = (k.node(token), k.scheduled, k.scheduled_refused)
     return Step("postpone", keys, (message_id, next_ms, reason), int)
 
@@ -122,18 +123,19 @@ async def count(store: Store) -> int:
 
 async def get(store: Store, ids: Sequence[str]) -> list[ScheduledMessage]:
     """Return those of these messages that are scheduled. Raises StoreError."""
-    known = [each.encode() for each in dict.fromkeys(ids) if is_id(each)]
+    known = [each for each in dict.fromkeys(ids) if is_id(each)]
     if not known:
         return []
     scores: Any = await store.reader.zmscore(store.keys.scheduled, known)
-    return await _read(store, [(each, at) for each, at in zip(known, scores, strict=True) if at is not None])
+    return await _read(store, [(each.encode(), at) for each, at in zip(known, scores, strict=True) if at is not None])
 
 
 async def page(
     store: Store, pattern: str = "", after: str = "", count: int = 100, sight: Sight = WHOLE
 ) -> SchedulePage:
-    """Return the next scheduled messages on channels that this channel or pattern covers (empty: on all), after the place where the
-    page before ended, `count` at most. A page may come back short, and yet say where the next begins. Raises StoreError, ValueError for a place that is none."""
+    """Return the next scheduled messages on channels that this channel or pattern covers (empty: on all), after the place where
+    the page before ended, `count` at most. A page may come back short, and yet say where the next begins. Raises StoreError,
+    ValueError for a place that is none."""
     found: list[ScheduledMessage] = []
     read, place = 0, after
     while not sight.is_spent(read, _MOST_READ):

@@ -168,9 +168,7 @@ class Broadcaster:
             self._runtime.stored_shares.admit(None, copies * len(submission.body))
             submission = submission._replace(account=message.account)
         lazy = self._channels.is_lazy(channel)
-        outgoing = PendingPublish(
-            channel, submission, publisher if is_excluded else None, for_services, qos, lazy=lazy
-        )
+        outgoing = PendingPublish(channel, submission, publisher if is_excluded else None, for_services, qos, lazy=lazy)
         self._access.writing.publish(submission, outgoing)
         return outgoing
 

@@ -1,7 +1,7 @@
 """Scheduled messages: they are accepted now, and published by this server or another one when they are due.
 
-Until then they are in the list of the store, and only there. The step that publishes one takes it out of the list, so it does not
-matter how many servers try, or which of them are killed.
+Until then they are in the list of the store, and only there. The step that publishes one takes it out of the list, so it does
+not matter how many servers try, or which of them are killed.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class Scheduler:
     def schedule(
         self, channel: Channel, fields: Fields, given: Fields, qos: PublishQos, publisher: Session | None, key: str
     ) -> Promise[Receipt]:
-        """Keep a message until it is due; `given` is what its publisher asked for in `ext.publish`, and `key` has its scope. Raises
-        StoreError, Limited if its publisher has too many, IllegalArgument for a time too far ahead."""
+        """Keep a message until it is due; `given` is what its publisher asked for in `ext.publish`, and `key` has its scope.
+        Raises StoreError, Limited if its publisher has too many, IllegalArgument for a time too far ahead."""
         if channel.is_reply:
             raise IllegalArgument("publish", "an answer is not scheduled: its requester does not wait for it")
         due_ms = qos.due_ms(now_ms := self._now_ms())
@@ -123,7 +123,9 @@ class Scheduler:
         if not answer.id:
             self._runtime.metrics.limited["max_scheduled"] += 1
             self._runtime.metrics.limited_last["max_scheduled"] = account
-            return Limited(_LIMIT, f"{account} has {self._limits.max_scheduled} scheduled messages", _WAIT_S, Limited.CAP)
+            return Limited(
+                _LIMIT, f"{account} has {self._limits.max_scheduled} scheduled messages", _WAIT_S, Limited.CAP
+            )
         if not answer.is_repeated:
             self._access.answered.note(answer.prev, [answer.id])
             if answer.prev == self._access.node.cursor:
@@ -154,8 +156,8 @@ class Scheduler:
             self._is_looking = False
 
     async def _patience_ms(self) -> int:
-        """How long this server leaves what is due to the first one of the store. That one may hang, or be of a version that has no
-        schedule."""
+        """How long this server leaves what is due to the first one of the store. That one may hang, or be of a version that has
+        no schedule."""
         if self._cluster.is_single or (await counters(self._access.store))[:1] == [self._access.token]:
             return 0
         return self._runtime.settings.cluster.lease_ms
@@ -202,7 +204,9 @@ class Scheduler:
 
     async def _postpone(self, scheduled: ScheduledMessage, why: Exception) -> None:
         reason = str(why) or type(why).__name__
-        log.warning("the scheduled message %s is not published on %s: %s", scheduled.id, scheduled.message.channel, reason)
+        log.warning(
+            "the scheduled message %s is not published on %s: %s", scheduled.id, scheduled.message.channel, reason
+        )
         access, next_ms = self._access, self._now_ms() + RETRY_MS
         step = scheduled_messages.postpone(access.keys, access.token, scheduled.id, next_ms, reason)
         await access.writing.ask(step, unordered=True)
