@@ -54,7 +54,7 @@ class TestTaken:
         (found,) = listed(stored)
         assert (found.id, found.message.due_ms, found.message.channel) == (told["id"], told["deliverAt"], "/a")
 
-    def test_it_is_published_when_it_is_due_and_not_before(self, stored: StoredWorld) -> None:
+    def test_a_message_is_published_when_it_is_due_and_not_before(self, stored: StoredWorld) -> None:
         hearer = Client(stored).joined("/a", ext={"ack": True})
         scheduled = publish(Client(stored).joined())["ext"]["publish"]
         pass_time(stored, 59)

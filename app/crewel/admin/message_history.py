@@ -55,7 +55,7 @@ class MessageHistory:
     scheduled_as: str = ""
     """The id under which it was scheduled; empty if it was published at once."""
     schedule: dict[str, Any] | None = None
-    """What became of it as a scheduled message, as the answers tell it; None if it is none."""
+    """What happened to it as a scheduled message, as the answers have it; None if it is none."""
 
 
 def message_history(log_id: LogId, facts: Iterable[Fact]) -> MessageHistory:

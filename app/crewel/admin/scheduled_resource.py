@@ -105,9 +105,10 @@ _IDS: Final = Field(
     f"Ids of scheduled messages, at most {MAX_PAGE}.",
 )
 _MESSAGE: Final = (
-    "`id`, `channel`, `deliverAt` (when it is to be published), `nextAttempt` (when the server tries it: the same, or a minute"
-    " after it was refused), `refusal` (why it could not be published; empty if it was not tried), `account` (which is charged"
-    " for it; empty for the server), `data`, `ext`, `qos` (what its publisher asked for) and `sender`"
+    "`id`, `channel`, `deliverAt`, `nextAttempt`, `refusal`, `account`, `data`, `ext`, `qos` and `sender`. `deliverAt` is when it"
+    " is to be published, and `nextAttempt` when the server tries it: then, or a minute after it was refused. `refusal`: why it"
+    " could not be published; empty if it was not tried. `account`: which is charged for it; empty for the server. `qos`: what its"
+    " publisher asked for"
 )
 
 SCHEDULED_ROUTES: Final = (
@@ -130,7 +131,7 @@ SCHEDULED_ROUTES: Final = (
         "/scheduled-messages/{message}",
         "Show one scheduled message.",
         _show,
-        f"{_MESSAGE}; also `may`, the highest role of the operator on its channel.",
+        f"{_MESSAGE}. Also `may`, the highest role of the operator on its channel.",
         refusals={404: "There is no such scheduled message: it has been published or cancelled."},
         about=About.MANY,
     ),

@@ -92,8 +92,9 @@ class Broker:
         self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)
         meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, self.subscriptions.handler)
         self.inbound = Inbound(runtime, mailboxes, self.publishing.publisher, by_id, meta, admission.limits)
-        swept = self.sessions, mailboxes, addressing, topics, admission, self.presence, self.publishing
-        self.sweeper = Sweeper(runtime, swept)
+        self.sweeper = Sweeper(
+            runtime, (self.sessions, mailboxes, addressing, topics, admission, self.presence, self.publishing)
+        )
         for extension in installed:
             extension.installed(self)
 

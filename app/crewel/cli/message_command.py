@@ -62,7 +62,7 @@ async def message(
 
 
 def _schedule(told: Mapping[str, Any]) -> str:
-    """What became of a scheduled message."""
+    """What happened to a scheduled message."""
     from crewel.times import format_timestamp
 
     text = "scheduled" if told["deliverAt"] is None else f"scheduled for {format_timestamp(told['deliverAt'])}"
