@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 
 from crewel.bayeux.channel import parse
-from tests.server_process import Server
 
 Letter = dict[str, str]
 
@@ -57,7 +56,14 @@ return {
 """
 
 
-def store_of(server: Server) -> redis.Redis:
+class HasStore(Protocol):
+    """A server, or what has its settings."""
+
+    @property
+    def store_sets(self) -> tuple[str, ...]: ...
+
+
+def store_of(server: HasStore) -> redis.Redis:
     """A client of the server's store, whichever that is."""
     sets = dict(text.removeprefix("storage.").split("=", 1) for text in server.store_sets)
     socket = sets["url"].removeprefix("unix://") or str(Path(sets["data_dir"]) / "store.sock")
@@ -97,7 +103,7 @@ class Account:
 class Audit:
     """What the store says of one prefix, at one moment."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: HasStore) -> None:
         prefix = next(text.partition("=")[2] for text in server.store_sets if text.startswith("storage.prefix="))
         with store_of(server) as client:
             found: Any = client.eval(_LOOK, 0, prefix + "{crewel}:")

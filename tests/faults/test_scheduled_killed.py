@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -21,15 +22,19 @@ from tests.faults.audit import Audit
 from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.health import Health, store_pid
 from tests.faults.load import wait_for
+from tests.faults.nodes import LEASE_S, PREFIX, Nodes
 from tests.faults.random_publisher import CHANNELS, RandomPublisher
 from tests.faults.random_receivers import Habits, RandomReceiver
 from tests.faults.test_ledger import everybody
 from tests.faults.test_server_killed import store_of
 from tests.functional.wire import Address
 from tests.patience import patience
+from tests.ports import free_ports
+from tests.store_process import StoreProcess
 
 SEEDS = range(1, 21) if IS_FULL else range(1, 3)  # one of each kind of store
 STORE_SEEDS = range(1, 21) if IS_FULL else range(1, 2)
+NODE_SEEDS = range(1, 21) if IS_FULL else range(1, 2)
 MESSAGES: Final = 400 if IS_FULL else 150
 KILLS: Final = 6 if IS_FULL else 3
 LATEST_MS: Final = 4000
@@ -156,3 +161,43 @@ async def test_each_is_published_once_after_kills_of_the_store(
         audit = await finished(schedule, lambda: Audit(server))
     check_once(schedule, audit)
     tell(f"seed {seed}: {KILLS} kills of the store; {told(schedule, audit)}")
+
+
+@pytest.mark.parametrize("seed", NODE_SEEDS)
+async def test_each_is_published_once_by_some_node(
+    seed: int, start_server: StartServer, tmp_path: Path, tell: Tell
+) -> None:
+    """Nodes are killed, and hang for longer than a lease: also the first one, which publishes what is due."""
+    rng = random.Random(7000 + seed)
+    (port,) = free_ports(1)
+    store = StoreProcess(tmp_path, port=str(port), appendfsync="always")
+    sets = (f"admin.token={TOKEN}", "bayeux.sweep_ms=100")
+    try:
+        async with Nodes(start_server, 3, rng, *sets) as nodes:
+            await nodes.begin(store)
+            await check_nodes(nodes, store, rng, tell)
+    finally:
+        store.close()
+
+
+async def check_nodes(nodes: Nodes, store: StoreProcess, rng: random.Random, tell: Tell) -> None:
+    common = SimpleNamespace(store_sets=(f"storage.url={store.url}", f"storage.prefix={PREFIX}"))
+
+    def running() -> Address:
+        return next(each.server for each in nodes.all if each.is_up)
+
+    schedule = Schedule(nodes, rng, lambda: Desk(running()))
+    async with schedule.at_work():
+        for number in range(KILLS):
+            await asyncio.sleep(rng.uniform(0, 1))
+            node = nodes.any()
+            if number % 2:
+                await nodes.stop(node, LEASE_S + 1)
+                await wait_for(lambda node=node: node.is_up, READY_S)
+                continue
+            nodes.kill(node)
+            await asyncio.sleep(rng.uniform(0, 1))
+            await nodes.start(node)
+        audit = await finished(schedule, lambda: Audit(common))
+    check_once(schedule, audit)
+    tell(f"{KILLS} kills and stops of three nodes; {told(schedule, audit)}")

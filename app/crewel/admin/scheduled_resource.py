@@ -73,7 +73,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
-    message_id = ask.path["message"]
+    message_id = ask.path["scheduled"]
     found = await scheduled_messages.get(ask.admin.store, [message_id])
     if not found or not ask.covers(channel := found[0].message.channel):
         raise NotThere(f"there is no scheduled message {message_id[:64]}, or it has been published or cancelled")
@@ -128,7 +128,7 @@ SCHEDULED_ROUTES: Final = (
     ),
     Route(
         "GET",
-        "/scheduled-messages/{message}",
+        "/scheduled-messages/{scheduled}",
         "Show one scheduled message.",
         _show,
         f"{_MESSAGE}. Also `may`, the highest role of the operator on its channel.",

@@ -41,7 +41,7 @@ async def show(admin: Admin, ids: _Ids, as_json: AsJson = None) -> None:
     """Show everything about scheduled messages."""
     for message_id in ids:
         found = await admin.call(
-            "GET", "/scheduled-messages/{message}", about=Named({"message": message_id}, "id", message_id)
+            "GET", "/scheduled-messages/{scheduled}", about=Named({"scheduled": message_id}, "id", message_id)
         )
         output.print_fields(found, "id", as_json)
 
