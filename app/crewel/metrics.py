@@ -239,6 +239,7 @@ DECLARED = (
     Declared(
         "crewel_queued_bytes", "gauge", "Bytes of the messages queued in memory for all sessions, each counted once."
     ),
+    Declared("crewel_scheduled_messages", "gauge", "Messages in the store that are to be published later."),
     Declared("crewel_limited_total", "counter", "Requests beyond a limit, by its setting.", "limit"),
     Declared("crewel_errors_total", "counter", "Unsuccessful replies, by their three-digit code.", "code"),
     Declared("crewel_refused_publishes_total", "counter", "Refused publishes, by their three-digit code.", "code"),

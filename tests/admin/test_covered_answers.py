@@ -82,10 +82,13 @@ def work(admin: Desk, speaker: Receiver, receiver: Receiver, channel: str, word:
     admin.post(f"/dead-letters/{edited}/edit", {"data": {"word": f"better {word}"}})
     admin.post("/dead-letters/redrive", {"ids": [redriven]})
     until(lambda: admin.get(f"/messages/{ids[5]}")["states"].get("acknowledged"))
+    # The second is cancelled before anyone asks.
+    scheduled, cancelled = (say(speaker, channel, {"word": word}, deliverAt=at) for at in (4 * 10**12, 4 * 10**12 + 1))
+    admin.post("/scheduled-messages/cancel", {"ids": [cancelled]})
     subject, number = receiver.login["name"].split("/")[-2:]
     return {
         "channel": channel, "subject": subject, "number": number, "message": ids[0], "accepted": ids[5], "letter": letter,
-        "binned": binned, "edited": edited, "redriven": redriven, "word": word,
+        "binned": binned, "edited": edited, "redriven": redriven, "word": word, "scheduled": scheduled, "cancelled": cancelled,
     }  # fmt: skip
 
 
@@ -164,6 +167,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, St
             "security.policy=jwt",
             f"security.jwt_keys={secret_file(directory)}",
             "delivery.dead_letters_max=50",
+            "limits.max_deliver_after_ms=0",
         )
         options = ["--port=0", "--service=tests.admin.slow_service", *(f"--set={text}" for text in sets)]
         found.append(staged(Server(options, directory), has_payroll=name == "with"))
@@ -343,7 +347,17 @@ CASES: dict[str, Callable[[Names, Names], list[Ask]]] = {
     "GET /jobs/{job}/letters": of_id("/jobs/ID/letters", "job"),
     "GET /jobs/{job}": of_id("/jobs/ID", "job"),
     **{f"POST /jobs/{{job}}/{verb}": of_id(f"/jobs/ID/{verb}", "job") for verb in ("pause", "resume", "stop")},
-    "GET /messages/{message}": of_id("/messages/ID", "message", "accepted", "letter", "binned", "edited", "redriven"),
+    "GET /scheduled-messages": plain(
+        *(f"/scheduled-messages{each}" for each in ("", "?channel=/payroll/**", "?channel=/**", "?count=1", "?after=4-5"))
+    ),
+    "GET /scheduled-messages/{scheduled}": of_id("/scheduled-messages/ID", "scheduled", "cancelled", "message"),
+    "POST /scheduled-messages/cancel": lambda names, hidden: [
+        Ask("/scheduled-messages/cancel", {"ids": ids})
+        for ids in ([hidden["scheduled"]], [NOTHING[2]], [hidden["scheduled"], names["scheduled"]], [names["cancelled"]])
+    ],
+    "GET /messages/{message}": of_id(
+        "/messages/ID", "message", "accepted", "letter", "binned", "edited", "redriven", "scheduled", "cancelled"
+    ),
     "GET /messages": plain(
         *(
             f"/messages?{each}{count}"

@@ -67,7 +67,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         body = {"what": "redrive", "all": True, "channel": channel, "contains": "not there"}
         filled.append({
             "subject": subject, "number": "1", "channel": channel[1:], "id": letters[0]["id"], "message": letters[0]["message"],
-            "job": admin.post("/jobs", body)["id"], "binned": discarded["id"],
+            "job": admin.post("/jobs", body)["id"], "binned": discarded["id"], "scheduled": schedule(speaker, channel),
         })  # fmt: skip
     both = Receiver(server).be("both/1", token=signed(sub="both", subscribe=["/**"]))
     both.subscribe("/orders/new", "/menu/today")
@@ -82,6 +82,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     yield shop
     close_connections()
     server.end_well()
+
+
+def schedule(speaker: Receiver, channel: str) -> str:
+    """Publish in an hour; the id."""
+    (reply,) = speaker.publish(channel, channel, ext={"publish": {"persistent": True, "deliverAfter": 3_600_000}})
+    return str(reply["ext"]["publish"]["id"])
 
 
 def join(member: Receiver, channel: str) -> None:

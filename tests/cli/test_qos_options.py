@@ -65,6 +65,23 @@ def test_a_publish_asks_for_what_was_given_only() -> None:
         "force_update": False,
     }
     assert publish_options(NOTHING | {"priority": "0"}) == {"priority": 0}
+    assert publish_options(NOTHING | {"deliver_after": "90s"}) == {"deliver_after": 90}
+    for text in ("2026-12-24T20:00:00Z", "2026-12-24T21:00+01:00", "1798142400000"):
+        assert publish_options(NOTHING | {"deliver_at": text}) == {"deliver_at": 1_798_142_400}
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "fault"),
+    [
+        ("deliver_after", "forever", "is not a time such as"),
+        ("deliver_after", "tomorrow", "is not a time such as"),
+        ("deliver_at", "30m", "is not a date such as"),
+        ("deliver_at", "tomorrow", "is not a date such as"),
+    ],
+)
+def test_a_time_to_deliver_that_is_none_is_wrong_usage(option: str, text: str, fault: str) -> None:
+    with pytest.raises(typer.BadParameter, match=fault):
+        publish_options(NOTHING | {option: text})
 
 
 def test_a_subscription_asks_for_what_was_given_only() -> None:

@@ -1,5 +1,6 @@
 """What a publish may ask for and what it is answered, as they are on the wire."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -31,6 +32,9 @@ TWO = [
         ({"properties": {"a": 1}}, {"clientProperties": {"a": 1}}),
         ({"readonly": True, "history_max": 0}, {"readonly": True, "history": {"maxEntries": 0}}),
         ({"destroy_delay": -1, "administrative": True}, {"destroyDelay": -1, "administrative": True}),
+        ({"deliver_after": 1.5, "persistent": True}, {"deliverAfter": 1500, "persistent": True}),
+        ({"deliver_at": 1_795_324_804.876}, {"deliverAt": 1_795_324_804_876}),
+        ({"deliver_at": datetime(2026, 12, 24, 20, tzinfo=UTC)}, {"deliverAt": 1_798_142_400_000}),
         ({"to": "client/joe"}, {"destination": [{"to": "client/joe"}]}),
         ({"to": "joe", "force_queuing": True}, {"destination": [{"to": "joe", "forceQueuing": True}]}),
         ({"to": "joe", "distribute": "one"}, {"destination": [{"to": "joe", "distribute": "one"}]}),
@@ -49,6 +53,20 @@ TWO = [
 )
 def test_each_option_is_a_field(options: dict[str, Any], qos: dict[str, Any]) -> None:
     assert publication("/a/", 1, **options) == {"channel": "/a", "data": 1, "ext": {"publish": qos}}
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"deliver_after": -1}, "deliver_after is a number of seconds from 0 on, not -1"),
+        ({"deliver_after": float("inf")}, "deliver_after is a number of seconds from 0 on"),
+        ({"deliver_at": datetime(2026, 12, 24)}, "deliver_at is a datetime with a time zone"),  # noqa: DTZ001 - it has none
+        ({"deliver_at": "2026-12-24"}, "deliver_at is a datetime with a time zone, or a number of seconds since 1970"),
+    ],
+)
+def test_a_time_that_is_none_is_refused(options: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        publication("/a", 1, **options)
 
 
 def test_what_is_not_said_is_as_the_server_has_it() -> None:

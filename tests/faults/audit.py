@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import redis
 
 from crewel.bayeux.channel import parse
-from tests.server_process import Server
 
 Letter = dict[str, str]
 
@@ -50,11 +49,21 @@ return {
   redis.call('SMEMBERS', base .. 'topics'),
   redis.call('HKEYS', base .. 'dead:bin'),
   redis.call('ZRANGE', base .. 'dead:bin:at', 0, -1),
+  redis.call('ZRANGE', base .. 'scheduled', 0, -1),
+  redis.call('HKEYS', base .. 'scheduled:messages'),
+  redis.call('HVALS', base .. 'scheduled:held'),
 }
 """
 
 
-def store_of(server: Server) -> redis.Redis:
+class HasStore(Protocol):
+    """A server, or what has its settings."""
+
+    @property
+    def store_sets(self) -> tuple[str, ...]: ...
+
+
+def store_of(server: HasStore) -> redis.Redis:
     """A client of the server's store, whichever that is."""
     sets = dict(text.removeprefix("storage.").split("=", 1) for text in server.store_sets)
     socket = sets["url"].removeprefix("unix://") or str(Path(sets["data_dir"]) / "store.sock")
@@ -94,7 +103,7 @@ class Account:
 class Audit:
     """What the store says of one prefix, at one moment."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: HasStore) -> None:
         prefix = next(text.partition("=")[2] for text in server.store_sets if text.startswith("storage.prefix="))
         with store_of(server) as client:
             found: Any = client.eval(_LOOK, 0, prefix + "{crewel}:")
@@ -114,6 +123,9 @@ class Audit:
             topics,
             binned,
             binned_at,
+            due,
+            due_messages,
+            due_held,
         ) = found
         self._bin, self._binned_at = set(binned), set(binned_at)
         self.facts: list[tuple[str, dict[str, Any]]] = [
@@ -145,6 +157,15 @@ class Audit:
         """What should wait in each shared queue."""
         self.queue_ends: dict[str, dict[int, tuple[str, str]]] = {}
         """Queue -> log id -> reason and code, of what ended there."""
+        self.scheduled: set[int] = set()
+        """Ids of all messages that were scheduled."""
+        self.published_as: dict[int, int] = {}
+        """Of those that were published: their ids since."""
+        self.cancelled: set[int] = set()
+        """Of those that were cancelled."""
+        self.due = {int(each) for each in due}
+        """Those that wait for their time."""
+        self._due_messages, self._due_held = set(map(int, due_messages)), sum(map(int, due_held))
         self.erased: Counter[str] = Counter()
         """How often each topic was erased."""
         self.accounts: list[Account] = []
@@ -202,6 +223,15 @@ class Audit:
                 case "published":
                     for log_id, channel in enumerate(fact["channels"], fact["first"]):
                         (self.published if channel else self.kept)[log_id] = channel
+                    for log_id, message_id in fact.get("scheduled", {}).items():
+                        assert message_id not in self.published_as, f"{message_id} was published twice"
+                        self.published_as[message_id] = int(log_id)
+                case "scheduled":
+                    assert fact["id"] not in self.scheduled
+                    self.scheduled.add(fact["id"])
+                case "cancelled":
+                    assert not (again := self.cancelled & set(fact["ids"])), f"{again} were cancelled twice"
+                    self.cancelled |= set(fact["ids"])
                 case "addressed":
                     self._address(living, fact)
                 case "leased":
@@ -284,6 +314,7 @@ class Audit:
         self._check_indexes()
         self._check_queues()
         self._check_histories()
+        self._check_scheduled()
         assert self.owed == self.ends.total() + sum(map(len, self.waiting.values()))
 
     def _check_account(self, account: Account) -> None:
@@ -306,6 +337,13 @@ class Audit:
         )
         early = {each for each in account.ends.keys() - account.given if each > cursor}
         assert not early, f"{early} have ended for {name}, and will be found again beyond its cursor"
+
+    def _check_scheduled(self) -> None:
+        gone = self.published_as.keys() | self.cancelled
+        assert not (both := self.published_as.keys() & self.cancelled), f"{both} were published, and cancelled"
+        assert self.due == self.scheduled - gone, "what is scheduled is not what was neither published nor cancelled"
+        assert self._due_messages == self.due, "the order of what is scheduled is not that of its messages"
+        assert self._due_held == len(self.due), "the accounts have other scheduled messages than there are"
 
     def _check_letters(self, discarded: Mapping[str, Letter]) -> None:
         gone = [fact["letter"] for fact in self.redriven] + self.discarded

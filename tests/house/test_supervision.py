@@ -15,6 +15,7 @@ SHORT_LIVED = {
     "app/crewel/broker/addressing/shared_queues.py: _hand_over": "the next look at its queue starts another",
     "app/crewel/broker/durability/durability.py: _read_again": "it ends when all has been read again",
     "app/crewel/broker/topics/endings.py: _end_all": "the next sweep starts another",
+    "app/crewel/broker/publishing/scheduler.py: publish_due": "the next sweep starts another",
     "app/crewel/nodes/remote_topics.py: _go_on": "the next question starts another",
     "app/crewel/nodes/stored_groups.py: _write": "the next change of a group starts another",
     "app/crewel/nodes/stored_groups.py: _until_known": "it belongs to one subscribe, and ends in time",

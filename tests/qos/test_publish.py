@@ -77,12 +77,18 @@ ASKED: list[tuple[str, Any, str, Any]] = [
     ("key", "k" * 256, "key", "k" * 256),
     ("clientProperties", {"n": 1, "b": {"base64": "AA=="}}, "properties", {"n": 1, "b": {"base64": "AA=="}}),
     ("administrative", True, "administrative", True),
+    ("deliverAt", 1_795_179_106_957, "deliver_at_ms", 1_795_179_106_957),
+    ("deliverAt", 0, "deliver_at_ms", 0),
+    ("deliverAfter", 60_000, "deliver_after_ms", 60_000),
 ]
 
 
 @pytest.mark.parametrize(("field", "value", "name", "read"), ASKED)
 def test_what_is_asked_for_is_read(field: str, value: Any, name: str, read: Any) -> None:
-    assert read_publish_qos({field: value}) == replace(DEFAULT, **{name: read})
+    is_stored = field.startswith("deliver")  # what is published later has to be
+    asked = {field: value} | ({"persistent": True} if is_stored else {})
+    expected = {name: read} | ({"persistent": True} if is_stored else {})
+    assert read_publish_qos(asked) == replace(DEFAULT, **expected)
 
 
 def test_every_field_can_be_asked_for() -> None:
@@ -224,6 +230,11 @@ def test_only_who_wants_it_destroyed_takes_a_message_out_of_queues(
         ("clientProperties", [], "clientProperties"),
         ("clientProperties", {"a": {"base64": "?"}}, "clientProperties.a"),
         ("administrative", 1, "administrative"),
+        ("deliverAt", -1, "deliverAt"),
+        ("deliverAt", "2026-12-24T20:00Z", "deliverAt"),
+        ("deliverAfter", 0.5, "deliverAfter"),
+        ("deliverAt", 5, "deliverAt"),  # it is not persistent
+        ("deliverAfter", 5, "deliverAfter"),
         ("persistant", True, "persistant"),
     ],
 )
@@ -232,6 +243,44 @@ def test_what_does_not_fit_is_refused_and_named(field: str, value: Any, named: s
         read_publish_qos({field: value})
     assert caught.value.error == f"400:{named}:user.illegalArgument"
     assert caught.value.message.startswith(f"{named}: ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        ({"deliverAt": 5, "deliverAfter": 5}, "deliverAfter: must be left out: `deliverAt` is given"),
+        ({"deliverAt": 5, "administrative": True}, "deliverAt: must be left out: a topic is configured at once"),
+        (
+            {"deliverAfter": 5, "destination": {"to": "client/joe"}},
+            "deliverAfter: must be left out of a message with a destination",
+        ),
+        ({"deliverAt": 5, "persistent": False}, "deliverAt: needs `persistent`"),
+    ],
+)
+def test_what_cannot_be_published_later_is_refused(asked: dict[str, Any], fault: str) -> None:
+    with pytest.raises(IllegalArgument) as caught:
+        read_publish_qos({"persistent": True} | asked)
+    assert caught.value.message.startswith(fault)
+
+
+def test_a_rule_can_make_it_persistent() -> None:
+    assert read_publish_qos({"deliverAfter": 5}, PublishQos(persistent=True)).due_ms(1000) == 1005
+    assert read_publish_qos({"deliverAt": 5}, PublishQos(persistent=True)).due_ms(1000) == 5
+
+
+@pytest.mark.parametrize(
+    ("qos", "is_immediate", "is_scheduled"),
+    [
+        (DEFAULT, True, False),
+        (PublishQos(administrative=True), False, False),
+        (PublishQos(persistent=True, deliver_at_ms=5), False, True),
+        (PublishQos(persistent=True, deliver_after_ms=5), False, True),
+    ],
+)
+def test_what_configures_or_waits_is_not_published_at_once(
+    qos: PublishQos, *, is_immediate: bool, is_scheduled: bool
+) -> None:
+    assert (qos.is_immediate, qos.is_scheduled) == (is_immediate, is_scheduled)
 
 
 @pytest.mark.parametrize("value", [5, [], None, "x", True])

@@ -2,8 +2,16 @@
 
 import orjson
 
-from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName
-from crewel.storage import dead_letter_bin, dead_letter_store, facts, histories, losses, shared_queue_store
+from crewel.delivery.records import Disposition, EndReason, LogId, PendingDeadLetter, SessionName, Submission
+from crewel.storage import (
+    dead_letter_bin,
+    dead_letter_store,
+    facts,
+    histories,
+    losses,
+    scheduled_messages,
+    shared_queue_store,
+)
 from crewel.storage.store import Store
 from tests.storage.dead_lettered import letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, change, started
@@ -21,6 +29,7 @@ async def do_everything(owner: Owner) -> None:
     for dispatch in (f'{{"active":false,{about}}}', f'{{"sink":true,"given":"x",{about}}}', ""):
         await owner.hold(dispatch.encode() or None)
     await do_all_with_letters(owner)
+    await do_all_with_schedules(owner)
     await owner.close()
     await owner.do(losses.meet(owner.keys, "second"))
     loss = losses.Loss("heron", losses.Met(log_id, "1-0", 5), log_id, [(log_id, log_id)])
@@ -58,6 +67,16 @@ async def do_all_with_letters(owner: Owner) -> None:
     await owner.do(dead_letter_store.redrive(owner.keys, owner.token, last, FACTS_MAX, body=b"{}", who="ann"))
 
 
+async def do_all_with_schedules(owner: Owner) -> None:
+    keys, token = owner.keys, owner.token
+    message = scheduled_messages.Waiting(5, "/a", b"{}", "", "", b"{}", "")
+    first, second = [
+        await owner.do(scheduled_messages.schedule(keys, token, message, 0, FACTS_MAX, key, "7")) for key in ("a", "b")
+    ]
+    await owner.append([Submission("/a", b"{}", key=str(first.id), is_due=True)])
+    await owner.do(scheduled_messages.cancel(keys, token, [str(second.id)], FACTS_MAX, "ann"))
+
+
 async def test_the_facts_hold_what_the_schema_says_and_nothing_else(store: Store) -> None:
     owner = await started(store)
     await do_everything(owner)
@@ -90,7 +109,9 @@ def fits(value: object, kind: str) -> bool:
     if kind.startswith("array<"):
         inner = kind.removeprefix("array<").removesuffix(">")
         return value == {} or (isinstance(value, list) and all(fits(each, inner) for each in value))
-    python = {"bigint": int, "string": str, "boolean": bool, "struct": dict, "map<string, string>": dict}[kind]
+    python = {"bigint": int, "string": str, "boolean": bool, "struct": dict, "map<string, string>": dict}.get(
+        kind, dict
+    )
     return type(value) is python
 
 
@@ -119,6 +140,10 @@ async def test_facts_are_in_the_order_of_what_happened(store: Store) -> None:
         "discarded",
         "restored",
         "redriven",
+        "scheduled",
+        "scheduled",
+        "published",
+        "cancelled",
         "unsubscribed",
         "lost",
         "ended",

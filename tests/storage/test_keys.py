@@ -39,6 +39,7 @@ def all_names(keys: Keys) -> dict[str, str]:
             "audit",
             "jobs",
             "restored",
+            "scheduled",
         )
     } | {
         "backed-up": keys.backed_up,
@@ -52,6 +53,8 @@ def all_names(keys: Keys) -> dict[str, str]:
         plain |= {f"{store}:held:entries": shares.entries, f"{store}:charged": shares.charged}
     plain |= {"stored:held:bytes": keys.message_shares.bytes}
     plain |= {"dead:held:bytes": keys.letter_shares.bytes, "dead:held:texts": keys.letter_shares.texts}
+    plain |= {"scheduled:messages": keys.scheduled_messages, "scheduled:held": keys.scheduled_held}
+    plain |= {"scheduled:refused": keys.scheduled_refused}
     plain |= {"jobs:open": keys.open_jobs, "server:events": keys.server_events}
     plain |= {"pipeline:positions": keys.positions, "pipeline:ledger": keys.ledger}
     for kind in ("code", "receiver", "channel"):

@@ -29,6 +29,8 @@ GROWING = {
     "restore",
     "events",
     "begin_job",
+    "schedule",
+    "postpone",
 }
 READING = {"channels", "fetch", "histories", "history", "members", "progress", "recall", "weigh"}
 ADDRESSED = shared_queue_store.Addressed("/a", b"{}")

@@ -52,6 +52,10 @@ class MessageHistory:
     """The ids of the messages that came of it when its dead letters were redriven."""
     redrive_of: str = ""
     """The dead letter that it was, if it comes from a redrive."""
+    scheduled_as: str = ""
+    """The id under which it was scheduled; empty if it was published at once."""
+    schedule: dict[str, Any] | None = None
+    """What happened to it as a scheduled message, as the answers have it; None if it is none."""
 
 
 def message_history(log_id: LogId, facts: Iterable[Fact]) -> MessageHistory:
@@ -68,8 +72,33 @@ def add(told: MessageHistory, log_id: LogId, facts: Iterable[Fact]) -> None:
 
 
 def _published(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
+    scheduled = fact.fields.get("scheduled", {})
+    if log_id in scheduled.values():
+        published = next(new for new, old in scheduled.items() if old == log_id)
+        told.channel = fact.fields["channels"][int(published) - fact.fields["first"]] or told.channel
+        told.schedule = (told.schedule or new_schedule()) | {"publishedAs": published}
+        return
     told.channel, told.published_ms = fact.fields["channels"][log_id - fact.fields["first"]], fact.at_ms
     told.key = fact.fields.get("keys", {}).get(str(log_id), "")
+    told.scheduled_as = str(scheduled.get(str(log_id), ""))
+
+
+def new_schedule(due_ms: int | None = None) -> dict[str, Any]:
+    """The answer about a scheduled message that waits; `due_ms` is None if it is not known."""
+    return {"deliverAt": due_ms, "publishedAs": "", "cancelled": None}
+
+
+def _scheduled(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
+    if fact.fields["id"] == log_id:
+        told.channel, told.key = fact.fields["channel"], fact.fields.get("key", "")
+        told.schedule = new_schedule(fact.fields["at"])
+
+
+def _cancelled(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
+    if log_id in fact.fields["ids"]:
+        told.channel = fact.fields["channels"][fact.fields["ids"].index(log_id)]
+        gone = {"at": fact.at_ms, "who": fact.fields.get("who", "")}
+        told.schedule = (told.schedule or new_schedule()) | {"cancelled": gone}
 
 
 def _addressed(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
@@ -143,6 +172,8 @@ def _nothing(told: MessageHistory, log_id: LogId, fact: Fact) -> None:
 
 _READERS: Final = {
     "published": _published,
+    "scheduled": _scheduled,
+    "cancelled": _cancelled,
     "addressed": _addressed,
     "leased": _leased,
     "returned": _returned,

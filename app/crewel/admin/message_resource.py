@@ -23,6 +23,7 @@ from crewel.admin.message_history import (
     ReceiverOutcome,
     add,
     message_history,
+    new_schedule,
     removal,
 )
 from crewel.admin.operation import About
@@ -30,6 +31,7 @@ from crewel.admin.paging import first
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.request_fields import MAX_PAGE, cursor, number_text, text_field
 from crewel.admin.route import Ask, NotThere, Route
+from crewel.admin.scheduled_resource import scheduled_content
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import reread
 from crewel.broker.dead_letter import DeadLetter
@@ -41,11 +43,12 @@ from crewel.errors import IllegalArgument
 from crewel.event_loop import Turns, in_turns, without_collections
 from crewel.qos.names import is_queue, parse_name
 from crewel.security.masks import masked, masked_ext, masked_properties
-from crewel.storage import audit_stream, dead_letter_bin, dead_letter_store, message_bodies
+from crewel.storage import audit_stream, dead_letter_bin, dead_letter_store, message_bodies, scheduled_messages
 from crewel.storage.audit_stream import AuditFilter
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.message_bodies import message_body
 from crewel.storage.message_facts import Fact, earlier_id, facts_of, messages_with_key, removals_of
+from crewel.storage.scheduled_messages import ScheduledMessage
 from crewel.storage.sight import Sight
 
 _MOST_LETTERS: Final = 20
@@ -89,6 +92,7 @@ async def _answer(ask: Ask) -> dict[str, Any]:
         raise NotThere(f"{text} is not the id of a stored message, such as 1795324804876345")
     if letter is not None:
         _add_letter(told, letter)
+    scheduled = await _add_scheduled(admin, message, told)
     if not (told.outcomes or not_for or told.channel) or not sight.has(told.channel):
         raise NotThere(f"there is no record of the message {text}, or it has been removed")
     await asyncio.sleep(0)
@@ -104,7 +108,9 @@ async def _answer(ask: Ask) -> dict[str, Any]:
         "partial": is_partial,
         "redriveOf": told.redrive_of,
         "redrivenAs": told.redriven_as,
-        **await _content(admin, log_id, told, letter),
+        "scheduledAs": told.scheduled_as,
+        "schedule": told.schedule,
+        **await _content(admin, log_id, told, letter, scheduled),
         "states": counts,
         "receivers": [outcome.as_json() for outcome in shown],
         "notFor": not_for,
@@ -154,10 +160,28 @@ async def _first_published(admin: Administration, log_id: LogId | None, sight: S
     return first
 
 
+async def _add_scheduled(admin: Administration, text: str, told: MessageHistory) -> ScheduledMessage | None:
+    """The message as long as it is scheduled: its fact may be trimmed before it is due."""
+    if told.published_ms is not None:
+        return None
+    found = await scheduled_messages.get(admin.store, [text])
+    if not found:
+        return None
+    told.channel = found[0].message.channel
+    told.schedule = new_schedule(found[0].message.due_ms)
+    return found[0]
+
+
 async def _content(
-    admin: Administration, log_id: LogId | None, told: MessageHistory, letter: StoredDeadLetter | None
+    admin: Administration,
+    log_id: LogId | None,
+    told: MessageHistory,
+    letter: StoredDeadLetter | None,
+    scheduled: ScheduledMessage | None,
 ) -> dict[str, Any]:
     """What its publisher said, as long as the store has it; null where it has it no longer."""
+    if scheduled is not None:
+        return scheduled_content(scheduled, admin.masks)
     body = None
     if letter is None and log_id is not None:
         states = told.outcomes.items()
@@ -440,10 +464,12 @@ MESSAGE_ROUTES: Final = (
         _show,
         f"`message`, `channel`, `key` (its idempotency key, or empty), `publishedAt`; {_CONTENT}, null if the store no"
         " longer has them. `recorded`: whether its publish is still among the facts. `partial`: whether there are more"
-        " facts than one request reads. `redriveOf`, `redrivenAs`: its other ids. `firstPublishedAt`: its first"
-        " publish, before it was redriven, or null. `receivers`, a list, with `receiver`, `state` (waiting,"
-        " acknowledged, dead letter, or another reason for its end), `at` and `code`. Where they are known, also"
-        " `attempts`, `why`, `held` (true if this message put the receiver on hold), `letter`, `reason`, `redrivenAs`,"
+        " facts than one request reads. `redriveOf`, `redrivenAs`: its other ids. `scheduledAs`: the id under which it was"
+        " scheduled, or empty. `schedule`: null, or of a scheduled message `deliverAt` (null if no longer recorded),"
+        " `publishedAs` (its id since it was published, or empty) and `cancelled` (null, or `at` and `who`)."
+        " `firstPublishedAt`: its first publish, before it was redriven, or null. `receivers`, a list, with `receiver`,"
+        " `state` (waiting, acknowledged, dead letter, or another reason for its end), `at` and `code`. Where they are known,"
+        " also `attempts`, `why`, `held` (true if this message put the receiver on hold), `letter`, `reason`, `redrivenAs`,"
         " `filters` (of its subscriptions) and `discarded`:"
         " `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not receive it, each with `why`. Each"
         " list has at most 1,000 entries, receivers that lack the message first; `states` counts all receivers.",

@@ -39,6 +39,7 @@ from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.resource_path import VARIABLE, named
 from crewel.admin.role_scopes import NotCovered, require
 from crewel.admin.route import API, Ask, NotSeen, NotThere, Route, answered, document, json_response, missing, read
+from crewel.admin.scheduled_resource import SCHEDULED_ROUTES
 from crewel.admin.session_resource import SESSION_ROUTES
 from crewel.admin.sign_in_resource import SIGN_IN_ROUTES, cookie_name, operator_of
 from crewel.admin.subject_resource import SUBJECT_ROUTES
@@ -119,6 +120,7 @@ ROUTES: Final = (
     *SESSION_ROUTES,
     *SUBJECT_ROUTES,
     *TOPIC_ROUTES,
+    *SCHEDULED_ROUTES,
     *PREFIX_ROUTES,
     *PUBLISH_ROUTES,
     *GROUP_ROUTES,

@@ -43,6 +43,7 @@ _VARIABLES: Final = {
     "id": "The dead id.",
     "job": "The id of a job.",
     "message": "The id of a stored message, or of a dead letter.",
+    "scheduled": "The id of a scheduled message.",
     "channel": "The channel's name with its slashes, without the first one: a/b of /a/b.",
 }
 _ERROR: Final = {

@@ -16,7 +16,7 @@ from crewel.broker.admission.admission import Admission
 from crewel.broker.cluster import Cluster
 from crewel.broker.dead_letters.dead_letters import DeadLetters
 from crewel.broker.durability.durability import Durability
-from crewel.broker.handler_steps import finished
+from crewel.broker.handler_steps import Promise, finished
 from crewel.broker.inbound import Inbound
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.mailboxes.reports import MailboxReports
@@ -27,6 +27,7 @@ from crewel.broker.presence.presence_service import offer_presence
 from crewel.broker.publishing.broadcaster import StoragePlan
 from crewel.broker.publishing.publish_handler import scoped
 from crewel.broker.publishing.publishing import Publishing
+from crewel.broker.publishing.scheduler import Receipt
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.sessions.sessions import Sessions
@@ -91,7 +92,9 @@ class Broker:
         self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)
         meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, self.subscriptions.handler)
         self.inbound = Inbound(runtime, mailboxes, self.publishing.publisher, by_id, meta, admission.limits)
-        self.sweeper = Sweeper(runtime, (self.sessions, mailboxes, addressing, topics, admission, self.presence))
+        self.sweeper = Sweeper(
+            runtime, (self.sessions, mailboxes, addressing, topics, admission, self.presence, self.publishing)
+        )
         for extension in installed:
             extension.installed(self)
 
@@ -147,6 +150,9 @@ class Broker:
         delivered when it is stored. Raises ValueError for an invalid channel or a wildcard, TypeError for data that JSON cannot
         represent, and Refused for options that the server cannot fulfil."""
         target, fields, asked = self._own(channel, data, ext, qos)
+        if qos is not None and asked.is_scheduled:
+            self._schedule(target, fields, qos, asked).then(_log_failure)
+            return
         plan = (
             None
             if qos is None and self.topics.plain(target)
@@ -166,9 +172,11 @@ class Broker:
         target, fields, asked = self._own(channel, data, ext, {**(qos or {}), "persistent": True})
         if self.mailboxes.pressure.is_on and (relief := self.mailboxes.pressure.relief([target.name])) is not None:
             await relief
-        plan = self.publishing.broadcaster.plan_storage(target, asked) or StoragePlan()
         if key:
             asked = replace(asked, key=key)
+        if asked.is_scheduled:
+            return (await self._schedule(target, fields, {**(qos or {}), "persistent": True}, asked)).id
+        plan = self.publishing.broadcaster.plan_storage(target, asked) or StoragePlan()
         key = scoped(asked.key, target, None)
         published = await self.publishing.broadcaster.store(target, fields, plan, asked, key=key)
         return published.id
@@ -187,6 +195,9 @@ class Broker:
         if failure is not None:
             raise Refused(coded(failure.code, failure.to), failure.code, failure.message)
         return sending.id
+
+    def _schedule(self, channel: Channel, fields: Fields, given: Fields, qos: PublishQos) -> Promise[Receipt]:
+        return self.publishing.scheduler.schedule(channel, fields, given, qos, None, scoped(qos.key, channel, None))
 
     def _own(
         self, channel: str, data: Any, ext: Fields | None, qos: Fields | None
@@ -280,6 +291,6 @@ def _checked(pipe: Pipe, channel: Channel, data: Any, ext: Fields | None) -> Fie
     return fields
 
 
-def _log_failure(result: Published | Exception) -> None:
+def _log_failure(result: Published | Receipt | Exception) -> None:
     if isinstance(result, Exception):
         log.error("the server could not publish a message of its own: %s", result)

@@ -16,6 +16,7 @@ from crewel.cli import (
     job_commands,
     mock,
     operations,
+    scheduled_commands,
     settings,
     standard_streams,
 )
@@ -62,6 +63,7 @@ for _group in (
     operations.topics,
     dead_letter_bin_commands.group,
     job_commands.app,
+    scheduled_commands.app,
     mock.app,
 ):
     app.add_typer(_group)

@@ -44,15 +44,33 @@ async def message(
         output.print_json(told)
         return
     published = format_timestamp(told["publishedAt"]) if told["recorded"] else "no longer recorded"
-    print(f"message {told['message']}, channel {told['channel'] or 'no longer recorded'}, published {published}")
+    how = f"published {published}" if told.get("schedule") is None else _schedule(told["schedule"])
+    print(f"message {told['message']}, channel {told['channel'] or 'no longer recorded'}, {how}")
     if told.get("key"):  # servers of before do not tell it
         print(f"idempotency key {told['key']}")
-    for name, text in (("redriveOf", "redrive of the dead letter"), ("redrivenAs", "redriven as")):
-        if told[name]:
+    links = {
+        "redriveOf": "redrive of the dead letter",
+        "redrivenAs": "redriven as",
+        "scheduledAs": "scheduled as",
+    }
+    for name, text in links.items():
+        if told.get(name):  # servers of before do not tell each
             print(f"{text} {told[name] if isinstance(told[name], str) else ', '.join(told[name])}")
     await output.print_entries(_each(told), ("receiver", "state", "at", "more"), _row, as_json)
     if told["partial"]:
         print("there are more facts than one request reads: later ones may be missing")
+
+
+def _schedule(told: Mapping[str, Any]) -> str:
+    """What happened to a scheduled message."""
+    from crewel.times import format_timestamp
+
+    text = "scheduled" if told["deliverAt"] is None else f"scheduled for {format_timestamp(told['deliverAt'])}"
+    if told["publishedAs"]:
+        return f"{text}, published as {told['publishedAs']}"
+    if told["cancelled"] is not None:
+        return f"{text}, cancelled {format_timestamp(told['cancelled']['at'])} by {told['cancelled']['who']}"
+    return text
 
 
 def _found_row(each: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -50,6 +50,28 @@ def duration(text: str) -> float:
     return int(found[1]) * (UNITS_MS[found[2]] if found[2] else 1) / 1000
 
 
+def _pause(text: str) -> float:
+    """Seconds, of a time that has to end. Raises BadParameter."""
+    seconds = duration(text)
+    if seconds < 0:
+        raise typer.BadParameter(f"{text} is not a time such as 90s, 30m, 2h or 7d")
+    return seconds
+
+
+def _instant(text: str) -> float:
+    """Seconds since 1970. Raises BadParameter."""
+    from crewel.times import parse_timestamp
+
+    try:
+        if _DURATION.fullmatch(text) and not text.isdecimal():
+            raise ValueError  # that would be so long ago
+        return parse_timestamp(text, 0) / 1000
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text} is not a date such as 2026-12-24T20:00:00Z, or milliseconds since 1970"
+        ) from None
+
+
 def channel_name(text: str) -> str:
     """The channel's name. Raises BadParameter for what is none, and for wildcards."""
     from crewel.bayeux.channel import parse
@@ -144,6 +166,13 @@ OF_PUBLISH: Final[Mapping[str, Any]] = {
         bool | None,
         typer.Option("--administrative", help="Configure the topic and deliver nothing. DATA is optional."),
     ],
+    "deliver_at": Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="With --persistent: publish it then, 2026-12-24T20:00Z, or ms since 1970."),
+    ],
+    "deliver_after": Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --persistent: publish it so much later: 90s, 30m, 7d.")
+    ],
 }
 """What `publish_options` reads."""
 
@@ -152,6 +181,8 @@ _READ: Final[Mapping[str, Callable[[Any], Any]]] = {
     "to": addresses,
     "life_time": duration,
     "destroy_delay": duration,
+    "deliver_at": _instant,
+    "deliver_after": _pause,
     "reply_to": channel_name,
     "properties": lambda texts: dict(map(_property, texts)),
 }

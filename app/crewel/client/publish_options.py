@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from random import random
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypedDict, TypeVar, Unpack
@@ -83,6 +84,10 @@ class PublishOptions(TypedDict, total=False):
     history_max: int | None
     destroy_delay: float | None
     administrative: bool | None
+    deliver_at: datetime | float | None
+    """When it is published: a datetime with a time zone, or seconds since 1970 (docs/how-to/scheduled-messages.md)."""
+    deliver_after: float | None
+    """How much later it is published."""
     content_type: str | None
     """What the data is, such as `image/png`: receivers find it as `content_type`. Data that is bytes always has one."""
 

@@ -68,6 +68,8 @@ class Submission(NamedTuple):
     """The key as the publisher gave it, without its scope: what facts and operators call it by."""
     account: str = ""
     """The account that is charged for it, while room in the store is scarce; else empty."""
+    is_due: bool = False
+    """Whether it was scheduled: then its key is the id that it had in the list of those."""
 
 
 @dataclass(frozen=True, slots=True)

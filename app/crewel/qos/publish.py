@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
+from crewel.errors import IllegalArgument
 from crewel.qos.fields import (
     Check,
     Option,
@@ -84,13 +85,29 @@ class PublishQos:
     key: str = ""
     properties: dict[str, Any] = field(default_factory=dict)
     administrative: bool = False
+    deliver_at_ms: int = 0
+    """Milliseconds since 1970; 0: this does not say when."""
+    deliver_after_ms: int = 0
 
     is_volatile: bool = field(init=False)
     """Whether no history keeps it. A message with destinations is in no history, unless its publisher gives a life time."""
+    is_immediate: bool = field(init=False)
+    """Whether it is published at once: it neither configures a topic nor is scheduled."""
 
     def __post_init__(self) -> None:
         is_volatile = self.life_time_ms == 0 or (self.life_time_ms == FOR_EVER and bool(self.destinations))
         object.__setattr__(self, "is_volatile", is_volatile)
+        is_immediate = not (self.administrative or self.deliver_at_ms or self.deliver_after_ms)
+        object.__setattr__(self, "is_immediate", is_immediate)
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether it is published later."""
+        return bool(self.deliver_at_ms or self.deliver_after_ms)
+
+    def due_ms(self, now_ms: int) -> int:
+        """When a message that is accepted now has to be published; both in milliseconds since 1970."""
+        return self.deliver_at_ms or now_ms + self.deliver_after_ms
 
     def leaves_history(self, received: int) -> int:
         """When a message that was accepted at this time goes out of its topic's history; both in microseconds since 1970. 0:
@@ -238,6 +255,20 @@ PUBLISH: Final = Options(
     ),
     Option("clientProperties", "properties", json_values, "JSON values that are delivered with the message"),
     Option("administrative", "administrative", flag, "Configure the topic, deliver nothing", "how-to/topics.md"),
+    Option(
+        "deliverAt",
+        "deliver_at_ms",
+        whole(0),
+        "Publish the message then, ms since 1970; a persistent one, without destinations",
+        "how-to/scheduled-messages.md",
+    ),
+    Option(
+        "deliverAfter",
+        "deliver_after_ms",
+        whole(0),
+        "Publish the message so much later, ms: instead of `deliverAt`",
+        "how-to/scheduled-messages.md",
+    ),
 )
 """The options of a publish, `ext.publish`."""
 
@@ -248,4 +279,24 @@ def read_publish_qos(given: object, usual: PublishQos = DEFAULT) -> PublishQos:
     if usual is DEFAULT and given == {"persistent": True} and given["persistent"] is True:
         return _PERSISTENT  # as nearly all of them
     asked = PUBLISH.read(given, "publish")
-    return PublishQos(**asked) if usual is DEFAULT else replace(usual, **asked)  # `replace` reads all that is as usual
+    qos = PublishQos(**asked) if usual is DEFAULT else replace(usual, **asked)  # `replace` reads all that is as usual
+    if not qos.is_immediate:
+        _check_schedule(qos)
+    return qos
+
+
+def _check_schedule(qos: PublishQos) -> None:
+    """Raise IllegalArgument if the message is to be published later, and cannot be."""
+    if not qos.is_scheduled:
+        return
+    name = "deliverAt" if qos.deliver_at_ms else "deliverAfter"
+    if qos.deliver_at_ms and qos.deliver_after_ms:
+        raise IllegalArgument("deliverAfter", "must be left out: `deliverAt` is given")
+    if qos.administrative:
+        raise IllegalArgument(name, "must be left out: a topic is configured at once")
+    if qos.destinations:
+        raise IllegalArgument(
+            name, "must be left out of a message with a destination; a consumer group can receive it later"
+        )
+    if not qos.persistent:
+        raise IllegalArgument(name, "needs `persistent`, because a message that waits is stored")

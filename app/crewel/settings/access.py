@@ -225,6 +225,10 @@ class Limits(Group):
         live=True,
         ge=0,
     )
+    max_scheduled: Number = setting(10000, "Maximum number of scheduled messages of one account.", live=True, ge=0)
+    max_deliver_after_ms: Number = setting(
+        31622400000, "How far ahead a message may be scheduled. The default is 366 days.", live=True, ge=0
+    )
     handshakes_per_s: Number = setting(
         200, "Rate of handshakes of one address.", unit="handshakes a second", live=True, ge=0
     )

@@ -105,7 +105,11 @@ def _numbers(texts: Iterable[str]) -> Iterable[int]:
 
 
 _NAMED: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterable[int]]]] = {
-    "published": lambda fields: range(fields["first"], fields["first"] + len(fields["channels"])),
+    "published": lambda fields: chain(
+        range(fields["first"], fields["first"] + len(fields["channels"])), fields.get("scheduled", {}).values()
+    ),
+    "scheduled": lambda fields: (fields["id"],),
+    "cancelled": lambda fields: fields["ids"],
     "addressed": lambda fields: (fields["id"],),
     "leased": _lists("leases"),
     "returned": lambda fields: fields["ids"],

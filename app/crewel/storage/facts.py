@@ -56,6 +56,28 @@ FACTS: Final[tuple[FactType, ...]] = (
                 "map<string, string>",
                 "By log id, the idempotency keys of those that have one; left out if none has.",
             ),
+            "scheduled": Field(
+                "map<string, bigint>", "By log id, the ids under which they were scheduled; left out if none was."
+            ),
+        },
+    ),
+    FactType(
+        "scheduled",
+        "when a message is stored that is to be published later",
+        {
+            "id": Field(_ID, "Its id; it gets another one when it is published."),
+            "channel": Field(_TEXT, "Its channel."),
+            "at": Field(_ID, "When it is to be published: milliseconds since 1970."),
+            "key": Field(_TEXT, "Its idempotency key; left out if it has none."),
+        },
+    ),
+    FactType(
+        "cancelled",
+        "when scheduled messages are cancelled, one entry per step",
+        {
+            "ids": Field(_IDS, "Their ids."),
+            "channels": Field(_TEXTS, "Their channels, in the same order."),
+            "who": Field(_TEXT, "The operator; left out if unknown."),
         },
     ),
     FactType(

@@ -70,6 +70,10 @@ class Keys:
         "queues",
         "restored",
         "returned",
+        "scheduled",
+        "scheduled_held",
+        "scheduled_messages",
+        "scheduled_refused",
         "secret",
         "server_events",
         "tags",
@@ -104,6 +108,10 @@ class Keys:
         self.queues = self.base + "queues"
         self.message_shares = Shares(self.base + "stored")
         self.kept = self.base + "kept"
+        self.scheduled = self.base + "scheduled"
+        self.scheduled_messages = self.base + "scheduled:messages"
+        self.scheduled_held = self.base + "scheduled:held"
+        self.scheduled_refused = self.base + "scheduled:refused"
         self.positions = self.base + "pipeline:positions"
         self.ledger = self.base + "pipeline:ledger"
         self.alerts = self.base + "alerts"
@@ -245,7 +253,7 @@ KEYS: tuple[Key, ...] = (
         "string",
         "log id",
         _EVER,
-        "publish, send, redrive, configure, erase, unsubscribe, lose",
+        "publish, send, redrive, configure, erase, unsubscribe, schedule, lose",
         "all",
         "The newest log id, even if the log has been trimmed.",
     ),
@@ -304,8 +312,8 @@ KEYS: tuple[Key, ...] = (
         "string",
         "log id; for other steps than publish, also the rest of their result",
         "two minutes",
-        "publish, send, lease_queued, requeue, redrive",
-        "publish, send, lease_queued, requeue, redrive",
+        "publish, send, lease_queued, requeue, redrive, schedule",
+        "publish, send, lease_queued, requeue, redrive, schedule",
         "A publish with a `key`, by channel, subject and key: a repeated publish returns the same id. Other steps also"
         " keep their results here, so that they can be repeated: the id of a dead letter, the leased messages; the"
         " outcomes of a send, in the order of its deliveries, and by place, as JSON, under `k:places <scope>`; for a"
@@ -398,14 +406,53 @@ KEYS: tuple[Key, ...] = (
         " subject again.",
     ),
     Key(
+        "scheduled",
+        "sorted set",
+        "ids of scheduled messages, which are numbers of the log; the score is when they are to be published, or tried"
+        " again, milliseconds since 1970",
+        "until it is published or cancelled",
+        "schedule, publish, postpone, cancel",
+        "each server, every `bayeux.sweep_ms`; operators",
+        "The order of the messages that are to be published later.",
+    ),
+    Key(
+        "scheduled:messages",
+        "hash",
+        "id: packed as in an inbox, `p` the account that is charged for it, `c` channel, `b` message as JSON, `s` sender's"
+        " name, `x` session excluded from delivery, `q` `ext.publish` as JSON, `d` when it is to be published, milliseconds"
+        " since 1970",
+        "as in `scheduled`",
+        "schedule, publish, cancel",
+        "the server that publishes them; operators",
+        "The messages that are to be published later.",
+    ),
+    Key(
+        "scheduled:held",
+        "hash",
+        "account: number of its scheduled messages",
+        "until it has none",
+        "schedule, publish, cancel",
+        "schedule",
+        "Limits the scheduled messages of each account.",
+    ),
+    Key(
+        "scheduled:refused",
+        "hash",
+        "id: the reason",
+        "until it is published or cancelled",
+        "postpone, publish, cancel",
+        "operators",
+        "Why scheduled messages could not be published when they were due.",
+    ),
+    Key(
         "stored:held:bytes",
         "sorted set",
         "accounts: `subject joe`, `address 192.0.2.7`, or empty; the score is the bytes of their messages",
         "until the next count, every few seconds while the store is more than half full",
         "charge",
         "each server, once a second; operators",
-        "What each account has in the log, the histories, the shared queues and the inboxes. The empty account has what came"
-        " from the server itself, and from sessions without a name before the store was half full.",
+        "What each account has in the log, the histories, the shared queues, the inboxes and scheduled messages. The empty"
+        " account has what came from the server itself, and from sessions without a name before the store was half full.",
     ),
     Key(
         "stored:held:entries",
@@ -431,7 +478,7 @@ KEYS: tuple[Key, ...] = (
         "`t` type; `d` JSON; the types are in [facts](reference/facts.md)",
         "about the newest `storage.facts_max_entries`, and about `storage.facts_max_bytes` at most",
         "publish, send, lease_queued, requeue, expire, erase, login, subscribe, unsubscribe, commit, close, hold, redrive,"
-        " bin, discard, restore, discard_waiting, end, lose, trim_facts",
+        " bin, discard, restore, discard_waiting, end, schedule, cancel, lose, trim_facts",
         "the pipeline",
         "What happened to each message, for the audit.",
     ),

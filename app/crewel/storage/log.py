@@ -43,6 +43,7 @@ _OPENED_AT_ONCE: Final = 2000  # ids that one step opens at most; so many take t
 
 _Arguments = list[bytes | str | int]
 _NOTHING: Final[tuple[_Arguments, ...]] = ([], [], [], [], [])
+_DUE: Final = 4  # the kind of a message that was scheduled
 _SHORT: Final = 32  # bytes: there is nothing to be gained below
 
 
@@ -57,6 +58,8 @@ class PublishOutcome(StrEnum):
     """It says the same as the newest of its topic's history, and lies there alone: it is not delivered."""
     REFUSED = "refused"
     """Its topic takes no second message; it has no id."""
+    GONE = "gone"
+    """It is not scheduled any more: it was published before, or cancelled. It has no id."""
 
 
 class Appended(NamedTuple):
@@ -65,7 +68,7 @@ class Appended(NamedTuple):
     prev: LogId
     """The newest id before this group. A reader whose cursor it is has missed nothing."""
     ids: list[LogId]
-    """One a message, in the order in which they were given; 0 if it was refused."""
+    """One a message, in the order in which they were given; 0 if it was refused, or is gone."""
     outcomes: list[PublishOutcome]
     """One a message."""
 
@@ -105,6 +108,9 @@ def append(
             further += ("p", each.account)
         kind = 0
         if each.key:
+            if each.is_due:
+                arguments += _due(each, further)
+                continue
             keys.append(k.once(each.key))
             kind = 1
             further.insert(0, orjson.dumps(each.publisher_key))
@@ -113,6 +119,13 @@ def append(
         else:
             arguments += (kind, len(further) - kind, each.channel, each.body, *further)
     return Step("publish", tuple(keys), tuple(arguments), _appended)
+
+
+def _due(submission: Submission, further: Sequence[bytes | str | int]) -> tuple[bytes | str | int, ...]:
+    """The arguments about a message that was scheduled."""
+    asked = _asked(submission) if submission.history_max or submission.is_only or submission.groups else ()
+    kind = _DUE + 2 if asked else _DUE
+    return (kind, len(further), submission.channel, submission.body, submission.key, *further, *asked)
 
 
 def _asked(submission: Submission) -> tuple[str | int, ...]:
@@ -134,12 +147,12 @@ def _appended(answer: Any) -> Appended:
     prev, *ids = answer
     if ids and bytes not in map(type, ids) and min(ids) > 0:  # as nearly all groups
         return Appended(prev, ids, [PublishOutcome.NEW] * len(ids))
-    return Appended(prev, [LogId(abs(int(each))) for each in ids], [_outcome(each) for each in ids])
+    return Appended(prev, [LogId(abs(int(each or 0))) for each in ids], [_outcome(each) for each in ids])
 
 
 def _outcome(answer: int | bytes) -> PublishOutcome:
     if isinstance(answer, bytes):
-        return PublishOutcome.UNCHANGED
+        return PublishOutcome.UNCHANGED if answer else PublishOutcome.GONE
     if answer > 0:
         return PublishOutcome.NEW
     return PublishOutcome.REPEATED if answer else PublishOutcome.REFUSED

@@ -82,7 +82,10 @@ async def facts_of(store: Store, log_id: LogId, index: FactIndex, sight: Sight =
 
 
 def _is_about(log_id: LogId, kind: str, fields: dict[str, Any]) -> bool:
-    return kind != "published" or fields["first"] <= log_id < fields["first"] + len(fields["channels"])
+    if kind != "published":
+        return True
+    is_its_own = fields["first"] <= log_id < fields["first"] + len(fields["channels"])
+    return is_its_own or log_id in fields.get("scheduled", {}).values()
 
 
 def _place(entry_id: bytes) -> Place:

@@ -1,4 +1,5 @@
-"""What each account has in the store: bytes and messages, in the log, the histories, the shared queues and the inboxes.
+"""What each account has in the store: bytes and messages, in the log, the histories, the shared queues, the inboxes and
+scheduled messages.
 
 Nothing counts that while messages come and go, so that they cost nothing more. It is counted from what is there, in parts of a
 millisecond or two, when the store is so full that it matters.
@@ -72,7 +73,7 @@ def _add(told: list[Any], sizes: Counter[str], messages: Counter[str]) -> int:
 
 async def _keys(store: Store) -> AsyncIterator[list[str | bytes]]:
     """All keys that hold messages, some at a time."""
-    keys: list[str | bytes] = [store.keys.log]
+    keys: list[str | bytes] = [store.keys.log, store.keys.scheduled_messages]
     async for name in _names(store):
         keys.append(name)
         if len(keys) >= _KEYS_AT_ONCE:

@@ -138,6 +138,10 @@ class LogAppender:
             elif outcome is PublishOutcome.REFUSED:
                 outgoing.resolve(readonly(outgoing.channel))
                 continue
+            elif outcome is PublishOutcome.GONE:
+                self._topics.refused(outgoing.channel.name)
+                outgoing.resolve(Published("", is_repeated=True))
+                continue
             if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
                 self._topics.added_to_history(outgoing.channel.name, log_id)
             if outgoing.submission.key:

@@ -22,6 +22,7 @@ from crewel.delivery.records import LogId, Submission
 from crewel.errors import BayeuxCode, Limited, Refused, StoreError, StoreUnavailable
 from crewel.qos.publish import DEFAULT, NORMAL, PublishQos
 from crewel.qos.update import Origin
+from crewel.storage.scheduled_messages import ScheduledMessage
 
 ANSWERS: Final = f"{REPLIES}**"
 """The name under which answers are counted: each has a channel of its own, which is private."""
@@ -134,6 +135,43 @@ class Broadcaster:
         self._access.writing.publish(submission, outgoing)
         return outgoing
 
+    def store_due(
+        self, channel: Channel, fields: Fields, plan: StoragePlan, qos: PublishQos, scheduled: ScheduledMessage
+    ) -> Promise[Published]:
+        """Publish a scheduled message: as `store`, and out of the list. The promise has an empty id if it is not there any
+        more."""
+        message, names = scheduled.message, self._addressing.names
+        for_services = dict(fields) if self._registry.subscribed else None
+        pipe = self._outbound.pipe
+        if pipe.sends and not pipe.send(None, fields):
+            raise Refused(BayeuxCode.MESSAGE_DELETED)
+        if plan.history_max:
+            self._options.number(channel, fields)
+        publisher = names.find(message.sender)
+        is_excluded = self.excludes(publisher, channel) if publisher is not None else bool(message.excluded)
+        submission = Submission(
+            channel.name,
+            encode(fields),
+            message.sender,
+            message.sender if is_excluded else "",
+            scheduled.id,
+            qos.as_stored(),
+            plan.history_max,
+            qos.force_update,
+            plan.is_only,
+            qos.leaves_history(self._clock.microseconds()),
+            plan.groups,
+            is_due=True,
+        )
+        if self._access.require_writable():
+            copies = 1 + bool(plan.history_max) + len(plan.groups)
+            self._runtime.stored_shares.admit(None, copies * len(submission.body))
+            submission = submission._replace(account=message.account)
+        lazy = self._channels.is_lazy(channel)
+        outgoing = PendingPublish(channel, submission, publisher if is_excluded else None, for_services, qos, lazy=lazy)
+        self._access.writing.publish(submission, outgoing)
+        return outgoing
+
     def send(
         self,
         channel: Channel,
@@ -211,6 +249,11 @@ class Broadcaster:
             return False
         self._outbound.enqueue(session, Entry(fields, lazy=lazy))
         return True
+
+    def excludes(self, publisher: Session | None, channel: Channel) -> bool:
+        """Whether the publisher does not receive what it publishes on this channel."""
+        has_any = publisher is not None and bool(publisher.subscriptions)
+        return has_any and publisher is not None and not self._receives_own(publisher, channel)
 
     def _receives_own(self, publisher: Session, channel: Channel) -> bool:
         options = self._options

@@ -21,6 +21,7 @@ from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.handler_steps import Steps, result_of, wait
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.publishing.broadcaster import Broadcaster, StoragePlan
+from crewel.broker.publishing.scheduler import Scheduler
 from crewel.broker.refusals import readonly, refusal
 from crewel.broker.runtime import Runtime
 from crewel.broker.service_registry import RemoteCall
@@ -80,6 +81,7 @@ class PublishHandler:
     _admission: Admission
     _topics: TopicTable
     _broadcaster: Broadcaster
+    _scheduler: Scheduler
 
     def __post_init__(self) -> None:
         self._ids, self._registry = self._runtime.ids, self._runtime.services
@@ -184,8 +186,8 @@ class PublishHandler:
             raise IllegalArgument(
                 "publish", "a message on a service channel is for the server, unless it has a destination"
             )
-        if qos.administrative:
-            return self._configure(message, qos)
+        if not qos.is_immediate:
+            return self._configure(message, qos) if qos.administrative else self._schedule(session, message, qos)
         return self._publish_to_subscribers(session, message, qos)
 
     def _configure(self, message: Message, qos: PublishQos) -> Steps[Reply]:
@@ -196,6 +198,22 @@ class PublishHandler:
             except StoreError as error:
                 raise not_stored(error) from error
         return _published(message, self._ids.new())
+
+    def _schedule(self, session: Session, message: Message, qos: PublishQos) -> Steps[Reply]:
+        channel, key = message.channel, scoped(qos.key, message.channel, session)
+        if self._topics.is_closed(channel):
+            raise readonly(channel)
+        self._topics.admit(channel, session)
+        try:
+            scheduling = self._scheduler.schedule(
+                channel, _delivered(message, qos), message.ext["publish"], qos, session, key
+            )
+            scheduled = yield from result_of(scheduling)
+        except StoreError as error:
+            raise not_stored(error) from error
+        reply = _published(message, scheduled.id)
+        reply["ext"]["publish"]["deliverAt"] = scheduled.due_ms
+        return reply
 
     def _publish_to_subscribers(self, session: Session, message: Message, qos: PublishQos) -> Reply | Steps[Reply]:
         channel = message.channel

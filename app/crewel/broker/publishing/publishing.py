@@ -11,6 +11,7 @@ from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.publishing.backend_publisher import BackendPublisher
 from crewel.broker.publishing.broadcaster import Broadcaster
 from crewel.broker.publishing.publish_handler import Publisher, PublishHandler
+from crewel.broker.publishing.scheduler import Scheduler
 from crewel.broker.runtime import Runtime
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.topics.topic_table import TopicTable
@@ -38,7 +39,10 @@ class Publishing:
         extensions: Iterable[object],
     ) -> None:
         self.broadcaster = Broadcaster(runtime, mailboxes, addressing, topics, options)
-        self.handler = PublishHandler(runtime, mailboxes.outbound, addressing, admission, topics, self.broadcaster)
+        self.scheduler = Scheduler(runtime, mailboxes, topics, self.broadcaster)
+        self.handler = PublishHandler(
+            runtime, mailboxes.outbound, addressing, admission, topics, self.broadcaster, self.scheduler
+        )
         publisher: Publisher = self.handler
         for extension in extensions:
             if isinstance(extension, PublishWrapper):
@@ -46,3 +50,7 @@ class Publishing:
         self.publisher = publisher
         """Takes each publish of a live session."""
         self.for_back_ends = BackendPublisher(runtime, mailboxes, admission.limits, publisher)
+
+    def sweep(self) -> None:
+        """Publish what was scheduled and is due."""
+        self.scheduler.sweep()

@@ -78,7 +78,7 @@ class TopicTable:
             return True  # each is used once, and not remembered
         topic = self._channels.create(channel.name).topic
         if topic is None or topic.is_erased:
-            self._admit(channel, publisher)
+            self.admit(channel, publisher)
             topic = self.begin(channel, self.usual(channel))
         topic.is_fresh = True
         groups = self._groups
@@ -101,7 +101,8 @@ class TopicTable:
         """Whether the messages of this channel are numbered for the replay extension."""
         return bool(self._rules) and self._rules.is_replayed(channel.patterns)
 
-    def _admit(self, channel: Channel, publisher: Session | None) -> None:
+    def admit(self, channel: Channel, publisher: Session | None) -> None:
+        """Raise Limited if the topic would be one too many for its publisher."""
         if publisher is None or channel.name in self.known:
             return
         try:
@@ -114,7 +115,7 @@ class TopicTable:
         """Take notice of a publish. The first one says what its topic is like. Raises Limited like `plain`."""
         topic = self._channels.create(channel.name).topic
         if topic is None or topic.is_erased:
-            self._admit(channel, publisher)
+            self.admit(channel, publisher)
             topic = self.begin(channel, qos)
         topic.is_fresh = True
         topic.claims += 1

@@ -5,24 +5,28 @@
 -- Ids are microseconds of the store's clock, and one after another within a call; they rise even when the clock does not.
 -- A message whose key is remembered was published before: it is not appended again, and has the id of the first time. One
 -- that may not come second is refused if the history has a message, and has no id. One that says the same as the newest of
--- the history, and is not to be delivered then, goes into the history alone.
+-- the history, and is not to be delivered then, goes into the history alone. One that was scheduled leaves the list of those in
+-- the same step; if it is not there any more, nothing is done.
 --
 -- Returns {prev, id, ...}: the newest id before this call, then one id a message: negative if it was published before, 0 if
--- it was refused, a text if it lies in the history alone; or 'fenced' if the server has been superseded.
+-- it was refused, a text if it lies in the history alone, an empty one if it is not scheduled any more; or 'fenced' if the server
+-- has been superseded.
 --
 -- KEYS[1]     node:<token>, the server that publishes
 -- KEYS[2]     last
 -- KEYS[3]     log
 -- KEYS[4]     facts
 -- KEYS[5...]  k:<scope> of each message that has a key, in their order
--- ARGV[1]     what all keys begin with; h:, topic:, q: and qb: are built from it
+-- ARGV[1]     what all keys begin with; h:, topic:, q:, qb: and scheduled are built from it
 -- ARGV[2]     bound of the facts, entries
 -- ARGV[3]     how long a key is remembered, milliseconds
 -- ARGV[4]     bytes that one history may have; then its oldest messages go. 0: any number
 -- ARGV[5]     now, by the server's clock, microseconds since 1970: what has expired by then is not the newest of a history
--- ARGV[6...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both; number of
+-- ARGV[6...]  for each message: '0', '1' if it has a key, '2' if something is asked for its topic, '3' for both, '4' if it was
+--             scheduled, '6' if that and something is asked for its topic; number of
 --             the fields of the log's entry (s, x, q, o, p) with their values, which follow channel and body; channel; body;
---             the key as its publisher gave it, JSON, if it has one; these fields; and if something is asked for: entries
+--             the key as its publisher gave it, JSON, if it has one, or the id of the scheduled message; these fields; and if
+--             something is asked for: entries
 --             that the history may have, 0 if it goes into none; '1' if it is to be delivered in any case, else '0'; '1' if
 --             it may not come second, else '0'; when it leaves the history, and when it leaves the queues, microseconds
 --             since 1970, 0 for never; its priority; number of the queues; these queues
@@ -39,7 +43,7 @@ local now = call('TIME')
 local id = math.max(prev, now[1] * 1000000 + now[2] - 1)
 local first = id + 1
 local answer, channels, addressed = {prev}, {}, {}
-local keyed, told_keys = 4, nil
+local keyed, told_keys, told_scheduled = 4, nil, nil
 
 -- What only those messages need that ask for something, three functions. They are made when the first of them comes: to make
 -- them takes a quarter of the time of a small publish.
@@ -147,12 +151,15 @@ while at <= #ARGV do
   local stop = asked
   local remembered, is_refused, is_told, once = false, false, true, nil
   if kind ~= '0' then
-    if kind ~= '2' then
+    if kind == '4' or kind == '6' then
+      once = ARGV[at + 4]
+      remembered = call('HEXISTS', base .. 'scheduled:messages', once) == 0 and 'gone'
+    elseif kind ~= '2' then
       keyed = keyed + 1
       once = KEYS[keyed]
       remembered = call('GET', once)
     end
-    if kind ~= '1' then
+    if kind ~= '1' and kind ~= '4' then
       stop = asked + 7 + ARGV[asked + 6]
       if not keep then
         says_the_same, keep, share = for_topics()
@@ -163,7 +170,7 @@ while at <= #ARGV do
     end
   end
   if remembered then
-    answer[#answer + 1] = -tonumber(remembered)
+    answer[#answer + 1] = remembered == 'gone' and '' or -tonumber(remembered)
   elseif is_refused then
     answer[#answer + 1] = 0
   else
@@ -177,9 +184,13 @@ while at <= #ARGV do
       answer[#answer + 1] = text
       channels[#channels + 1] = ''
     end
-    if once then
+    if once and kind < '4' then
       call('SET', once, text, 'PX', once_ms)
       told_keys = (told_keys and told_keys .. ',' or ',"keys":{') .. '"' .. text .. '":' .. ARGV[at + 4]
+    elseif once then
+-- include shared/scheduled.lua
+      unschedule(once)
+      told_scheduled = (told_scheduled and told_scheduled .. ',' or ',"scheduled":{') .. '"' .. text .. '":' .. once
     end
     if stop > asked then
       local entry = {'c', channel, 'b', body, unpack(ARGV, fields, asked - 1)}
@@ -198,7 +209,7 @@ if id >= first then
   call('SET', last, format('%.0f', id))
   -- The grammar of channels knows nothing that JSON would have to escape.
   local fact = format('{"first":%.0f,"channels":["%s"]', first, table.concat(channels, '","'))
-  fact = fact .. (told_keys and told_keys .. '}}' or '}')
+  fact = fact .. (told_keys and told_keys .. '}' or '') .. (told_scheduled and told_scheduled .. '}}' or '}')
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'published', 'd', fact)
   for _, each in ipairs(addressed) do
     call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'addressed', 'd', each)

@@ -5,7 +5,7 @@
 -- Returns {number of keys that are done, place in the next one, account, bytes, messages, account, ...}: `p` of a message says its
 -- account. Without it, the subject of its sender stands in its place, as `client/joe`; empty if it has none.
 --
--- KEYS[1...]  log, h:<channel>, qb:<queue> and inbox:<session>, any of them
+-- KEYS[1...]  log, scheduled:messages, h:<channel>, qb:<queue> and inbox:<session>, any of them
 -- ARGV[1]     where to begin in the first one: what the call before said, or empty
 -- ARGV[2]     messages
 local place, most = ARGV[1], tonumber(ARGV[2])

@@ -1,0 +1,149 @@
+"""REST resources of scheduled messages: which there are, when they are due, why one was not published; and to cancel them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from crewel.admin.operation import About
+from crewel.admin.request_fields import MAX_PAGE, PAGE, Field, cursor, number_text, pattern, text_field
+from crewel.admin.role_scopes import refused
+from crewel.admin.route import Ask, NotThere, Route
+from crewel.bayeux.codec import reread
+from crewel.qos.fields import list_of
+from crewel.security.grants import Role
+from crewel.security.masks import masked, masked_ext, masked_properties
+from crewel.storage import scheduled_messages
+from crewel.storage.scheduled_messages import ScheduledMessage, is_id, place_of
+
+_NOTED: Final = 20
+"""Messages that the audit names."""
+
+
+def _place(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("`next` of the previous page")  # noqa: TRY004 - one error for all that does not fit
+    place_of(value)
+    return value
+
+
+def _id(value: object) -> str:
+    if not isinstance(value, str) or not is_id(value):
+        raise ValueError("the id of a scheduled message, such as 1795324804876345")
+    return value
+
+
+def scheduled_content(scheduled: ScheduledMessage, masks: frozenset[str]) -> dict[str, Any]:
+    """What its publisher said, masked."""
+    message = scheduled.message
+    fields = reread(message.body)
+    return {
+        "data": masked(fields.get("data"), masks),
+        "ext": masked_ext(fields.get("ext", {}), masks),
+        "qos": masked_properties(reread(message.asked), masks),
+        "sender": message.sender,
+        "to": "",
+    }
+
+
+def _view(ask: Ask, scheduled: ScheduledMessage) -> dict[str, Any]:
+    message = scheduled.message
+    content = scheduled_content(scheduled, ask.admin.masks)
+    return {
+        "id": scheduled.id,
+        "channel": message.channel,
+        "deliverAt": message.due_ms,
+        "nextAttempt": scheduled.next_ms,
+        "refusal": scheduled.refusal,
+        "account": message.account,
+        **{name: content[name] for name in ("data", "ext", "qos", "sender")},
+    }
+
+
+async def _list(ask: Ask) -> dict[str, Any]:
+    fields, store = ask.fields, ask.admin.store
+    page = await scheduled_messages.page(
+        store, fields.get("channel", ""), ask.after(_place), fields.get("count", PAGE), ask.sight
+    )
+    return {
+        "messages": [_view(ask, each) for each in page.messages],
+        "next": ask.following(page.next),
+        "total": await scheduled_messages.count(store) if ask.covers_all else None,
+    }
+
+
+async def _show(ask: Ask) -> dict[str, Any]:
+    message_id = ask.path["scheduled"]
+    found = await scheduled_messages.get(ask.admin.store, [message_id])
+    if not found or not ask.covers(channel := found[0].message.channel):
+        raise NotThere(f"there is no scheduled message {message_id[:64]}, or it has been published or cancelled")
+    return _view(ask, found[0]) | {"may": ask.may(lambda role: ask.covers(channel, role))}
+
+
+async def _cancel(ask: Ask) -> dict[str, Any]:
+    ids = list(dict.fromkeys(ask.fields.get("ids", ())))
+    if not ask.covers_all or not ask.scope.allows(Role.DESTROY):
+        ids = _within(ask, await scheduled_messages.get(ask.admin.store, ids))
+    with ask.action("cancel scheduled messages", reason=ask.fields.get("reason", ""), ids=ids[:_NOTED]) as action:
+        cancelled = await ask.admin.broker.publishing.scheduler.cancel(ids, ask.who)
+        action.count = cancelled
+    return {"cancelled": cancelled}
+
+
+def _within(ask: Ask, found: Iterable[ScheduledMessage]) -> list[str]:
+    """Those that the operator sees and may cancel. Raises NotCovered for one that the operator only sees."""
+    seen = [each for each in found if ask.covers(each.message.channel)]
+    if any(not ask.covers(each.message.channel, Role.DESTROY) for each in seen):
+        raise refused(Role.DESTROY, About.MANY)
+    return [each.id for each in seen]
+
+
+_IDS: Final = Field(
+    "ids",
+    list_of(_id, MAX_PAGE),
+    {"type": "array", "items": {"type": "string"}, "maxItems": MAX_PAGE},
+    f"Ids of scheduled messages, at most {MAX_PAGE}.",
+)
+_MESSAGE: Final = (
+    "`id`, `channel`, `deliverAt`, `nextAttempt`, `refusal`, `account`, `data`, `ext`, `qos` and `sender`. `deliverAt` is when"
+    " it is to be published, and `nextAttempt` when the server tries it: then, or a minute after it was refused. `refusal`: why"
+    " it could not be published; empty if it was not tried. `account`: which is charged for it; empty for the server. `qos`:"
+    " what its publisher asked for"
+)
+
+SCHEDULED_ROUTES: Final = (
+    Route(
+        "GET",
+        "/scheduled-messages",
+        "List scheduled messages, those that are due first, first, a page at a time.",
+        _list,
+        f"`messages`, a list. A message has {_MESSAGE}. `next`: the cursor of the next page, empty if this is the last."
+        " `total`: how many there are in all; null for an operator of some channels.",
+        query=(
+            text_field("channel", "Only those on this channel or pattern.", pattern),
+            text_field("after", "`next` of the previous page.", cursor(_place)),
+            number_text("count", "At most this many messages.", 1, MAX_PAGE, PAGE),
+        ),
+        about=About.MANY,
+    ),
+    Route(
+        "GET",
+        "/scheduled-messages/{scheduled}",
+        "Show one scheduled message.",
+        _show,
+        f"{_MESSAGE}. Also `may`, the highest role of the operator on its channel.",
+        refusals={404: "There is no such scheduled message: it has been published or cancelled."},
+        about=About.MANY,
+    ),
+    Route(
+        "POST",
+        "/scheduled-messages/cancel",
+        "Cancel scheduled messages: they are not published.",
+        _cancel,
+        "`cancelled`: how many were there. The others had been published or cancelled.",
+        body=(_IDS, text_field("reason", "Reason, for the audit.")),
+        role=Role.DESTROY,
+        action="cancel scheduled messages",
+        about=About.MANY,
+    ),
+)
