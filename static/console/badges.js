@@ -5,14 +5,11 @@
 import {h} from "./elements.js";
 import {count, figure} from "./format.js";
 
-/** The findings about receivers that need somebody soon, and what is said of so many. A receiver is in one finding. */
-const IN_TROUBLE = {held: "on hold", "queue-full": "full", "token-expired": "with an expired token", rejecting: "rejecting everything", rejects: "rejecting messages"};
-
 /** By the address of a view: the number, the words after it, whether they are seen, and what the number is of. */
 const BADGES = {
     "#/receivers": ({findings}) => {
-        const found = findings.filter(({key}) => key in IN_TROUBLE);
-        return [found.reduce((sum, each) => sum + each.count, 0), "in trouble", true, found.map((each) => `${count(each.count)} ${IN_TROUBLE[each.key]}`).join(", ")];
+        const found = findings.filter(({level, receivers}) => level === "bad" && receivers?.length); // a receiver is in one finding
+        return [found.reduce((sum, each) => sum + each.count, 0), "in trouble", true, found.map(({title}) => title).join("; ")];
     },
     "#/dead-letters": ({store: {letters}}) => [letters, letters === 1 ? "dead letter" : "dead letters", false],
 };

@@ -2,7 +2,7 @@
  * How receivers stand, in plain words, and why: each cause with its times. The words of the API stand in the tooltips.
  */
 
-import {h, parts} from "./elements.js";
+import {coded, h} from "./elements.js";
 import {capital, count, span, time, took} from "./format.js";
 
 /** What each word means, and how it looks: bad where messages are stuck or lost. */
@@ -46,9 +46,9 @@ export const CAUSES = {held: "on hold", token: "expired token", rejects: "reject
 const TIMES = {
     rejecting: () => "",
     rejects: ({since, at}) => `since ${time(since)}, the last one ${span(Date.now() - at)} ago`,
-    filling: ({fullAt}) => `at ${time(fullAt)}`,
+    filling: ({fullAt, awaySince}) => [`at ${time(fullAt)}`, awayText(awaySince)].filter(Boolean).join("; "),
     held: ({since, who, id}) => lasting(since) + (id && who ? `, by ${who}` : ""),
-    full: ({since, at}) => since ? `(since ${time(since)}, the last one ${span(Date.now() - at)} ago)` : "",
+    full: ({since, at, awaySince}) => [since ? `(since ${time(since)}, the last one ${span(Date.now() - at)} ago)` : "", awayText(awaySince)].filter(Boolean).join("; "),
     overflow: ({since, at}) => `(from ${time(since)} to ${time(at)})`,
     token: ({since, at}) => `at ${time(since)}, ${span(Date.now() - since)} ago${at ? `; the last try ${span(Date.now() - at)} ago` : ""}`,
     refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `${number > 1 ? "the last one " : ""}at ${time(at)}, ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),
@@ -65,6 +65,11 @@ function pace({since, oldest, usualMs}) {
     return oldest ? `${lasting(since)}; its oldest message waits for ${span(Date.now() - oldest)}${usual}` : `for ${span(Date.now() - since)}${usual}`;
 }
 
+/** Since when a client is away; empty if it is there. */
+export function awayText(since) {
+    return since ? `its client is away ${lasting(since)}` : "";
+}
+
 function lasting(since) {
     return `since ${time(since)}, ${span(Date.now() - since)} ago`;
 }
@@ -72,7 +77,7 @@ function lasting(since) {
 /** A cause with its times. */
 export function causeText(cause) {
     const times = TIMES[cause.kind]?.(cause) ?? "";
-    return [parts(capital(cause.text), "."), times ? [" ", h("span", {class: "hint times"}, times)] : ""];
+    return [coded(capital(cause.text)), times ? [" ", h("span", {class: "hint times"}, times)] : ""];
 }
 
 /**
@@ -83,7 +88,7 @@ export function causesInList({name, causes = [], lastFailure, waiting}) {
     const trouble = causes.filter(({level}) => level !== "info");
     const texts = (trouble.length ? trouble : causes).map(causeText);
     if (texts.length === 0 && waiting && lastFailure) {
-        texts.push(parts(`last failure: ${lastFailure.code}: ${lastFailure.reason}`, "."));
+        texts.push(coded(`last failure: ${lastFailure.code}: ${lastFailure.reason}`));
     }
     const [first, ...others] = texts;
     return first === undefined ? "" : h("details", {class: "why", "data-key": name},
@@ -91,39 +96,11 @@ export function causesInList({name, causes = [], lastFailure, waiting}) {
         others.map((each) => h("div", {}, each)));
 }
 
-/** What to do about a queue that is full or will be, of a session, or of a subject or group, which has a list of its sessions. */
-function roomFor({members, sessions, conditions = []}) {
-    if (members || sessions) {
-        return `Start more ${members ? "members" : "sessions of the subject"}, or make them faster.`;
-    }
-    if (conditions.includes("on hold")) {
-        return "Release it when it may go on. Redrive its dead letters when there is room.";
-    }
-    return conditions.includes("away") ? "Start its client: it takes what waits. Then redrive its dead letters, if there are any."
-        : "Make its client faster, share its work in a consumer group, or drain the queue into dead letters.";
-}
-
-/** What to do about a cause, by its kind: of the receiver, and of the cause. */
-const ADVICE = {
-    rejecting: () => "Repair its client and let it log in again, or end the session. Its messages are in the dead letters.",
-    held: (_, {id}) => id ? "Read the message that is held. If its cause is gone, release the receiver; if not, skip the message first."
-        : "Release it when the reason is gone. None of its messages is at fault.",
-    full: roomFor,
-    token: (_, {refused}) => refused ? "Give its client a new token: it tries again with the one that is refused." : "Give its client a new token. It logs in again automatically, if it can get one.",
-    rejects: () => "If other receivers take these messages, repair its client; if none does, look at what the publisher sends. Then redrive its dead letters.",
-    filling: roomFor,
-    refused: () => "Give its client a token or a name that holds. Any client can ask for a name: see where the login came from.",
-    retry: () => "Repair what its client needs, then retry now.",
-    unclaimed: () => "Its client has no listener for these channels: start the part that has it, or skip the messages.",
-    away: ({waiting, conditions}) => waiting && !conditions.includes("expired token") ? "Start its client again." : "",
-    slow: ({members, sessions}) => members || sessions ? roomFor({members, sessions})
-        : "Make its client faster, let it take more messages at a time, or share its work in a consumer group.",
-};
-
 /** The causes on the page of a receiver, each with what to do. */
 export function causesOf(receiver) {
     return (receiver.causes ?? []).map((each) => h("article", {class: `finding ${each.level}`},
-        h("h2", {}, causeText(each)), h("p", {class: "hint"}, ADVICE[each.kind]?.(receiver, each) ?? ""),
+        h("h2", {}, causeText(each)), h("p", {class: "hint advice"}, each.advice),
+        each.shape ? h("p", {}, coded(`${each.shape}.`)) : null,
         each.kind === "rejects" && each.of > each.count ? h("p", {class: "hint"}, "What tells the rejected messages from those that it took: see the report of ", h("code", {}, "crewel pipeline report --html report.html"), ". The server does not keep the data of messages that were taken.") : null));
 }
 

@@ -13,21 +13,22 @@ export function may(role, needed) {
 
 /**
  * Resolves to `{reason, rate, values}`, the first two of which may be empty, or to null if the operator does not want it after all.
- * `thing` is what a rate counts; without it none is asked for. `fields` have `name`, `element` and `value()` of what else is asked.
+ * `warning` says what stands in its way; `thing` is what a rate counts; without it none is asked for. `fields` have `name`, `element` and `value()` of what else is asked.
  */
-export function ask({title, effect, button, isFinal = false, hasReason = true, thing = "", fields = []}) {
+export function ask({title, effect, warning = "", button, isFinal = false, hasReason = true, thing = "", fields = []}) {
     return new Promise((resolve) => {
         const reason = h("input", {id: "reason", maxlength: "1024", autocomplete: "off"});
         const rate = h("input", {id: "rate", type: "number", min: "0.001", max: "1000000", step: "any", inputmode: "decimal"});
         const form = h("form", {method: "dialog"},
             h("h2", {}, title),
             h("p", {}, effect),
+            warning ? h("p", {class: "trouble"}, warning) : null,
             fields.map(({element}) => element),
             isFinal ? h("p", {class: "trouble"}, "This cannot be undone.") : null,
             hasReason ? h("p", {class: "field"}, h("label", {for: "reason"}, "Reason"), reason,
                 h("span", {class: "hint"}, "Optional. The audit records it with your name.")) : "",
             thing ? h("p", {class: "field"}, h("label", {for: "rate"}, `Limit: ${thing} per second`), rate,
-                h("span", {class: "hint"}, "Optional. Without a limit all are sent at once; what finds a full queue stays here.")) : "",
+                h("span", {class: "hint"}, "Optional. Without a limit all are sent at once, as far as the queues have room.")) : "",
             h("p", {class: "actions"},
                 h("button", {value: "yes", class: "primary"}, button),
                 h("button", {value: "", formnovalidate: true}, "Cancel")));

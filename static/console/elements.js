@@ -85,6 +85,11 @@ export function parts(name, separator) {
     return h("span", {class: "parts"}, name.split(separator).flatMap((word, index) => index === 0 ? [word] : [separator, h("wbr"), word]));
 }
 
+/** A text whose codes, such as user.update.error, stay on one line as long as they fit on one. */
+export function coded(text) {
+    return h("span", {}, text.split(/(\b[a-z]\w*(?:\.\w+)+\b[:;,]?)/).map((part, index) => index % 2 ? h("span", {class: "whole"}, parts(part, ".")) : part));
+}
+
 /** A channel as a link to its topic, a pattern as one to its topics. */
 export function topicLink(channel) {
     const place = channel.includes("*") ? `?pattern=${encodeURIComponent(channel)}` : pathOf(channel);
@@ -120,7 +125,7 @@ export function facts(pairs) {
 
 /**
  * A form of texts that filter a list: `fields` have name, hint and type of each. Others stand beside them. On a telephone, where it
- * would push the list off the screen, it is folded as long as nothing is set.
+ * would push the list off the screen, it is folded: `filtered` says what is set.
  */
 export function filters(fields, asked, go, ...others) {
     // Not by their `name`: one that is called `contains` would hide the method of the form.
@@ -129,8 +134,7 @@ export function filters(fields, asked, go, ...others) {
         event.preventDefault();
         go({...Object.fromEntries(inputs.map(({dataset: {filter}, value}) => [filter, filter === "since" ? zoned(value.trim()) : value.trim()])), after: ""});
     }}, inputs, others, h("button", {}, "Filter"));
-    const {after: _, ...set} = asked;
-    return h("details", {class: "folded", open: !isNarrow() || Object.values(set).some(Boolean)}, h("summary", {}, others.length ? "Filter and sort" : "Filter"), form);
+    return h("details", {class: "folded", open: !isNarrow()}, h("summary", {}, others.length ? "Filter and sort" : "Filter"), form);
 }
 
 /** By what a list is filtered, in words, also on paper; and a link that shows all again. `pairs` have a name and a value; empty ones are left out. */
@@ -159,6 +163,22 @@ export function missing({unreached = 0, failed = 0}, what) {
     return texts.length ? h("p", {class: "trouble"}, `${texts.join("; ")}: ${what}.`) : "";
 }
 
+/**
+ * What came of an action, `output`, with a button that takes it away. On a telephone it stands over the end of the screen, where the
+ * operator is: the button that was pressed may be far away by then.
+ */
+export function result(output) {
+    return h("div", {class: "result"}, output, h("button", {type: "button", class: "plain", "aria-label": "Close", onclick: () => output.replaceChildren()}, "✕"));
+}
+
+let hints = 0;
+
+/** A button with a short line about what it does. */
+export function described(button, text) {
+    const hint = h("span", {class: "hint", id: `does-${hints += 1}`}, text);
+    button.setAttribute("aria-describedby", hint.id);
+    return h("span", {class: "act"}, button, hint);
+}
 /** Says a sentence to people who cannot see the page change. */
 export function say(text) {
     document.querySelector("#said").textContent = text;

@@ -44,7 +44,7 @@ export function group({words: [pattern, name]}) {
         swap(head, missing(told, "their members are missing here"), isStuck ? h("article", {class: "finding bad"},
             h("h2", {}, "No member takes its messages", last ? h("span", {class: "hint"}, ` since ${ago(last.since)}`) : ""),
             h("p", {}, told.members.length ? told.members.slice(0, NAMED).map((each, index) => [index ? "; " : "", `${each.name}: ${each.cause || (each.held ? "on hold" : "away")}`]).flat() : "It has no member."),
-            h("p", {class: "hint"}, "Start a worker of the group, or release one that is on hold.")) : "", ...causesOf(told), h("section", {class: "card"}, facts([
+            h("p", {class: "hint advice"}, told.advice)) : "", ...causesOf(told), h("section", {class: "card"}, facts([
             ["Lag", `${things(told.waiting, "message")} that no member has yet, of at most ${count(told.maxEntries)}`],
             ["Position", told.next ? ["before ", h("a", {href: `#/message/${told.next}`}, `message ${told.next}`), `, published ${ago(told.oldest)}`] : "at the end: its members have all messages"],
             ["With members", things(has, "message")],

@@ -4,7 +4,7 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {facts, h, pageSize, pager, receiverLink, select, swap, table, topicLink} from "./elements.js";
+import {facts, h, result, pageSize, pager, receiverLink, select, swap, table, topicLink} from "./elements.js";
 import {ago, count, sentence as asSentence, span, things, time} from "./format.js";
 import {jobOf} from "./resource.js";
 
@@ -112,7 +112,7 @@ export function job({words: [id], query, go, again}) {
     const errors = h("section", {class: "stack"});
     const letters = h("section", {class: "stack"});
     const asked = Object.fromEntries(query);
-    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/jobs"}, "All jobs")), h("h1", {}, `Job ${id}`), head, actions, output, errors, letters);
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/jobs"}, "All jobs")), h("h1", {}, `Job ${id}`), head, actions, result(output), errors, letters);
     let known = null;
 
     async function refresh() {

@@ -4,7 +4,7 @@
 
 import {get, post} from "./api.js";
 import {action, json, may} from "./dialogs.js";
-import {facts, h, sections, swap, table, topicLink, parts} from "./elements.js";
+import {described, facts, h, result, sections, swap, table, topicLink, parts} from "./elements.js";
 import {ago, count, span, things, time} from "./format.js";
 import {name, restored, works} from "./letter_works.js";
 import {discarded} from "./message.js";
@@ -113,7 +113,7 @@ export function deadLetter({words: [id], me, again}) {
     const output = h("p", {class: "outcome"});
     const choice = h("div", {class: "actions"});
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/dead-letters"}, "All dead letters")),
-        h("h1", {}, `Dead letter ${id}`), choice, output, body);
+        h("h1", {}, `Dead letter ${id}`), choice, result(output), body);
 
     async function refresh() {
         const letter = await found(letterOf(id));
@@ -123,9 +123,8 @@ export function deadLetter({words: [id], me, again}) {
         }
         shown = letter;
         if (!choice.hasChildNodes()) {
-            const receiver = name(letter);
-            choice.replaceChildren(...works(letter.may, () => ({ids: [id]}), async () => ({number: 1, receivers: `the receiver ${receiver}`}), output, again),
-                ...may(letter.may, "operate") ? [editing(id, letter, output, again)] : []);
+            const made = works(letter.may, () => ({ids: [id]}), output, again).map(([button, does]) => described(button, does));
+            choice.replaceChildren(...made, ...may(letter.may, "operate") ? [described(editing(id, letter, output, again), "sends other data to the receiver")] : []);
         }
         swap(body,
             h("div", {class: "columns"}, h("section", {class: "card"}, about(letter)), h("section", {class: "stack"}, attempts(letter))),

@@ -4,6 +4,7 @@
  */
 
 import {post} from "./api.js";
+import {awayText} from "./conditions.js";
 import {action, may} from "./dialogs.js";
 import {h, say} from "./elements.js";
 import {count, things} from "./format.js";
@@ -16,37 +17,67 @@ export function name(letter) {
     return letter.receiver.replace(/^\/node\/[^/]+\//, "");
 }
 
+/** "3 receivers: client/joe/1 (500), client/ann/1 (467)" of pairs of name and number. */
+export function phrase(pairs, values, isPartial = false) {
+    if (values === 1 && !isPartial) {
+        return `the receiver ${pairs[0][0]}`;
+    }
+    const some = pairs.slice(0, NAMED).map(([each, number]) => `${each} (${count(number)})`).join(", ");
+    const more = values > NAMED ? ` and ${count(values - NAMED)} more` : "";
+    return `${isPartial ? "at least " : ""}${things(values, "receiver")}: ${some}${more}`;
+}
+
+/** Whether the queue of a receiver has no room for its dead letters. */
+function lacksRoom({room, count: number}) {
+    return typeof room === "number" && room < number;
+}
+
+/** What keeps a redrive from arriving at once at these receivers, and what it does about that: sentences. */
+function obstacles(groups) {
+    const some = groups.filter((each) => lacksRoom(each) || each.awaySince).slice(0, NAMED).map((each) => {
+        const room = lacksRoom(each) ? `has room for ${count(each.room)} of ${things(each.count, "dead letter")}` : "has room for all";
+        return `The queue of ${each.value} ${room}${each.awaySince ? `, and ${awayText(each.awaySince)}: start it first` : ""}.`;
+    });
+    return [...some, groups.some(lacksRoom) ? "What has no room waits for it, and goes on by itself. If nothing can be sent for ten minutes, the rest stays." : ""].filter(Boolean).join(" ");
+}
+
 /**
- * Buttons that redrive or discard what `which` says, ids or a filter; `counted` tells for the verb how many those are, for which
- * receivers, and up to which id a filter was counted: what arrives after the question is not part of the answer.
+ * Buttons that redrive or discard what `which` says, ids or a filter, each after a question that says how many those are, for which
+ * receivers, and whether their queues have room. What arrives after the question is not part of the answer.
  */
-export function works(role, which, counted, output, again) {
+export function works(role, which, output, again) {
     let until = "";
+    let waits = false;
     const make = (verb, text, needed, effect, more = {}, kind = "") => may(role, needed) && action({
         name: text,
         question: async () => {
-            const {number, receivers, ...asked} = await counted(verb);
+            const {count: number, receivers: {groups, values, partial}, ...asked} = await post(`/dead-letters/${verb}`, {...which(), dryRun: true});
             until = asked.until ?? "";
             if (number === 0) {
                 output.textContent = "No dead letter matches.";
                 return null;
             }
-            return {title: text, effect: effect(things(number, "dead letter"), receivers), button: `${text}: ${things(number, "dead letter")}`,
-                thing: verb === "redrive" && !which().ids ? "dead letters" : ""};
+            const isOne = Boolean(which().receiver); // the groups of many dead letters are counted in part
+            const receivers = phrase(groups.map((each) => [each.value, each.count]), values, partial && !isOne);
+            const isRedrive = verb === "redrive" && !more.toChannel;
+            waits = isRedrive && groups.some(lacksRoom);
+            return {title: text, effect: effect(things(number, "dead letter"), receivers), warning: isRedrive ? obstacles(groups) : "",
+                button: `${text}: ${things(number, "dead letter")}`, thing: verb === "redrive" && !which().ids ? "dead letters" : ""};
         },
         work: (reason, rate) => {
+            const ids = which().ids;
             const body = {...which(), ...until ? {until} : {}, ...more, ...(reason ? {reason} : {}), ...(rate ? {rate} : {})};
-            return body.ids ? few(verb, body, output, again) : many(verb, body, output, again);
+            return ids && !waits ? few(verb, body, output, again) : many(verb, body, output, again);
         },
         output,
         again,
         kind,
     });
     return [
-        make("redrive", "Redrive", "operate", (number, receivers) => `Sends ${number} again to ${receivers}. What fails again becomes a new dead letter, which this redrive does not send once more.`),
-        make("redrive", "Redrive to channel", "operate", (number, receivers) => `Publishes ${number} of ${receivers} to their channels again: all current subscribers get them.`, {toChannel: true}),
-        make("discard", "Discard", "destroy", (number, receivers) => `Discards ${number} of ${receivers}. The bin keeps them for a day: until then you can undo it.`, {}, "danger"),
-    ].filter(Boolean);
+        [make("redrive", "Redrive", "operate", (number, receivers) => `Sends ${number} again to ${receivers}. What fails again becomes a new dead letter, which this redrive does not send once more.`), "sends to the receivers again"],
+        [make("redrive", "Redrive to channel", "operate", (number, receivers) => `Publishes ${number} of ${receivers} to their channels again: all current subscribers get them.`, {toChannel: true}), "publishes again, to all subscribers"],
+        [make("discard", "Discard", "destroy", (number, receivers) => `Discards ${number} of ${receivers}. The bin keeps them for a day: until then you can undo it.`, {}, "danger"), "moves into the bin, for a day"],
+    ].filter(([button]) => button);
 }
 
 /** Does it to those that are selected, at once, and says what came of it. */

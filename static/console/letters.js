@@ -3,10 +3,10 @@
  * the bin, which has those that were discarded.
  */
 
-import {get, post} from "./api.js";
-import {data, filtered, filters, h, pageSize, pager, parts, swap, table} from "./elements.js";
+import {get} from "./api.js";
+import {data, described, filtered, filters, h, result, pageSize, pager, parts, swap, table} from "./elements.js";
 import {count, span, things, time} from "./format.js";
-import {name, restoring, works} from "./letter_works.js";
+import {name, phrase, restoring, works} from "./letter_works.js";
 import {Selection} from "./selection.js";
 
 const PAGE = 50;
@@ -15,7 +15,6 @@ const FIELDS = [
     ["receiver", "Receiver"], ["since", "Since: 2h, 2026-11-22"],
 ];
 const GROUPED = 8;
-const NAMED = 3;
 const SEPARATORS = {code: ".", likeness: ", "};
 /** What dead letters are grouped by: the kind, its heading, and the filter that a group stands for. */
 const KINDS = [["code", "By code", "code"], ["reason", "By reason", "deadReason"], ["channel", "By channel", "channel"], ["receiver", "By receiver", "receiver"], ["likeness", "By shape of the data", "like"], ["returns", "By failed redrives", "returns"]];
@@ -41,16 +40,6 @@ function chosenOf(letters) {
     return {number: letters.length, receivers: phrase([...numbers].sort(([, one], [, other]) => other - one), numbers.size)};
 }
 
-/** "3 receivers: client/joe/1 (500), client/ann/1 (467)" of pairs of name and number. */
-function phrase(pairs, values, isPartial = false) {
-    if (values === 1 && !isPartial) {
-        return `the receiver ${pairs[0][0]}`;
-    }
-    const some = pairs.slice(0, NAMED).map(([each, number]) => `${each} (${count(number)})`).join(", ");
-    const more = values > NAMED ? ` and ${count(values - NAMED)} more` : "";
-    return `${isPartial ? "at least " : ""}${things(values, "receiver")}: ${some}${more}`;
-}
-
 export function deadLetters({query, go, me, again, changed}) {
     const asked = Object.fromEntries(query);
     const wanted = filled(asked);
@@ -59,31 +48,23 @@ export function deadLetters({query, go, me, again, changed}) {
     const total = h("p", {class: "hint"});
     const output = h("p", {class: "outcome"});
     const list = h("div", {class: "stack letters"});
-    const choice = h("div", {class: "actions"});
+    const choice = h("div", {class: "actions bulk"});
     const selection = new Selection("dead letter", () => enable());
     const which = () => selection.isAll ? {all: true, ...wanted} : {ids: selection.ids};
-    const buttons = works(me.role, which, counted, output, () => {
+    const made = works(me.role, which, output, () => {
         selection.clear();
         return again();
     });
+    const buttons = made.map(([button]) => button);
     const kept = h("span", {});
-    choice.replaceChildren(...buttons, selection.element);
-    const element = h("div", {class: "stack"}, h("h1", {}, "Dead letters"), form, filtered(said(wanted), "#/dead-letters"), groups, h("p", {class: "sides"}, total, kept), choice, output, list);
+    choice.replaceChildren(...made.map(([button, does]) => described(button, does)), selection.element);
+    const element = h("div", {class: "stack"}, h("h1", {}, "Dead letters"), form, filtered(said(wanted), "#/dead-letters"), groups, h("p", {class: "sides"}, total, kept), choice, result(output), list);
     enable();
 
     function enable() {
         for (const button of buttons) {
             button.disabled = selection.isEmpty;
         }
-    }
-
-    async function counted(verb) {
-        if (!selection.isAll) {
-            return chosenOf(selection.rows);
-        }
-        const {count: number, until, receivers: {groups: found, values, partial}} = await post(`/dead-letters/${verb}`, {...which(), dryRun: true});
-        const isOne = Boolean(wanted.receiver); // the groups of many dead letters are counted in part
-        return {number, until, receivers: phrase(found.map((each) => [each.value, each.count]), values, partial && !isOne)};
     }
 
     /** Each part is shown as soon as it is there: to count may take the server longer than the list. */
@@ -179,7 +160,7 @@ export function bin({query, go, me, again}) {
         return again();
     });
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/dead-letters"}, "All dead letters")), h("h1", {}, "Bin of dead letters"),
-        filters(FIELDS, asked, go), filtered(said(wanted), "#/dead-letters/bin"), total, h("div", {class: "actions"}, button, selection.element), output, list);
+        filters(FIELDS, asked, go), filtered(said(wanted), "#/dead-letters/bin"), total, h("div", {class: "actions"}, button, selection.element), result(output), list);
     enable();
 
     function enable() {

@@ -26,11 +26,11 @@ import {topic, topics} from "./topics.js";
  * view of the navigation to which it belongs, if its address does not begin with that.
  */
 const VIEWS = [
-    {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview, isOfServer: true},
+    {address: /^\/$/, key: "o", name: "Overview", href: "#/", show: overview, isOfServer: true, isFirst: true},
     {address: /^\/timeline$/, name: "Timeline", show: timeline, isOfServer: true, under: "/"},
-    {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers},
+    {address: /^\/receivers$/, key: "r", name: "Receivers", href: "#/receivers", show: receivers, isFirst: true},
     {address: /^\/receivers\/(.+)$/, name: "Receiver", show: receiver},
-    {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters},
+    {address: /^\/dead-letters$/, key: "d", name: "Dead letters", href: "#/dead-letters", show: deadLetters, isFirst: true},
     {address: /^\/dead-letters\/bin$/, name: "Bin of dead letters", show: bin},
     {address: /^\/dead-letters\/([0-9]+-[0-9]+)$/, name: "Dead letter", show: deadLetter},
     {address: /^\/message$/, key: "m", name: "Message", href: "#/message", show: findMessage},
@@ -117,15 +117,12 @@ async function route({focus = false} = {}) {
     }
     const view = viewOf(path);
     close();
+    openMenu(false);
     for (const link of nav.querySelectorAll("a:not(.badge)")) {
         const at = view?.under ?? path;
         const isHere = at.startsWith(link.getAttribute("href").slice(1)) && (link.hash !== "#/" || at === "/");
         if (isHere) {
             link.setAttribute("aria-current", "page");
-            const {left, right} = link.getBoundingClientRect(), all = nav.getBoundingClientRect();
-            if (left < all.left || right > all.right) { // only sideways: the page itself stays where it is
-                nav.scrollLeft += left - all.left;
-            }
         } else {
             link.removeAttribute("aria-current");
         }
@@ -272,7 +269,7 @@ async function begin() {
 function enter(operator) {
     me = operator;
     nav.replaceChildren(...VIEWS.filter(isOpen).map((view) =>
-        h("a", {href: view.href, title: `Key: g ${view.key}`}, view.name)));
+        h("a", {href: view.href, title: `Key: g ${view.key}`, class: view.isFirst ? "first" : null}, view.name)));
     showTools(true);
     const who = document.querySelector("#who");
     who.replaceChildren(
@@ -280,6 +277,7 @@ function enter(operator) {
         h("span", {class: "zone", title: "The zone of all times on this page"}, zone),
         h("span", {title: me.channels.map(({role, patterns}) => `${role}: ${patterns.join(", ")}`).join("; ")},
             me.who, h("span", {class: "role"}, `, role ${me.role}${me.channels.length ? " on some channels" : ""}`)),
+        h("button", {type: "button", class: "menu", "aria-controls": "nav", "aria-expanded": "false", onclick: () => openMenu(!nav.classList.contains("open"))}, "Views"),
         h("button", {type: "button", onclick: signOut}, "Sign out"),
     );
     if (me.everywhere !== null) {
@@ -287,6 +285,12 @@ function enter(operator) {
         lookAround();
     }
     route();
+}
+
+/** Shows all views in the navigation of a telephone, which else has the first ones. */
+function openMenu(isOpened) {
+    nav.classList.toggle("open", isOpened);
+    document.querySelector(".menu")?.setAttribute("aria-expanded", String(isOpened));
 }
 
 /** Shows or hides what is for an operator who has signed in. */
@@ -376,7 +380,6 @@ function showKeys() {
     dialog.showModal();
 }
 
-nav.addEventListener("scroll", () => nav.classList.toggle("ended", nav.scrollLeft + nav.clientWidth > nav.scrollWidth - 4));
 document.querySelector("#zone").textContent = `Times in ${zone}.`;
 document.querySelector("#keys").addEventListener("click", showKeys);
 document.querySelector("#saved").addEventListener("click", showSaved);

@@ -5,7 +5,7 @@
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
 import {WORDS} from "./conditions.js";
-import {facts, h, isNarrow, missing, parts, swap, table} from "./elements.js";
+import {coded, facts, h, isNarrow, missing, parts, swap, table} from "./elements.js";
 import {ago, bytes, capital, clock, count, figure, span, things, time, took} from "./format.js";
 import {Samples} from "./samples.js";
 import {pastOutages, shortTimeline} from "./timeline.js";
@@ -80,14 +80,15 @@ export function overview({query, has, badges}) {
         stale.hidden = true;
         element.classList.remove("stale");
         const {nodes, happened} = around;
-        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has)));
-        const over = [...happened === null ? [] : pastOutages(happened), ...(told.over ?? []).map((each) => ended({...each, severalNodes: (told.nodes?.length ?? 1) > 1}, has))];
+        const severalNodes = (told.nodes?.length ?? 1) > 1;
+        swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes}, has)));
+        const over = [...happened === null ? [] : pastOutages(happened), ...(told.over ?? []).map((each) => ended({...each, severalNodes}, has))];
         past.hidden = over.length === 0;
         swap(past, h("h2", {}, `Over, in the last hour: ${over.length}`), ...over);
         swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
         swap(day, ...happened === null ? [] : shortTimeline(happened));
         swap(tiles, ...figures(told, samples));
-        swap(tables, sessions(told.sessions), store(told));
+        swap(tables, sessions(told.sessions, told.store), store(told));
         await Promise.all(charts.map((chart) => chart.show(samples.columns, now(told))));
         if (wanted !== null) {
             element.querySelector(`[data-part="${CSS.escape(wanted)}"]`)?.scrollIntoView();
@@ -114,15 +115,26 @@ function title(findings) {
     return findings.length === 0 ? "Nothing is wrong" : `What is wrong: ${findings.length}`;
 }
 
-/** One thing that is wrong. On a telephone, where many of them are to be seen at once, what to do is there on demand. */
+/** One thing that is wrong, and what to do. Of several receivers, each has its own line: the last one may have come just now. */
 function finding(each, has) {
-    const nodes = nodesOf(each);
-    const isShort = isNarrow();
+    const receivers = each.count > 1 ? each.receivers ?? [] : [];
+    const [only] = each.count === 1 ? each.receivers ?? [] : [];
+    const more = each.count - receivers.length;
     return h("article", {class: `finding ${each.level}`},
-        h("h3", {}, has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
-            each.since ? h("span", {class: "hint"}, " since ", h("span", {class: "id"}, isShort ? clock(each.since) : time(each.since)), `, ${span(Date.now() - each.since)} ago`) : ""),
-        isShort ? h("details", {class: "why", "data-key": each.key}, h("summary", {}, h("span", {class: "line"}, nodes, capital(each.cause))), h("div", {class: "hint advice"}, each.advice))
-            : [h("p", {}, nodes, capital(each.cause)), h("p", {class: "hint advice"}, each.advice)]);
+        h("h3", {}, has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title, since(each.since)),
+        receivers.length ? h("ul", {class: "of"}, receivers.map((one) => h("li", {}, nodesOf({nodes: one.node ? [one.node] : [], severalNodes: each.severalNodes}), h("a", {href: `#${one.link}`}, one.title), ": ", coded(one.cause), away(one), since(one.since))), more > 0 ? h("li", {}, h("a", {href: `#${each.link}`}, `and ${count(more)} more`)) : null)
+            : h("p", {}, nodesOf(each), coded(capital(each.cause)), only && away(only)),
+        h("p", {class: "hint advice"}, each.advice));
+}
+
+/** Since when it is so, if that is known; on a telephone without the date. */
+function since(at) {
+    return at ? h("span", {class: "hint"}, " since ", h("span", {class: "id"}, isNarrow() ? clock(at) : time(at)), `, ${span(Date.now() - at)} ago`) : "";
+}
+
+/** Since when its client is away, of a queue that is full. */
+function away({awaySince}) {
+    return awaySince ? h("span", {class: "hint"}, " (away", since(awaySince), ")") : "";
 }
 
 /** One thing that was wrong: it stays in view for an hour, calmly. */
@@ -131,7 +143,7 @@ function ended(each, has) {
     return h("article", {class: "finding info"},
         h("h3", {}, has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title,
             h("span", {class: "hint"}, ` for ${lasted}, from `, h("span", {class: "id"}, time(each.since)), " to ", h("span", {class: "id"}, time(each.until)), `, ${span(Date.now() - each.until)} ago`)),
-        h("p", {}, nodesOf(each), parts(capital(each.cause), ".")));
+        h("p", {}, nodesOf(each), coded(capital(each.cause))));
 }
 
 function nodesOf({nodes, severalNodes}) {
@@ -155,7 +167,8 @@ function figures(told, samples) {
         tile("Out", figure(samples.last("delivered")), "/s"),
         tile("99 % acknowledged in", ...acknowledgement(samples)),
         tile("Waiting", count(backlog), [all.queued ? `${count(all.queued)} of these for subjects and groups` : "", kept.unknownSince ? `as known at ${clock(kept.unknownSince)}` : ""].filter(Boolean).join("; "), "#/receivers?sort=waiting"),
-        tile("Sessions", count(number), all.pages ? `and ${things(all.pages, "page")}` : "", "#/receivers"),
+        kept.unknownSince && number === 0 ? tile("Sessions", "unknown", `since ${clock(kept.unknownSince)}`, "#/receivers")
+            : tile("Sessions", count(number), [all.pages ? `and ${things(all.pages, "page")}` : "", kept.unknownSince ? `as known at ${clock(kept.unknownSince)}` : ""].filter(Boolean).join("; "), "#/receivers"),
         tile("On hold", count(all.held), "", `#/receivers?condition=${encodeURIComponent("on hold")}`),
         tile("Dead letters", ...!kept.kept ? ["–", ""] : kept.unknownSince ? ["unknown", `since ${clock(kept.unknownSince)}`] : [count(kept.letters), ""], "#/dead-letters"),
     ];
@@ -168,7 +181,10 @@ function acknowledgement({columns}) {
 }
 
 /** How the sessions stand. Each is connected or away; the others say how many of them are something else as well. */
-function sessions(all) {
+function sessions(all, {unknownSince}) {
+    if (all.count === all.pages && unknownSince) {
+        return h("section", {class: "card"}, h("h2", {}, "Sessions"), h("p", {}, `Unknown since ${clock(unknownSince)}.`));
+    }
     const link = (word) => h("a", {href: `#/receivers?kind=session&condition=${encodeURIComponent(word)}`}, word);
     const rows = (words) => words.map((word) => [link(word), count(all.conditions[word] ?? 0)]);
     const others = WORDS.filter((word) => !PRESENCE.includes(word) && all.conditions[word]);

@@ -5,7 +5,7 @@
 
 import {get, post} from "./api.js";
 import {action, may} from "./dialogs.js";
-import {h} from "./elements.js";
+import {described, h, result} from "./elements.js";
 import {count, things} from "./format.js";
 import {sessionOf} from "./resource.js";
 import {Selection} from "./selection.js";
@@ -14,11 +14,11 @@ const PAGE = 1000;
 const AT_ONCE = 4;
 const NAMED = 3;
 
-/** The operation, its name, the role that it needs, the receivers that it fits, what it does, and what came of it. */
+/** The operation, its name, the role that it needs, the receivers that it fits, what it does, what came of it, and what it does in short. */
 const WORKS = [
-    ["activate", "Release", "operate", (each) => each.held, (names, waiting) => `Delivers to ${names} again. ${waiting}`, "released"],
-    ["skip", "Skip one", "operate", (each) => each.waiting > 0, (names, waiting) => `Turns the first message of ${names} into a dead letter. ${waiting}`, "skipped one message"],
-    ["clear", "Clear", "destroy", (each) => each.waiting > 0, (names, waiting) => `Drops the whole queues of ${names} without dead letters. ${waiting}`, "cleared"],
+    ["activate", "Release", "operate", (each) => each.held, (names, waiting) => `Delivers to ${names} again. ${waiting}`, "released", "delivers again"],
+    ["skip", "Skip one", "operate", (each) => each.waiting > 0, (names, waiting) => `Turns the first message of ${names} into a dead letter. ${waiting}`, "skipped one message", "the first message becomes a dead letter"],
+    ["clear", "Clear", "destroy", (each) => each.waiting > 0, (names, waiting) => `Drops the whole queues of ${names} without dead letters. ${waiting}`, "cleared", "drops the queues, without dead letters"],
 ];
 
 export class ReceiverWorks {
@@ -35,9 +35,11 @@ export class ReceiverWorks {
             this.#selection.clear();
             return again();
         };
-        this.#buttons = WORKS.filter(([, , needed]) => may(role, needed)).map((each) => this.#button(each, done));
+        const offered = WORKS.filter(([, , needed]) => may(role, needed));
+        this.#buttons = offered.map((each) => this.#button(each, done));
         const isOffered = this.#buttons.length > 0;
-        this.element = h("div", {class: "stack", hidden: !isOffered}, h("div", {class: "actions"}, this.#buttons, this.#selection.element), this.#output);
+        const shown = this.#buttons.map((button, place) => described(button, offered[place].at(-1)));
+        this.element = h("div", {class: "stack", hidden: !isOffered}, h("div", {class: "actions bulk"}, shown, this.#selection.element), result(this.#output));
         this.isOffered = isOffered;
         this.#enable();
     }

@@ -6,7 +6,7 @@
 import {get, post} from "./api.js";
 import {CAUSES, WORDS as CONDITIONS, causesInList, causesOf, standing} from "./conditions.js";
 import {action, may} from "./dialogs.js";
-import {data, facts, filtered, filters, h, missing, pageSize, pager, parts, select, swap, table, topicLink} from "./elements.js";
+import {coded, data, described, facts, filtered, filters, h, missing, result, pageSize, pager, parts, select, swap, table, topicLink} from "./elements.js";
 import {ago, bytes, count, figure, span, things, time} from "./format.js";
 import {hrefOfGroup} from "./groups.js";
 import {ReceiverWorks, messageToSkip} from "./receiver_works.js";
@@ -71,7 +71,7 @@ export function receivers({query, go, me, again, changed}) {
     // Who asks for certain clients sees which they are, and who sorts by size sees that.
     const wishes = wish === "all" ? ["client", "api", "size"] : [wish, CLIENTS.some((each) => asked[each]) ? "client" : "", sort === "waitingBytes" ? "size" : ""];
     const columns = COLUMNS.filter(([, , wished]) => wished === undefined || wishes.includes(wished));
-    const list = h("div", {class: wishes.includes("client") && "dense"});
+    const list = h("div", {class: `stack ${wishes.includes("client") ? "dense" : ""}`});
     const empty = Object.keys(matching).length ? "No receiver matches." : NONE;
     const works = new ReceiverWorks(me.role, matching, again);
     const element = h("div", {class: "stack"}, h("h1", {}, "Receivers"), form,
@@ -89,7 +89,8 @@ export function receivers({query, go, me, again, changed}) {
         const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each, columns), h("span", {class: "id"}, each.node)])] : [sorted, told.receivers.map((each) => row(each, columns))];
         swap(list,
             missing(told, "receivers are missing here"),
-            table("Receivers", ...works.boxed(...withRates(headings, rows, told.receivers.map((each) => each.name), rates), told.receivers, !asked.after && !told.next), empty), pager(asked, told.next, go));
+            told.unknownSince ? h("p", {class: "trouble"}, `The store cannot be used since ${time(told.unknownSince)}: this is what the server has in memory. What only the store knows is unknown.`) : "",
+            table("Receivers", ...works.boxed(...withRates(headings, rows, told.receivers.map((each) => each.name), rates), told.receivers, !asked.after && !told.next), told.unknownSince ? `Unknown since ${time(told.unknownSince)}.` : empty), pager(asked, told.next, go));
     }
 
     return {element, refresh, everyMs: 5000, hears: RECEIVERS_CHANGE};
@@ -99,9 +100,9 @@ function row(each, columns) {
     return columns.map(([, cell]) => cell(each));
 }
 
-/** A text with a code, which breaks at its dots. */
+/** A text with a code. */
 function dotted(text) {
-    return text && parts(text, ".");
+    return text && coded(text);
 }
 
 /** The view of a receiver. A group, `/jobs/* workers`, has one of its own. */
@@ -110,22 +111,22 @@ function hrefOf({kind, name}) {
     return kind === "group" ? hrefOfGroup(name.slice(0, end), name.slice(end + 1)) : `#/receivers/${name.split("/").map(encodeURIComponent).join("/")}`;
 }
 
-/** What can be done to a receiver: the operation, the role it needs, and what it does to how many messages. */
+/** What can be done to a receiver: the operation, the role it needs, to which receivers, what it does in short, and to how many messages. */
 const ACTIONS = [
-    ["activate", "Release", "operate", (each) => !each.active,
+    ["activate", "Release", "operate", (each) => !each.active, "delivers again",
         (each) => `Delivers to ${each.name} again${isHeldMessageThere(each) ? ", the held message first" : ""}. ${waiting(each)}${each.transport === null ? " Its client is not connected: it gets them when it comes back." : ""}`],
-    ["hold", "Hold", "operate", (each) => each.active && each.reliable,
+    ["hold", "Hold", "operate", (each) => each.active && each.reliable, "messages wait until you release it",
         (each) => `Messages queue up for ${each.name} until you release it. ${waiting(each)}`],
-    ["retry", "Retry now", "operate", (each) => each.retry !== null,
+    ["retry", "Retry now", "operate", (each) => each.retry !== null, "ends the pause after the failure",
         (each) => `Ends the pause after the failure of ${each.name}: sends its queue now. ${waiting(each)}`],
-    ["skip", "Skip one", "operate", (each) => each.waiting > 0,
+    ["skip", "Skip one", "operate", (each) => each.waiting > 0, "its first message becomes a dead letter",
         (each) => `Turns ${isHeldMessageThere(each) ? "the held message" : "the first message"} into a dead letter. ${waiting(each)}${each.active ? "" : " The receiver stays on hold: release it afterwards."}`],
-    ["drain", "Drain", "operate", (each) => each.waiting > 0,
-        (each) => `Turns the whole queue into dead letters: ${things(each.waiting, "message")}.`],
-    ["ping", "Ping", "operate", (each) => each.state === "ALIVE", (each) => `Sends a ping to the client of ${each.name}.`],
-    ["clear", "Clear", "destroy", (each) => each.waiting > 0,
+    ["drain", "Drain", "operate", (each) => each.waiting > 0, "the whole queue becomes dead letters",
+        (each) => `Turns the whole queue into dead letters: ${things(each.waiting, "message")}. A redrive of them needs the same room in this queue again.${each.conditions.includes("away") ? " Its client is away: if you start it instead, it takes what waits." : ""}`],
+    ["ping", "Ping", "operate", (each) => each.state === "ALIVE", "asks its client for an answer", (each) => `Sends a ping to the client of ${each.name}.`],
+    ["clear", "Clear", "destroy", (each) => each.waiting > 0, "drops the whole queue, without dead letters",
         (each) => `Drops the whole queue without dead letters: ${things(each.waiting, "message")}.`],
-    ["kill", "End", "destroy", () => true,
+    ["kill", "End", "destroy", () => true, "ends the session; its queue becomes dead letters",
         (each) => `Ends the session ${each.name}. Its queue becomes dead letters: ${things(each.waiting, "message")}.`],
 ];
 
@@ -183,10 +184,11 @@ function session({words: [name], query, go, me, again}) {
     const why = h("div", {class: "stack"});
     const head = h("div", {class: "stack"});
     const actions = h("div", {class: "actions"});
+    const endings = h("section", {class: "stack endings", "aria-label": "What cannot be undone"});
     const output = h("p", {class: "outcome"});
     const queue = h("section", {class: "stack"});
     const past = h("section", {class: "stack"});
-    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers"}, "All receivers")), h("h1", {}, name), why, actions, output, head, queue, past);
+    const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers"}, "All receivers")), h("h1", {}, name), why, actions, result(output), head, queue, past, endings);
     let known = "";
 
     async function refresh() {
@@ -206,6 +208,7 @@ function session({words: [name], query, go, me, again}) {
             swap(head, h("p", {class: "hint"}, "There is no such session, or it has ended. ",
                 h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(name)}`}, "Its dead letters")));
             actions.replaceChildren();
+            endings.replaceChildren();
             known = ""; // it may come back
             queue.replaceChildren();
             return;
@@ -217,7 +220,9 @@ function session({words: [name], query, go, me, again}) {
         const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
-            swap(actions, ...possible.map((each) => button(each)));
+            const [harmless, final] = [false, true].map((isFinal) => possible.filter(([, , role]) => (role === "destroy") === isFinal).map((each) => described(button(each), each[4])));
+            swap(actions, ...harmless);
+            swap(endings, ...final.length ? [h("h2", {}, "What cannot be undone"), h("div", {class: "actions"}, final)] : []);
         }
         swap(queue, h("h2", {}, `Queue: ${things(messages.waiting, "message")}`),
             ...queued(messages.messages, messages.waiting, most, go, told.holdback?.id));
@@ -236,7 +241,7 @@ function session({words: [name], query, go, me, again}) {
         return happened;
     }
 
-    function button([verb, text, role, , effect]) {
+    function button([verb, text, role, , , effect]) {
         let message = "";
         return action({
             name: text,

@@ -5,6 +5,11 @@
 import {h} from "./elements.js";
 import {capital, count, things} from "./format.js";
 
+/** A box that a finger meets: its label is larger than itself. */
+function large(box) {
+    return h("label", {class: "box"}, box);
+}
+
 export class Selection {
     #chosen = new Map();
     #order = [];
@@ -81,7 +86,7 @@ export class Selection {
         })});
         const boxes = pairs.map(([id, row]) => this.#box(id, row));
         this.#tell();
-        return {head: this.#head, boxes};
+        return {head: large(this.#head), boxes};
     }
 
     #box(id, row) {
@@ -97,7 +102,7 @@ export class Selection {
             this.#last = id;
         })});
         this.#boxes.set(id, box);
-        return box;
+        return large(box);
     }
 
     #set(id, row, isChosen) {

@@ -3,7 +3,7 @@
  */
 
 import {get} from "./api.js";
-import {h, missing, parts, swap, table} from "./elements.js";
+import {coded, h, missing, swap, table} from "./elements.js";
 import {capital, count, span, things, time} from "./format.js";
 
 const SHORT = 8;
@@ -37,7 +37,7 @@ function row(event) {
         h("span", {}, h("span", {class: "id"}, time(event.at)), h("span", {class: "hint id"}, ` ${span(Date.now() - event.at)} ago`)),
         h("span", {class: `mark ${isBad(event) ? "bad" : ""}`}, what),
         lasted && h("span", {class: "id"}, lasted),
-        parts(said(event), "."),
+        coded(said(event)),
         event.nodes.join(", "),
     ];
 }
@@ -64,7 +64,7 @@ export function pastOutages({events}) {
         const after = capital([store, lost ? `${things(lost, "message")} that ${lost === 1 ? "was" : "were"} answered as stored ${lost === 1 ? "is" : "are"} lost` : Date.now() > until + COMPARED_MS ? "nothing that was answered is lost" : ""].filter(Boolean).join(", and "));
         return h("article", {class: `finding ${lost ? "bad" : "info"}`},
             h("h3", {}, h("a", {href: "#/timeline"}, `The store could not be used ${times > 1 ? `${times} times within` : "for"} ${span(until - at)}`), h("span", {class: "hint"}, " at ", h("span", {class: "id"}, time(at)), `, ${span(Date.now() - at)} ago${isInOrder ? "; it is in order again" : ""}`)),
-            h("p", {}, parts(capital(reasons(why)), ".")),
+            h("p", {}, coded(capital(reasons(why)))),
             h("p", {class: "hint"}, `${after}. Publishers got errors meanwhile.`));
     });
 }

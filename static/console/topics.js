@@ -4,7 +4,7 @@
 
 import {call, get, post} from "./api.js";
 import {action, check, json, may} from "./dialogs.js";
-import {data, facts, filters, h, missing, pageSize, pager, parts, pathOf, select, swap, table} from "./elements.js";
+import {data, facts, filters, h, missing, result, pageSize, pager, parts, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
 import {hrefOfGroup} from "./groups.js";
 import {topicOf} from "./resource.js";
@@ -133,7 +133,7 @@ export function topic({words: [name], query, go, me, again}) {
     const subscribers = h("details", {class: "card", ontoggle: () => again()}, h("summary", {}, h("h2", {}, "Subscribers")), names);
     const messages = h("section", {class: "stack"});
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/topics"}, "All topics")), h("h1", {}, channel),
-        head, actions, output, subscribers, messages);
+        head, actions, result(output), subscribers, messages);
     let known = null;
     let isOpened = false;
 

@@ -94,6 +94,12 @@ class Receiver(Person):
         self.batch = reply["ext"]["ack"]
         return messages
 
+    def stay(self) -> None:
+        """Be there from now on: get what there is, and let the server hold the next connect."""
+        while self.take():
+            pass
+        self.hold(advice={"timeout": 600_000}, ext={"ack": self.batch})
+
     def accept(self, messages: list[Message]) -> None:
         self.say(*({"id": message["ext"]["update"]["id"], "state": "OK"} for message in messages))
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from crewel.admin.backlog_trends import Trend
+from crewel.admin.cause_words import GROUP, SUBJECT, advice_of, usual_advice
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json, figures_as_one, from_json
 from crewel.admin.findings import CHECKS, Finding, findings
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import Facts, Variant, causes_of, variant_of
+from crewel.admin.receiver_condition import Condition, Facts, causes_of
+from crewel.admin.receiver_facts import standing
 from crewel.admin.session_counts import Named, SessionCounts, Trouble
 from crewel.bayeux.codec import encode, reread
 from crewel.broker.sessions.login_refusals import RefusedLogins
@@ -40,7 +42,7 @@ WORKERS = Named("/jobs/* workers", "its queue is full", None, 9, "")
 HELD = counted("held", one("user.update.holdback: out of paper"))
 VERY_MANY_HELD = counted("held", *(one("by ann", number) for number in range(5)), count=7)
 AWAY = counted("away", one("its client is away", is_bad=False, waiting=1200))
-FULL = counted("full", one("its queue is full: 9 of 9 messages; 600 messages became dead letters"))
+FULL_OF_MESSAGES = counted("full", one("its queue is full: 9 of 9 messages; 600 messages became dead letters"))
 DOWN = {"store": Concern("it does not answer", 12, ("a",))}
 
 CASES = [
@@ -62,7 +64,13 @@ CASES = [
         "/receivers?kind=session&cause=held",
         "client/joe/0, client/joe/1, client/joe/2 and 4 more: by ann",
     ),
-    (Figures(counted=FULL), "queue-full", Level.BAD, "/receivers/client/joe/1", "600 messages became dead letters"),
+    (
+        Figures(counted=FULL_OF_MESSAGES),
+        "queue-full",
+        Level.BAD,
+        "/receivers/client/joe/1",
+        "600 messages became dead letters",
+    ),
     (Figures(counted=AWAY), "away", Level.WARN, "/receivers/client/joe/1", "its client is away"),
     *(
         (
@@ -100,7 +108,7 @@ CASES = [
         "its queue is full",
     ),
     (
-        Figures(counted=replace(FULL, queues={"full": Trouble(1, 9, [WORKERS])})),
+        Figures(counted=replace(FULL_OF_MESSAGES, queues={"full": Trouble(1, 9, [WORKERS])})),
         "queue-full",
         Level.BAD,
         "/receivers?cause=full",
@@ -230,10 +238,10 @@ def test_dead_letters_that_another_finding_explains_are_not_said_again() -> None
     assert letters(REJECTED._replace(since=-9000), counted=rejects) is not None, "some are older than its cause"
     rest = letters(REJECTED, OTHER, counted=rejects)
     assert rest is not None
-    assert (rest.count, rest.cause, rest.since) == (2, "user.update.noMenu", 7)
-    assert letters(OVERFLOW, counted=FULL) is None
+    assert (rest.count, rest.cause, rest.since) == (2, "user.update.noMenu (118 with those above)", 7)
+    assert letters(OVERFLOW, counted=FULL_OF_MESSAGES) is None
     assert letters(OVERFLOW) is not None, "of a queue that was drained since"
-    mixed = letters(OVERFLOW, REJECTED, counted=FULL)
+    mixed = letters(OVERFLOW, REJECTED, counted=FULL_OF_MESSAGES)
     assert mixed is not None
     assert mixed.count == 116
 
@@ -272,24 +280,73 @@ def test_figures_of_a_node_of_another_version_are_read() -> None:
         from_json({"facts_lost": "many"})
 
 
+FULL = {"waiting": 9, "max_entries": 9}
+HELD_MESSAGE = {"holdback": Holdback("client/joe/1", 7, "user.update.holdback", "5")}
+
+
 @pytest.mark.parametrize(
     ("facts", "begins"),
     [
         ({"holdback": Holdback("ann", 7, reason="lunch")}, "Release the receiver when"),
-        ({"holdback": Holdback("client/joe/1", 7, "user.update.holdback", "5")}, "Read the message that is held."),
-        ({"waiting": 9, "max_entries": 9, "is_away": True}, "Start its client: it takes"),
-        ({"waiting": 5, "max_entries": 9, "is_away": True, "trend": Trend(60_000, 9)}, "Start its client: it takes"),
-        ({"waiting": 9, "max_entries": 9}, "Make it process messages faster"),
+        (HELD_MESSAGE, "Read the message that is held."),
+        (FULL | {"is_away": True}, "Start its client: it takes what waits, which makes room. Then redrive"),
+        (FULL | {"is_away": True, "trend": Trend(60_000, 9), "waiting": 5}, "Start its client: it takes"),
+        (
+            FULL,
+            "Make its client process messages faster, share its work in a consumer group, or raise queue.maxEntries",
+        ),
+        (FULL | {"members": Condition.CONNECTED, "is_group": True}, "Start more members of the group"),
+        (FULL | {"members": Condition.CONNECTED}, "Start more sessions of the subject"),
         ({"token_expired_at": 7, "refused": REFUSED}, "Give its client a new token: it tries again with"),
         ({"token_expired_at": 7}, "Give its client a new token. It logs in again"),
     ],
 )
 def test_the_advice_fits_what_is_known_of_the_cause(facts: dict[str, Any], begins: str) -> None:
-    causes = causes_of(Facts(10, **facts))
-    named = Named("client/joe/1", causes[0].text, 7, 9, "oak", variant=variant_of(causes))
+    known = Facts(10, **facts)
+    causes = causes_of(known)
+    what = "" if known.members is None else GROUP if known.is_group else SUBJECT
+    advice = advice_of(causes[0], causes, what)
+    assert advice.startswith(begins)
+    assert standing(known, causes)["causes"][0]["advice"] == advice  # the page of the receiver says the same
+    named = Named("client/joe/1", causes[0].text, 7, 9, "oak", advice=advice)
     figures = Figures(counted=SessionCounts(troubles={causes[0].kind: Trouble(1, 9, [named])}))
-    assert findings(figures)[0].advice.startswith(begins)
-    other = replace(named, variant=Variant.USUAL, name="client/ann/1")
+    assert findings(figures)[0].advice == advice
+    other = replace(named, advice="another one", name="client/ann/1")
     figures = Figures(counted=SessionCounts(troubles={causes[0].kind: Trouble(2, 9, [named, other])}))
-    words = figures_as_one(from_json(reread(encode(as_json(figures)))), [], [])
-    assert not findings(words)[0].advice.startswith(begins) or named.variant is Variant.USUAL
+    several = findings(figures_as_one(from_json(reread(encode(as_json(figures)))), [], []))[0]
+    assert several.advice == usual_advice(causes[0].kind)
+
+
+@pytest.mark.parametrize("stop", [HELD_MESSAGE, {"token_expired_at": 7}, {"is_away": True}])
+def test_the_advice_for_a_full_queue_is_never_to_drain_it(stop: dict[str, Any]) -> None:
+    causes = causes_of(Facts(10, **FULL, **stop))
+    full = next(each for each in causes if each.kind == "full")
+    assert "takes what waits, which makes room. Then redrive" in advice_of(full, causes)
+    assert "rain" not in advice_of(full, causes)
+
+
+def test_an_absent_client_is_to_be_started_whatever_else_is_wrong() -> None:
+    causes = causes_of(Facts(10, is_away=True, **HELD_MESSAGE))
+    assert advice_of(causes[0], causes).endswith("Its client is away: start it, too.")
+
+
+def test_a_finding_about_several_receivers_has_each_with_its_time_and_its_view() -> None:
+    later = one("its queue is full: 5 of 5 messages", 2)
+    (found,) = findings(Figures(counted=counted("full", one("its queue is full: 9 of 9 messages"), later)))
+    rows = found.as_json()["receivers"]
+    assert [(each["link"], each["since"], each["cause"]) for each in rows] == [
+        ("/receivers/client/joe/1", 1001, "its queue is full: 9 of 9 messages"),
+        ("/receivers/client/joe/2", 1002, "its queue is full: 5 of 5 messages"),
+    ]
+
+
+def test_dead_letters_beside_those_of_another_finding_add_up() -> None:
+    rest = letters(OVERFLOW, OTHER, counted=FULL_OF_MESSAGES)
+    assert rest is not None
+    assert (rest.title, rest.cause) == (
+        "2 other dead letters of the last hour of client/ann/1",
+        "user.update.noMenu (602 with those above)",
+    )
+    group = letters(Pair("group:/jobs/* workers", "user.update.error", 2, 7))
+    assert group is not None
+    assert group.title == "2 dead letters of the last hour of Group workers on /jobs/*"

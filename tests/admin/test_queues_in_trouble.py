@@ -93,7 +93,7 @@ def test_a_group_that_takes_less_than_comes_falls_behind_and_then_catches_up(wor
     finding = operator.findings()["behind"] if "behind" in operator.findings() else operator.findings()["soon-full"]
     assert "Group workers on /jobs/*" in finding["title"]
     assert metric(operator, "slow") + metric(operator, "filling") == 1
-    assert finding["advice"].startswith("Start more sessions of the subject or members of the group")
+    assert finding["advice"].startswith("Start more members of the group")
     pass_by(0, 4)
     view = row(operator, "group", condition="catching up")
     assert view["causes"][0]["text"].startswith("it catches up: ")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from crewel.admin.backlog_trends import Trend
+from crewel.admin.cause_words import WORDS
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import CAUSES, Condition, Facts, causes_of, conditions_of, trouble_of
+from crewel.admin.receiver_condition import CAUSES, TROUBLES, Condition, Facts, causes_of, conditions_of, trouble_of
 from crewel.admin.rejections import Rejected
 from crewel.admin.turned_away import Overflow
 from crewel.broker.sessions.login_refusals import RefusedLogins
@@ -75,11 +76,11 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         {"since": 7, "id": "5"},
     ),
     (
-        {"waiting": 10, "max_entries": 10, "overflow": TURNED_AWAY, "is_away": True},
+        {"waiting": 10, "max_entries": 10, "overflow": TURNED_AWAY, "is_away": True, "away_since": 4},
         "full",
         Level.BAD,
         "its queue is full: 10 of 10 messages, and its client is away; 600 messages became dead letters",
-        {"count": 600},
+        {"count": 600, "awaySince": 4},
     ),
     (
         {"token_expired_at": 12, "refused": REFUSED},
@@ -89,11 +90,11 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         {"since": 12, "refused": 3, "at": 9},
     ),
     (
-        {"waiting": 10, "max_entries": 10},
+        {"waiting": 10, "max_entries": 10, "policy": "dropOldest"},
         "full",
         Level.BAD,
-        "its queue is full: 10 of 10 messages; nothing has been turned away yet",
-        {"count": 0},
+        "its queue is full: 10 of 10 messages; further ones push older ones out, or are dropped",
+        {},
     ),
     (
         {"waiting": 10, "max_entries": 10, "overflow": TURNED_AWAY},
@@ -106,7 +107,7 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         {"waiting": 3, "max_entries": 10, "waiting_bytes": 900, "max_bytes": 900},
         "full",
         Level.BAD,
-        "its queue is full: the bytes that it may have; nothing has been turned away yet",
+        "its queue is full: the bytes that it may have; further ones are refused",
         {},
     ),
     (
@@ -214,8 +215,9 @@ def test_each_cause_has_its_words_and_its_times(
     assert found.as_json() == {"kind": kind, "level": level.value, "text": found.text, **found.details}
 
 
-def test_each_cause_is_tried() -> None:
+def test_each_cause_is_tried_and_those_that_may_be_trouble_have_words() -> None:
     assert {each[1] for each in CASES} == {each.kind for each in CAUSES}
+    assert {kind for _, kind, level, *_ in CASES if level is not Level.INFO} == set(TROUBLES) == WORDS.keys()
 
 
 @pytest.mark.parametrize(

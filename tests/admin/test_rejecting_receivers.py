@@ -43,6 +43,7 @@ class Operator:
 
     def findings(self) -> dict[str, Any]:
         self.world.wait(self.admin.session_counter.take_anew())
+        self.admin.new_dead_letters._recent.drop()
         self.admin.new_dead_letters._counted.drop()
         told = self.world.wait(overview(self.admin, 0))
         return {each["key"]: each for each in told["findings"]}

@@ -8,6 +8,7 @@ import pytest
 
 from crewel.admin import receiver_facts
 from crewel.admin.session_resource import SESSION_ROUTES
+from crewel.errors import StoreUnavailable
 from tests.admin.test_rejecting_receivers import JOE, Operator
 from tests.broker.stored_world import Receiver, StoredWorld, ok, store
 
@@ -76,3 +77,19 @@ def test_the_slope_begins_again_when_a_hold_ends(stored: StoredWorld, monkeypatc
     assert "soon full" not in operator.receiver()["conditions"]
     watched.pass_by(1, 2)
     assert "soon full" not in operator.receiver()["conditions"]
+
+
+def test_what_the_store_has_said_of_one_receiver_holds_if_it_fails_at_the_next(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = Watched(stored, monkeypatch)
+    admin = watched.operator.admin
+    watched.pass_by(40, 2)
+    admin.rates["receiver"].drop()
+    monkeypatch.setattr(admin.rates["group"], "_work", failing)
+    taken = stored.wait(receiver_facts.taken_lately(admin, [JOE, "/jobs/* workers"]))
+    assert taken == {JOE: 4}
+
+
+async def failing() -> None:
+    raise StoreUnavailable("it is away")

@@ -81,6 +81,12 @@ def test_figures_are_unknown_since_the_store_is_away_and_never_0(away: Server) -
     assert store["unknownSince"] == finding["since"] <= told["at"]
     assert store["trouble"]
     assert finding["cause"]
+    for resource in ("receivers", "sessions"):  # those that only the store knows are missing
+        assert Desk(away).get(f"/{resource}")["unknownSince"] == store["unknownSince"]
+
+
+def test_nothing_is_unknown_while_the_store_is_there(server: Server) -> None:
+    assert Desk(server).get("/receivers")["unknownSince"] is None
 
 
 def test_a_publish_that_the_store_refuses_is_none_that_came_in(server: Server, store: StoreProcess) -> None:

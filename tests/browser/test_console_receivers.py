@@ -54,6 +54,8 @@ def in_each_state(server: Server) -> None:
     assert joined[-1]["successful"] is True
     desk.post("/sessions/worker/1/hold")
     publish(server, "/jobs", 4)
+    for person in (worker, *people.values()):
+        person.stay()
     until(lambda: [each for each in desk.get("/sessions/full/1")["causes"] if each.get("count") == 5])
     until(lambda: desk.get("/receivers?kind=group")["receivers"][0]["waiting"] == 4)
 
@@ -129,7 +131,9 @@ def test_names_and_causes_have_one_line_and_the_rest_is_there_on_demand(console:
     page.wait_for_function("each => !each.isConnected", arg=old, timeout=FRESH_MS)  # the next answer is there
     expect(cause).to_have_attribute("open", "")
     menu = page.get_by_role("navigation")
-    expect(menu.get_by_role("link", name="3 in trouble")).to_have_attribute("title", "2 on hold, 1 full")
+    expect(menu.get_by_role("link", name="3 in trouble")).to_have_attribute(
+        "title", "2 receivers are on hold; client/full/1 is full"
+    )
     expect(menu.get_by_role("link", name=re.compile(r"^\d dead letters$"))).to_be_visible()
     menu.get_by_role("link", name="3 in trouble").click()
     expect(page.locator("tbody tr").first).to_contain_text("client/held/1")
@@ -141,7 +145,8 @@ def test_the_page_of_a_receiver_says_why_since_when_and_what_to_do(console: Cons
     page = console.open("/receivers/client/full/1").page
     why = page.locator(".finding.bad")
     expect(why).to_contain_text("Its queue is full: 3 of 3 messages; 5 messages became dead letters (since 2")
-    expect(why).to_contain_text("drain the queue into dead letters")
+    expect(why).to_contain_text("Make its client process messages faster")
+    expect(why).to_contain_text("Draining does not help")
     expect(page.locator("dt", has_text="State").locator("+ dd")).to_have_text("full")
     event = page.get_by_role("table", name="What happened").locator("tbody tr")
     expect(event).to_contain_text("its queue was full, and turned messages away")

@@ -1,27 +1,22 @@
-"""The operators' page on a phone: eight faults, each found from the overview with at most two taps, and nothing hides it."""
+"""The operators' page on a phone: eight faults, each found from the overview with at most two taps, cured, and over."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.admin.desk import SETS, STORED, TOKEN, Desk, Receiver
-from tests.browser.test_console import Console
-from tests.browser.test_looks import PHONE, look_at
-from tests.faults.disks import SmallDisk, can_mount
+from tests.admin.desk import STORED, TOKEN, Receiver
+from tests.browser.live_mess import CURES, EVERYTHING, PUBLISHED, LiveMess
+from tests.browser.test_console import Console, confirm
+from tests.browser.test_looks import DESKTOP, PHONE, look_at
 from tests.faults.health import store_pid
 from tests.functional.wire import until
-from tests.security.issuer import secret_file, signed
-from tests.server_process import Server
+from tests.security.issuer import signed
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -29,67 +24,15 @@ SLOW_MS = 90_000
 """A receiver is slow when a message has waited for a minute."""
 SEEN_MS = 30_000
 SCREEN = PHONE["viewport"]["height"]
-EVERYTHING: dict[str, Any] = {"subscribe": ["/**"], "publish": ["/**"]}
 ROW = 210
 """The pixels of a receiver in the list at most: four on a screen."""
 
 
-@dataclass
-class Broken:
-    """A server with six receivers in trouble, and its disk if a test may make one."""
-
-    server: Server
-    disk: SmallDisk | None
-
-
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broken]:
-    directory = tmp_path_factory.mktemp("phone")
-    with ExitStack() as undo:
-        disk = SmallDisk(directory, 400) if can_mount() else None
-        if disk is not None:
-            undo.callback(disk.close)
-        sets = [
-            *SETS,
-            "security.policy=jwt",
-            f"security.jwt_keys={secret_file(directory)}",
-            "bayeux.max_interval_ms=600000",
-            *(disk.sets if disk is not None else ("storage.url=",)),
-        ]
-        server = Server(["--port=0", *(f"--set={text}" for text in sets)], directory)
-        undo.callback(server.end_well)
-        break_receivers(server)
-        yield Broken(server, disk)
-
-
-def break_receivers(server: Server) -> None:
-    """One that is slow, one that rejects, one on hold, one that is full, one with an expired token, and one that is away."""
-    people = {
-        name: Receiver(server).be(f"{name}/1", token=signed(sub=name, **EVERYTHING), **more)
-        for name, more in {
-            "slow": {"maxOpen": 1},
-            "kitchen": {},
-            "printer": {},
-            "archive": {"queue": {"maxEntries": 3}},
-        }.items()
-    }
-    people["clerk"] = Receiver(server).be("clerk/1", token=signed(sub="clerk", exp=int(time.time()) + 2, **EVERYTHING))
-    away = Receiver(server)
-    assert away.shake(name="away/1", update=True, token=signed(sub="away", **EVERYTHING))["successful"]
-    people["away"] = away
-    for name, person in people.items():
-        assert person.send(person.message("/meta/subscribe", subscription=f"/{name}"))[-1]["successful"]
-    speaker = Receiver(server).be(token=TOKEN)
-    for name, count in (("slow", 20), ("kitchen", 6), ("printer", 2), ("archive", 8), ("clerk", 2), ("away", 4)):
-        for number in range(count):
-            speaker.publish(f"/{name}", {"order": number}, ext=STORED)
-    until(people["slow"].take)
-    people["kitchen"].reject(until(people["kitchen"].take), "user.update.illegalArgument", "the price is no number")
-    people["printer"].reject(until(people["printer"].take)[:1], "user.update.holdback", "out of paper")
-    speaker.disconnect()
-    desk = Desk(server)
-    until(lambda: "token" in [each["kind"] for each in desk.get("/sessions/clerk/1")["causes"]])
-    until(lambda: [each for each in desk.get("/sessions/archive/1")["causes"] if each.get("count") == 5])
+def mess(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveMess]:
+    live = LiveMess(tmp_path_factory.mktemp("phone"))
+    yield live
+    live.close()
 
 
 class Finger:
@@ -116,8 +59,8 @@ class Finger:
 
 
 @pytest.fixture
-def console(browser: Browser, broken: Broken) -> Iterator[Console]:
-    operator = Console(browser, broken.server, **PHONE, color_scheme="light")
+def console(browser: Browser, mess: LiveMess) -> Iterator[Console]:
+    operator = Console(browser, mess.server, **PHONE, color_scheme="light")
     operator.refusals += ["503"]
     yield operator
     operator.close()
@@ -146,19 +89,24 @@ def test_each_fault_is_in_the_overview_and_its_cause_one_tap_away(console: Conso
     assert all(box["y"] < 2 * SCREEN for each in titles.all() if (box := each.bounding_box()))
     look_at(console.page, "faults", {"phone": PHONE})
     for title, _ in FAULTS:
-        advice = finger.finding(title)
-        advice.locator("summary").tap()
-        expect(advice.locator(".advice")).to_be_visible()
+        expect(finger.finding(title).locator(".advice")).to_be_visible()
+    absent = finger.finding("client/archive/1 is full")
+    expect(absent).to_contain_text("(away since")
+    expect(absent).to_contain_text("Start its client: it takes what waits")
 
 
 def test_a_number_beside_a_view_is_whole_and_leads_to_what_is_worst(console: Console) -> None:
     page = console.open().page
+    expect(page.locator(".badge").first).to_be_visible()
     for number in (page.locator(".badge").nth(each) for each in range(2)):
         box = number.bounding_box()
-        arrow = page.locator("nav").bounding_box()
         assert box is not None
-        assert arrow is not None
-        assert box["x"] + box["width"] < arrow["x"] + arrow["width"] - 24, "the arrow of the menu lies over it"
+        assert box["x"] + box["width"] <= PHONE["viewport"]["width"]
+    expect(page.get_by_role("link", name="Jobs")).to_be_hidden()
+    page.get_by_role("button", name="Views", exact=True).tap()
+    for view in ("Jobs", "Audit", "Commands"):
+        expect(page.get_by_role("link", name=view)).to_be_in_viewport()
+    page.get_by_role("button", name="Views", exact=True).tap()
     page.locator(".badge").first.tap()
     rows = page.locator("tbody tr")
     expect(rows.first).to_contain_text("client/printer/1")
@@ -169,7 +117,10 @@ def test_a_number_beside_a_view_is_whole_and_leads_to_what_is_worst(console: Con
     page.get_by_text("Filter and sort").tap()
     page.get_by_role("combobox", name=re.compile("^State")).select_option("full")
     expect(rows).to_have_count(1)
-    expect(page.get_by_role("combobox", name=re.compile("^State"))).to_be_visible()  # what is set is in view
+    expect(
+        page.get_by_text("Only: state full")
+    ).to_be_in_viewport()  # what is set is in view, and the form is folded again
+    expect(page.get_by_role("combobox", name=re.compile("^State"))).to_be_hidden()
 
 
 def test_what_can_be_done_stands_below_the_cause(console: Console) -> None:
@@ -180,10 +131,53 @@ def test_what_can_be_done_stands_below_the_cause(console: Console) -> None:
     look_at(page, "faults-receiver", {"phone": PHONE})
 
 
-def test_what_tells_rejected_messages_is_in_the_report_that_the_page_names(console: Console, broken: Broken) -> None:
-    picky = Receiver(broken.server).be("picky/1", token=signed(sub="picky", **EVERYTHING))
+FINGER = 44
+"""The pixels of what a finger is to meet."""
+POINTER = 24
+"""The pixels of what a pointer is to meet, by WCAG 2.5.8."""
+PRESSED = (
+    "button, .button, select, input:not([type=checkbox]), summary, .box, nav a, h3 a, td.name a, .tiles a, .back a"
+)
+SMALLER = """(each, least) => each.filter((one) => one.checkVisibility()).map((one) => [one, one.getBoundingClientRect()])
+    .filter(([, box]) => box.width < least || box.height < least)
+    .map(([one, box]) => `${one.outerHTML.slice(0, 90)}: ${box.width} x ${box.height}`)"""
+
+
+def test_what_is_pressed_is_large_enough(console: Console) -> None:
+    page = console.open().page
+    expect(page.locator(".wrong article").first).to_be_visible()
+    found = {}
+    for view in ("/", "/receivers", "/receivers/client/printer/1", "/dead-letters?receiver=client/kitchen/1", "/jobs"):
+        page.goto(f"{console.server.base}/admin/#{view}")
+        page.wait_for_load_state("networkidle")
+        for size, least in ((PHONE, FINGER), (DESKTOP, POINTER)):
+            page.set_viewport_size(size["viewport"])
+            found[view, least] = page.locator(PRESSED).evaluate_all(SMALLER, least)
+    assert {each: small for each, small in found.items() if small} == {}
+
+
+def test_each_button_says_what_it_does_and_what_cannot_be_undone_stands_apart(console: Console) -> None:
+    page = console.open("/receivers/client/archive/1").page
+    drain, clear = page.get_by_role("button", name="Drain"), page.get_by_role("button", name="Clear", exact=True)
+    expect(drain).to_have_accessible_description("the whole queue becomes dead letters", timeout=SEEN_MS)
+    apart = page.get_by_role("region", name="What cannot be undone")
+    expect(apart.get_by_role("button")).to_have_text(["Clear", "End"])
+    high, low = drain.bounding_box(), clear.bounding_box()
+    assert high is not None
+    assert low is not None
+    assert low["y"] > high["y"] + 200
+    expect(page.locator(".finding.warn", has_text="Its client is away")).to_be_visible(timeout=SLOW_MS)
+    drain.tap()
+    expect(page.get_by_role("dialog")).to_contain_text(
+        "Its client is away: if you start it instead, it takes what waits."
+    )
+    page.get_by_role("button", name="Cancel").tap()
+
+
+def test_what_tells_rejected_messages_is_in_the_report_that_the_page_names(console: Console, mess: LiveMess) -> None:
+    picky = Receiver(mess.server).be("picky/1", token=signed(sub="picky", **EVERYTHING))
     picky.subscribe("/picky")
-    speaker = Receiver(broken.server).be(token=TOKEN)
+    speaker = Receiver(mess.server).be(token=TOKEN)
     for number in range(6):
         speaker.publish("/picky", {"order": number}, ext=STORED)
     taken = until(picky.take)
@@ -192,15 +186,66 @@ def test_what_tells_rejected_messages_is_in_the_report_that_the_page_names(conso
     page = console.open("/receivers/client/picky/1").page
     why = page.locator("article", has_text="4 of 6 messages")
     expect(why).to_contain_text("crewel pipeline report")
-    page.goto(f"{broken.server.base}/admin/#/receivers/client/kitchen/1")
+    page.goto(f"{mess.server.base}/admin/#/receivers/client/kitchen/1")
     expect(page.locator("article", has_text="It rejects all its messages")).to_be_visible(timeout=SEEN_MS)
     expect(page.locator("article", has_text="crewel pipeline report")).to_have_count(0)  # nothing was taken
     picky.disconnect()
 
 
-def test_a_dead_store_and_a_full_disk_come_first(console: Console, broken: Broken) -> None:
+def redrive_all(page: Page, receiver: str) -> None:
+    """Redrive all dead letters of the receiver; what came of it is on the screen."""
+    page.goto(page.url.partition("#")[0] + f"#/dead-letters?receiver={receiver}")
+    page.get_by_role("button", name="Select all").tap()
+    confirm(page, "Redrive", "it is cured")
+    expect(page.locator(".outcome")).to_have_text(re.compile(r"^\d dead letters redriven"), timeout=SEEN_MS)
+    expect(page.locator(".outcome")).to_be_in_viewport()
+    page.get_by_role("button", name="Close").tap()
+    expect(page.locator(".outcome")).to_be_hidden()
+
+
+def test_each_receiver_takes_its_messages_again_when_it_is_cured(console: Console, mess: LiveMess) -> None:
+    page, taken = console.open("/receivers/client/archive/1").page, mess.receivers.taken
+    expect(page.locator(".finding.warn", has_text="Its client is away")).to_be_visible(timeout=SLOW_MS)
+    page.goto(f"{mess.server.base}/admin/#/dead-letters?receiver=client/archive/1")
+    page.get_by_role("button", name="Select all").tap()
+    page.get_by_role("button", name="Redrive", exact=True).tap()
+    question = page.get_by_role("dialog")
+    expect(question).to_contain_text(
+        "The queue of client/archive/1 has room for 0 of 5 dead letters, and its client is away"
+    )
+    expect(question).to_contain_text("What has no room waits for it")
+    look_at(page, "faults-redrive", {"phone": PHONE})
+    page.get_by_role("button", name="Cancel").tap()
+    page.get_by_role("button", name="Clear the selection").tap()
+    for box in page.get_by_label(re.compile(r"^Select \d")).all()[:2]:
+        box.tap()
+    confirm(page, "Redrive", "it will have room")
+    result = page.locator(".outcome")
+    expect(result).to_contain_text("0 of 2 dead letters redriven. The job is waiting for room", timeout=SEEN_MS)
+    expect(result).to_be_in_viewport()
+    for name in CURES:
+        mess.receivers.cure(name)
+    expect(result).to_contain_text("2 dead letters redriven.", timeout=SEEN_MS)
+    page.get_by_role("button", name="Close").tap()
+    redrive_all(page, "client/archive/1")
+    redrive_all(page, "client/kitchen/1")
+    page.goto(f"{mess.server.base}/admin/#/receivers/client/printer/1")
+    confirm(page, "Release", "there is paper")
+    expect(page.locator(".outcome")).to_have_text("Released.")
+    expect(page.locator(".outcome")).to_be_in_viewport()
+    look_at(page, "faults-released", {"phone": PHONE})
+    until(lambda: taken == PUBLISHED)
+    page.goto(f"{mess.server.base}/admin/#/")
+    over = page.get_by_role("region", name="Over")
+    for title in ("client/archive/1 was full", "client/printer/1 was on hold", "client/clerk/1 had an expired token"):
+        expect(over.locator("article", has_text=title)).to_be_visible(timeout=SLOW_MS)
+    for title in ("is full", "is on hold", "expired token", "is away"):
+        expect(page.locator(".wrong[aria-labelledby] article", has_text=title)).to_have_count(0, timeout=SLOW_MS)
+
+
+def test_a_dead_store_and_a_full_disk_come_first(console: Console, mess: LiveMess) -> None:
     finger = Finger(console.open().page)
-    store = store_pid(broken.server)
+    store = store_pid(mess.server)
     os.kill(store, signal.SIGSTOP)
     try:
         first = finger.finding("The store cannot be used")
@@ -213,16 +258,16 @@ def test_a_dead_store_and_a_full_disk_come_first(console: Console, broken: Broke
         os.kill(store, signal.SIGCONT)
     finger.begin()
     expect(console.page.get_by_role("heading", name="Over, in the last hour")).to_be_visible(timeout=SEEN_MS)
-    if broken.disk is not None:
+    if mess.disk is not None:
         try:
-            broken.disk.fill(broken.server)
+            mess.disk.fill(mess.server)
             expect(finger.finding("The disk of the store is full")).to_be_in_viewport()
             # The store ends if it writes before the server has looked at its disk.
             cause = re.compile(r"has \d+ MiB left|no space left on its disk")
             expect(console.page.locator("article").first).to_contain_text(cause)
             look_at(console.page, "faults-disk", {"phone": PHONE})
         finally:
-            broken.disk.free(broken.server)
+            mess.disk.free(mess.server)
         expect(console.page.locator("article", has_text="The disk of the store is full")).to_have_count(
             0, timeout=SLOW_MS
         )

@@ -64,7 +64,7 @@ class Newcomer:
 
     def opens(self, text: str) -> None:
         """Follow the link of the finding with this text."""
-        self.click(self.finding(text).get_by_role("link"))
+        self.click(self.finding(text).get_by_role("link").first)
 
     def confirms(self, button: str, reason: str) -> str:
         """Press the button, give a reason, and confirm; what the question said."""

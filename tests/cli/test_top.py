@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from crewel.cli.top import _conditions, _store, bars, figure
@@ -49,7 +51,7 @@ def test_top_prints_what_is_wrong(post: Post, joe: Receiver) -> None:
     ended = post.run("top", "--once", "--no-json")
     assert ended.status == 0
     assert "published /s" in ended.out
-    assert "BAD client/joe/1 is on hold: out of" in ended.out
+    assert re.search(r"BAD client/joe/1 is on hold: out of .*\(since 2\d{3}-", ended.out)
     assert "sessions: 1 connected; of these 1 on hold" in ended.out
     assert "\x1b" not in ended.out
     (overview,) = post.lines("top", "--once")

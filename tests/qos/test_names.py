@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.qos.names import MAX_NUMBER, Name, as_file_name, is_name_for_login, is_subject, parse_name
+from crewel.qos.names import (
+    MAX_NUMBER,
+    Name,
+    as_file_name,
+    group_called,
+    group_of,
+    is_name_for_login,
+    is_subject,
+    parse_name,
+    queue_of,
+    shown_name,
+)
 from tests.texts import texts
 
 subjects = texts(string.ascii_letters + string.digits + "._@+|:=-", min_size=1, max_size=255)
@@ -163,3 +174,15 @@ def test_a_long_text_has_a_name_of_its_own_that_every_file_system_takes() -> Non
 )
 def test_a_subject_is_a_name_without_a_number(text: str, answer: bool) -> None:
     assert is_subject(text) is answer
+
+
+def test_a_receiver_has_one_name_that_people_read() -> None:
+    for queue, shown, group in (
+        ("group:/jobs/* workers", "/jobs/* workers", ("/jobs/*", "workers")),
+        ("client/joe", "client/joe", None),
+    ):
+        assert shown_name(queue) == shown
+        assert group_called(shown) == group_of(queue) == group
+        assert queue_of(shown) == queue
+    assert shown_name("client/joe/1") == "client/joe/1"
+    assert queue_of("client/joe/1") == ""

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Mapping
 from heapq import merge
 from itertools import islice
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -19,7 +19,7 @@ from crewel.admin.new_dead_letters import NewDeadLetters
 from crewel.admin.server_metrics import ServerMetrics
 from crewel.admin.server_timeline import ServerTimeline
 from crewel.admin.server_view import ServerView
-from crewel.admin.session_counts import SessionCounter
+from crewel.admin.session_counts import SessionCounter, SessionCounts
 from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
@@ -44,7 +44,7 @@ class Administration(ServerView):
         """The round trip of the last ping, in milliseconds."""
         self.sign_ins = SignIns(broker.admission.admin, broker.sessions.sign_outs)
         self.session_counter = SessionCounter(self)
-        self.metrics_history = MetricsHistory(broker, self.session_counter.take_anew, self.queued)
+        self.metrics_history = MetricsHistory(broker, self._count, self.queued)
         self.fact_index = FactIndex()
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
@@ -57,10 +57,24 @@ class Administration(ServerView):
         self.server_metrics = ServerMetrics(broker, self._in_trouble)
         self.server_timeline = ServerTimeline(self, self.metrics_history)
 
+    @property
+    def unknown_since(self) -> int | None:
+        """Since when the store cannot be used, so that what only it knows is missing: milliseconds since 1970; None while it
+        can."""
+        access = self.broker.runtime.access
+        if not access.has_store or access.trouble is None:
+            return None
+        return self.server_timeline.since("store") or int(time() * 1000)
+
     def queued(self) -> int:
         """How many messages wait for subjects and groups, as far as this node knows."""
         queues = self.broker.addressing.shared_queues
         return sum(map(queues.waiting, queues.names()))
+
+    async def _count(self) -> SessionCounts:
+        counted = await self.session_counter.take_anew()
+        await self.new_dead_letters.note()
+        return counted
 
     async def _in_trouble(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """How many sessions are in trouble, by the kind of each cause, and how many queues of subjects and groups. The samples

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
 from crewel.admin.jobs import choice_of, filters_of
 from crewel.admin.operation import About
+from crewel.admin.receiver_facts import standing_of
 from crewel.admin.request_fields import (
     MAX_PAGE,
     PAGE,
@@ -33,7 +35,17 @@ from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letter_bin, dead_letter_store
-from crewel.storage.dead_letter_groups import GROUPED, KINDS, LIKENESS, REASON, RETURNS, Counted, Groups, count_by
+from crewel.storage.dead_letter_groups import (
+    GROUPED,
+    KINDS,
+    LIKENESS,
+    REASON,
+    RETURNS,
+    Counted,
+    Group,
+    Groups,
+    count_by,
+)
 from crewel.storage.dead_letter_matching import parse_field
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.dead_letter_store import Page
@@ -57,6 +69,8 @@ _EXPORTED: Final = 20
 """Dead letters that an export reads first, and again where they are large; else ten times as many."""
 _LARGE: Final = 256 * 1024  # bytes
 _ALL: Final = DeadLetterFilter()
+_ROOMS: Final = 20
+"""Receivers of which a dry run says what room they have."""
 _FEW: Final = 2000
 """So many dead letters are read for each request that counts them: some 0.1 s of this process, with turns for others."""
 
@@ -363,12 +377,32 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
 async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
     redrive, told = ask.admin.broker.dead_letters.redrive, {"until": chosen.wanted.until, "dryRun": True}
     if chosen.ids is not None:
-        return {"count": await redrive.count(chosen), **told}
-    found = await count_by(ask.admin.store, chosen.wanted, (_RECEIVER,))
+        counts = await redrive.receivers_of(chosen, chosen.ids)
+        count, found = (
+            counts.total(),
+            Groups([Group(number, name) for name, number in counts.most_common()], len(counts), False),
+        )
+    else:
+        counted = await count_by(ask.admin.store, chosen.wanted, (_RECEIVER,))
+        count, found = counted.letters, counted.groups[_RECEIVER]
+        if counted.is_partial:
+            count = await redrive.count(chosen)
+    receivers = _groups_view(_RECEIVER, found)
+    if ask.covers_all:  # the queue of a receiver may have messages of any channel
+        for row in receivers["groups"][:_ROOMS]:
+            row.update(_room(ask.admin, row["value"]))
+    return {"count": count, "receivers": receivers, **told}
+
+
+def _room(admin: Administration, receiver: str) -> dict[str, Any]:
+    """What the queue of a receiver has room for, and whether its client takes what is sent there."""
+    session = admin.find(receiver)
+    stands = {} if session is None else standing_of(admin, session)
+    away = next((each for each in stands.get("causes", ()) if each["kind"] == "away"), None)
     return {
-        "count": await redrive.count(chosen) if found.is_partial else found.letters,
-        "receivers": _groups_view(_RECEIVER, found.groups[_RECEIVER]),
-        **told,
+        "room": admin.broker.dead_letters.redrive.room(receiver),
+        "conditions": stands.get("conditions", []),
+        "awaySince": None if away is None else away["since"],
     }
 
 
@@ -403,8 +437,11 @@ _WORK: Final = (
     "`undone`: the first 1000 that remain, with `id`, `errorCode` and `message`; `undoneCount`: how many remain. A"
     " request takes five seconds at most. `next` is empty if nothing is left to do. Otherwise, wait for `waitMs`"
     " milliseconds and send the request again with this `next` as `after` and this `until`; with `ids`, send those"
-    " after `next`. With `dryRun`, the response has `count` instead, and without `ids`"
-    " also `receivers`: the same dead letters by receiver, as a group of `GET /dead-letters/groups`."
+    " after `next`. With `dryRun`, the response has `count` and `receivers` instead: the"
+    " same dead letters by receiver, as a group of `GET /dead-letters/groups`. For operators of all channels, the first 20"
+    " receivers also have `room`, `conditions` and `awaySince`. `room`: how many messages more their queue takes, or null if"
+    " it is not known. `conditions`: how they stand; empty if that is not known. `awaySince`: since when their client is away,"
+    " or null."
 )
 LETTER: Final = (
     "`id` (the dead id), `message` (the id of the message), `channel`, `receiver`, `errorCode`, `reason`, `attempts`,"

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
+from crewel.admin.cause_words import GROUP, WORDS, Words, usual_advice
 from crewel.admin.figures import Figures
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import Variant, things
-from crewel.admin.session_counts import Trouble
+from crewel.admin.receiver_condition import listed, things
+from crewel.admin.session_counts import Named, Trouble
+from crewel.qos.names import group_called, shown_name
 from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import FREE_DISK, Disk
 
@@ -24,7 +26,7 @@ DISK_FILLS: Final = 0.8
 DISK_NEARLY_FULL: Final = 0.9
 """The part from which on that is bad: a rewrite of the store's file may fail."""
 _NAMED: Final = 3
-"""Receivers whose causes are reported."""
+"""Receivers that a text names."""
 _OVERFLOW: Final = {"resource.overflow.queue.bytes", "resource.overflow.queue.entries"}
 """The codes of messages that a full queue has turned away."""
 _CLOCKS_MS: Final = 5000
@@ -51,27 +53,38 @@ class Finding:
     """Since when, as far as is known: milliseconds since 1970."""
     nodes: tuple[str, ...] = ()
     """Where it is; empty if it is nowhere in particular."""
+    receivers: tuple[Named, ...] = ()
+    """Some of the receivers that it is about; empty if it is about none."""
 
     def as_json(self) -> dict[str, Any]:
         """The object of the answer."""
         names = ("key", "level", "title", "cause", "advice", "link", "count", "since")
-        return {name: getattr(self, name) for name in names} | {"nodes": list(self.nodes)}
+        receivers = [
+            {
+                "name": each.name,
+                "title": called(each.name),
+                "link": receiver_link(each.name),
+                "cause": each.text,
+                "node": each.node,
+                "since": each.since,
+                "awaySince": each.away_since,
+            }
+            for each in self.receivers
+        ]
+        return {name: getattr(self, name) for name in names} | {"nodes": list(self.nodes), "receivers": receivers}
 
 
 def receiver_link(name: str) -> str:
     """The view of a receiver. A group has the name that lists have, `/jobs/* workers`."""
-    if name.startswith("/"):
-        pattern, _, group = name.rpartition(" ")
-        return f"/groups/{quote(pattern, safe='')}/{quote(group, safe='')}"
+    if (group := group_called(name)) is not None:
+        return "/groups/" + "/".join(quote(each, safe="") for each in group)
     return f"/receivers/{quote(name)}" if name else "/receivers"
 
 
 def called(name: str) -> str:
     """What a receiver is called in a text."""
-    if name.startswith("/"):
-        pattern, _, group = name.rpartition(" ")
-        return f"Group {group} on {pattern}"
-    return name or _NO_NAME
+    group = group_called(name)
+    return (name or _NO_NAME) if group is None else "Group {1} on {0}".format(*group)
 
 
 def _server(figures: Figures) -> Iterator[Finding]:
@@ -122,103 +135,17 @@ def _workers(figures: Figures) -> Iterator[Finding]:
         )
 
 
-class Words(NamedTuple):
-    """How a finding about receivers reads: what is said of one of them, of several, and what to do about it."""
-
-    key: str
-    one: str
-    many: str
-    advice: str
-
-
-_DRAIN: Final = (
-    "Make it process messages faster, start its client if it is away, or drain the queue into dead letters. Redrive what became"
-    " dead letters when there is room."
-)
-_MORE: Final = (
-    "Start more sessions of the subject or members of the group, or make them process messages faster. Redrive what became dead"
-    " letters when there is room."
-)
-_SHARE: Final = "Make its client faster, let it take more messages at a time, or share its work in a consumer group."
-_RECEIVERS: Final[dict[str, Words]] = {
-    "rejecting": Words(
-        "rejecting",
-        "{} rejects everything",
-        "{} reject everything",
-        "Repair its client and let it log in again, or end the session. Its messages are in the dead letters.",
-    ),
-    "rejects": Words(
-        "rejects",
-        "{} rejects messages",
-        "{} reject messages",
-        "If other receivers take these messages, repair its client; if none does, look at what the publisher sends. Then"
-        " redrive its dead letters.",
-    ),
-    "held": Words(
-        "held",
-        "{} is on hold",
-        "{} are on hold",
-        "Read the message that is held. If its cause is gone, release the receiver. If not, skip the message, then release.",
-    ),
-    "full": Words("queue-full", "{} is full", "{} are full", _DRAIN),
-    "token": Words(
-        "token-expired",
-        "{} has an expired token",
-        "{} have an expired token",
-        "Give its client a new token. It logs in again automatically, if it can get one.",
-    ),
-    "refused": Words(
-        "login-refused",
-        "A login as {} was refused",
-        "Logins of {} were refused",
-        "Give its client a token or a name that holds. Any client can ask for a name: see where the login came from.",
-    ),
-    "retry": Words(
-        "retrying",
-        "{} waits to retry",
-        "{} wait to retry",
-        "Repair what its client needs. Its messages go to it again automatically, or at once with Retry now.",
-    ),
-    "unclaimed": Words(
-        "unclaimed",
-        "{} has messages that no listener takes",
-        "{} have messages that no listener takes",
-        "Start the part of its client that listens to these channels, or skip the messages.",
-    ),
-    "filling": Words("soon-full", "{} will be full soon", "{} will be full soon", _DRAIN),
-    "away": Words(
-        "away",
-        "{} is away",
-        "{} are away",
-        "Start the client again. Its messages wait until the session ends.",
-    ),
-    "slow": Words("behind", "{} falls behind", "{} fall behind", _SHARE),
-    "recovering": Words(
-        "catches-up", "{} catches up", "{} catch up", "Nothing needs to be done, unless it is too slow."
-    ),
-    "overflow": Words("turned-away", "{} has turned messages away", "{} have turned messages away", _DRAIN),
-    "nearly-full": Words("nearly-full", "{} is nearly full", "{} are nearly full", _DRAIN),
-}
-"""The findings about receivers, by the kind of their most urgent cause: a receiver is in one of them."""
-_ADVICE: Final = {
-    Variant.BY_OPERATOR: "Release the receiver when the reason is gone. None of its messages is at fault.",
-    Variant.AWAY: "Start its client: it takes what waits. Then redrive its dead letters, if there are any.",
-    Variant.REFUSED: "Give its client a new token: it tries again with the one that is refused.",
-}
-"""What to do instead, if all that are named have this variant of the cause."""
-
-
 def _receivers(figures: Figures) -> Iterator[Finding]:
-    for kind, words in _RECEIVERS.items():
+    for kind, words in WORDS.items():
         sessions, queues = figures.counted.troubles.get(kind, Trouble()), figures.counted.queues.get(kind)
         trouble = sessions if queues is None else sessions.join(queues)
-        if trouble.count:
+        if trouble.count and words.key:
             only = "kind=session&" if queues is None else ""
-            said = words if sessions.count else words._replace(advice=_MORE)
-            yield _of_receivers(said, trouble, f"/receivers?{only}cause={kind}")
+            usual = usual_advice(kind, "" if sessions.count else GROUP)
+            yield _of_receivers(words, trouble, usual, f"/receivers?{only}cause={kind}")
 
 
-def _of_receivers(words: Words, trouble: Trouble, link: str) -> Finding:
+def _of_receivers(words: Words, trouble: Trouble, usual: str, link: str) -> Finding:
     first, is_one = trouble.named[0], trouble.count == 1
     waiting = f", {things(trouble.waiting, 'message')} waiting" if words.key == "away" else ""
     title = words.one.format(called(first.name)) if is_one else words.many.format(things(trouble.count, "receiver"))
@@ -226,31 +153,26 @@ def _of_receivers(words: Words, trouble: Trouble, link: str) -> Finding:
         words.key,
         Level.BAD if any(each.is_bad for each in trouble.named) else Level.WARN,
         title + waiting,
-        _cause(words, trouble),
-        _ADVICE.get(first.variant, words.advice)
-        if len({each.variant for each in trouble.named}) == 1
-        else words.advice,
+        first.text if is_one else _cause(words, trouble),
+        first.advice if first.advice and len({each.advice for each in trouble.named}) == 1 else usual,
         receiver_link(first.name) if is_one else link,
         trouble.count,
         trouble.since,
         tuple(sorted({each.node for each in trouble.named} - {""})),
+        tuple(trouble.named),
     )
 
 
 def _cause(words: Words, trouble: Trouble) -> str:
-    """The cause of one receiver; of several the names of some, each with its cause unless all have the same."""
-    named = trouble.named[:_NAMED]
-    if trouble.count == 1:
-        return named[0].text
-    more = trouble.count - len(named)
-    names, texts = [called(each.name) for each in named], [each.text for each in named]
+    """The names of some receivers, each with its cause unless all have the same."""
+    names, texts = [called(each.name) for each in trouble.named], [each.text for each in trouble.named]
     if words.key == "away":
         texts = [""]  # the title says it
-    are_same = len(set(texts)) == 1
-    listed = names if are_same else [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
-    ending = f" and {more:,} more" if more else ""
-    told = f"{', '.join(listed)}{ending}" if are_same else f"{'; '.join(listed)}{';' if more else ''}{ending}"
-    return f"{told}: {texts[0]}" if are_same and texts[0] else told
+    if len(set(texts[:_NAMED])) == 1:
+        told = listed(names, _NAMED, of=trouble.count)
+        return f"{told}: {texts[0]}" if texts[0] else told
+    pairs = [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
+    return listed(pairs, _NAMED, "; ", of=trouble.count)
 
 
 def _letters(figures: Figures) -> Iterator[Finding]:
@@ -259,14 +181,17 @@ def _letters(figures: Figures) -> Iterator[Finding]:
     read, left = (sum(each.letters for each in some) for some in (pairs, rest))
     if not made or (pairs and not rest):
         return
+    of, thing = made, "dead letter"
     if made <= read:  # all were looked at
         made = left
+    if made < of:
+        thing = "other dead letter"  # so that this and the number beside "Dead letters" agree
     one = rest[0] if len(rest) == 1 else None
     yield Finding(
         "letters",
         Level.BAD,
-        f"{things(made, 'dead letter')} of the last hour" + (f" of {one.receiver}" if one else ""),
-        _by_receiver(rest, left if made > left else 0),
+        f"{things(made, thing)} of the last hour" + (f" of {called(shown_name(one.receiver))}" if one else ""),
+        _by_receiver(rest, left if made > left else 0) + (f" ({of:,} with those above)" if made < of else ""),
         "Open a group and read the reason of one. Redrive the group when its cause is gone.",
         f"/dead-letters?since=1h&receiver={quote(one.receiver)}&code={quote(one.code)}"
         if one
@@ -280,9 +205,13 @@ def _by_receiver(pairs: Sequence[Pair], of: int) -> str:
     """How many dead letters which receivers have with which codes. `of`: so many of them were looked at; 0: all."""
     if len(pairs) == 1 and not of:
         return pairs[0].code
-    told = "; ".join(f"{each.receiver}: {each.letters:,} with {each.code}" for each in pairs[:_NAMED])
-    more = f"; and {things(len(pairs) - _NAMED, 'more group')}" if len(pairs) > _NAMED else ""
-    return f"{f'of the newest {of:,}: ' if of else ''}{told}{more}" or "see their codes"
+    told = listed(
+        [f"{called(shown_name(each.receiver))}: {each.letters:,} with {each.code}" for each in pairs],
+        _NAMED,
+        "; ",
+        "group",
+    )
+    return f"{f'of the newest {of:,}: ' if of else ''}{told}" or "see their codes"
 
 
 def _is_said(figures: Figures, pair: Pair) -> bool:
@@ -336,7 +265,7 @@ def _groups(figures: Figures) -> Iterator[Finding]:
             if is_one
             else f"{things(count, 'group')} have no member that takes messages",
             cause if is_one else f"the group {name}: {cause}; and {count - 1:,} more",
-            "Start a worker of the group, or release one that is on hold.",
+            usual_advice("members", GROUP),
             receiver_link(f"{first.pattern} {first.name}") if is_one else "/receivers?kind=group",
             count,
             first.since,

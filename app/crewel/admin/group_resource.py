@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from crewel.admin.cause_words import GROUP as GROUP_QUEUE
+from crewel.admin.cause_words import usual_advice
 from crewel.admin.operation import About
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
 from crewel.admin.receiver_resource import receiver_stop
@@ -38,6 +40,7 @@ async def _show(ask: Ask) -> Row:
         "name": name,
         "waiting": waiting,
         "maxEntries": queues.bounds(queue).max_entries,
+        "advice": usual_advice("members", GROUP_QUEUE),
         "causes": await queue_view(admin, AwaitedQueue(f"{pattern} {name}", queue, waiting, members)),
         "next": next_id,
         "oldest": int(next_id) // 1000 if next_id else None,
@@ -81,9 +84,9 @@ GROUP_ROUTES: Final = (
         "Show one consumer group.",
         _show,
         "`pattern`, `name`, `waiting` (its lag: messages that no member has yet), `maxEntries`, `causes` (what is wrong with"
-        " its queue, as in the list of receivers), `next`, `oldest`, `kept`"
-        " (whether it keeps its messages without members) and `members`, a list. `next` is its position: the id of the"
-        " message that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`,"
+        " its queue, as in the list of receivers), `advice`, `next`, `oldest`, `kept` (whether it keeps its messages without"
+        " members) and `members`, a list. `advice`: what to do if no member takes its messages. `next` is its position: the id"
+        " of the message that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`,"
         " `state`, `held`, `open` (how many messages of the group it has), `oldest` (when the oldest of those was published,"
         " or null) and `messages` (ids of the first 20). Its `cause` and `since` say why it gets nothing, and since when:"
         " empty and null also if the operator's role does not cover the member. With `cluster.enabled` also `unreached` and"

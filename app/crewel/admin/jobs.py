@@ -17,11 +17,12 @@ from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.admin.everywhere import drain_elsewhere
+from crewel.admin.receiver_condition import listed
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.broker.dead_letters.room import Room, room_of
 from crewel.errors import Fenced, StoreError
 from crewel.event_loop import woken
-from crewel.qos.names import group_of
+from crewel.qos.names import shown_name
 from crewel.security.grants import Role, role_of
 from crewel.storage import job_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
@@ -299,15 +300,13 @@ _WORKS: Final = {Work.REDRIVE: Jobs._redrive, Work.DISCARD: Jobs._discard, Work.
 
 
 def receiver_names(queues: Iterable[str]) -> list[str]:
-    """Receivers as operators name them: a group is `/jobs/* workers`."""
-    return [" ".join(group_of(each) or (each,)) for each in queues]
+    """Receivers as operators name them."""
+    return list(map(shown_name, queues))
 
 
 def named_receivers(queues: Sequence[str]) -> str:
     """Some of them in words."""
-    names = receiver_names(queues)
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return listed(receiver_names(queues), _NAMED)
 
 
 def choice_of(chosen: Chosen) -> dict[str, Any]:

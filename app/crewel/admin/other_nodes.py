@@ -318,7 +318,8 @@ class OtherNodes:
             await add_what_the_store_says(self._admin, [row for _, row in page if row["kind"] != "session"])
         missing = {name: max(told[name], *(each[name] for _, each in shared), 0) for name in ("unreached", "failed")}
         following = cursor(page[-1][0], sort) if (has_more or told["next"]) and page else ""
-        return {"receivers": [row for _, row in page], "next": following, **missing}
+        rows_told = [row for _, row in page]
+        return {"receivers": rows_told, "next": following, "unknownSince": self._admin.unknown_since, **missing}
 
     async def _prefixes(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
         """A page of prefixes with the topics of all nodes that answer, each counted once."""

@@ -56,8 +56,6 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     last_hour = NONE
     if store["letters"] is not None:
         last_hour = await _last_hour(admin, store["letters"])
-        if last_hour.recent.is_whole:
-            admin.past_troubles.note_letters(last_hour.recent.pairs)
         store["lettersNew"] = last_hour.made
     disk = await _disk(admin)
     empty_groups, working = await _groups(admin)
@@ -174,8 +172,7 @@ async def _store(admin: Administration) -> dict[str, Any]:
             return told | await _asked(admin, access)
         except StoreError as error:
             trouble = str(error)
-    since = admin.server_timeline.since("store")
-    return told | {"trouble": trouble, "unknownSince": int(time() * 1000) if since is None else since}
+    return told | {"trouble": trouble, "unknownSince": admin.unknown_since or int(time() * 1000)}
 
 
 def _share(each: Share, what: str) -> dict[str, Any]:
@@ -222,7 +219,9 @@ OVERVIEW_ROUTES: Final = (
         " (`limits.max_stored_ratio`), or null. `disk`: that of an embedded store, else null: `directory`, and in bytes"
         " `total`, `free`, `used` and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A"
         " finding has `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or"
-        " null) and `nodes`. `over`: what was wrong with receivers and has ended in the last hour, with `key`, `title`,"
+        " null), `nodes` and `receivers`: some of those that it is about, each with `name`, `title`, `link`, `cause`, `node`,"
+        " `since` and `awaySince` (or null). `over`: what was wrong with receivers and has ended in the last hour, with `key`,"
+        " `title`,"
         " `cause`, `link`, `count`, `since`, `until` and `nodes`. `groups`:"
         " consumer groups that are `working`, or `empty`: no member takes their messages. `queues`: how many queues of subjects"
         " and groups are full, or soon or nearly so, or fall behind, by the kind of the cause. With `cluster.enabled`, all"

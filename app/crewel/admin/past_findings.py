@@ -7,41 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
+from crewel.admin.cause_words import WORDS
 from crewel.admin.findings import called, receiver_link
 from crewel.admin.past_troubles import LETTERS, PastTrouble
-from crewel.admin.receiver_condition import things
+from crewel.admin.receiver_condition import listed, things
+from crewel.qos.names import shown_name
 
 _SINGLE: Final = 3
 """Of more troubles of one kind, one entry tells."""
 _NAMED: Final = 3
 """Receivers that it names."""
-
-
-class Words(NamedTuple):
-    """How an entry reads: what is said of one receiver, and of several."""
-
-    one: str
-    many: str
-
-
-WORDS: Final[dict[str, Words]] = {
-    "rejecting": Words("{} rejected everything", "{} rejected everything"),
-    "held": Words("{} was on hold", "{} were on hold"),
-    "full": Words("{} was full", "{} were full"),
-    "token": Words("{} had an expired token", "{} had an expired token"),
-    "rejects": Words("{} rejected messages", "{} rejected messages"),
-    "refused": Words("Logins as {} were refused", "Logins of {} were refused"),
-    "members": Words("{} had no member that takes messages", "{} had no member that takes messages"),
-    "retry": Words("{} waited to retry", "{} waited to retry"),
-    "unclaimed": Words("{} had messages that no listener took", "{} had messages that no listener took"),
-    "away": Words("{} was away", "{} were away"),
-    "slow": Words("{} fell behind", "{} fell behind"),
-    LETTERS: Words("{} were redriven or discarded", "{} were redriven or discarded"),
-}
-"""By the kind of the trouble."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +53,7 @@ def over(troubles: Sequence[PastTrouble]) -> list[Over]:
     found = [
         entry
         for kind, some in kinds.items()
-        if kind in WORDS  # a node of a later version may have others
+        if kind == LETTERS or (kind in WORDS and WORDS[kind].was)  # a node of a later version may have others
         for entry in ([_one(each) for each in some] if len(some) <= _SINGLE else [_many(kind, some)])
     ]
     return sorted(found, key=lambda each: -each.until)
@@ -88,7 +66,7 @@ def _by_receiver(letters: Sequence[PastTrouble]) -> list[PastTrouble]:
         found.setdefault(each.name, []).append(each)
     return [
         some[0]._replace(
-            text=_listed([each.text for each in some]),
+            text=listed([each.text for each in some], _NAMED),
             since=min(each.since for each in some),
             letters=sum(each.letters for each in some),
         )
@@ -96,37 +74,36 @@ def _by_receiver(letters: Sequence[PastTrouble]) -> list[PastTrouble]:
     ]
 
 
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
-    return ", ".join(texts[:_NAMED]) + more
-
-
 def _one(past: PastTrouble) -> Over:
-    what, cause = called(past.name), past.text
-    link = receiver_link(past.name)
+    what, cause = called(shown_name(past.name)), past.text
+    link, count = receiver_link(past.name), past.letters or 1
     if past.kind == LETTERS:
-        what, link = f"{things(past.letters, 'dead letter')} of {what}", f"/dead-letters?receiver={quote(past.name)}"
-    elif past.has_ended:
-        cause = f"{cause}; it has ended"
-    title = WORDS[past.kind].one.format(what)
-    count = past.letters or 1
+        title, link = _letters(past.letters, what), f"/dead-letters?receiver={quote(past.name)}"
+    else:
+        title = WORDS[past.kind].was.format(what)
+        cause = f"{cause}; it has ended" if past.has_ended else cause
     return Over(past.kind, title, cause, link, count, past.since, past.until, (past.node,) if past.node else ())
 
 
 def _many(kind: str, some: Sequence[PastTrouble]) -> Over:
-    count, what = len(some), things(len(some), "receiver")
-    link = "/receivers"
+    count, what, link = len(some), things(len(some), "receiver"), "/receivers"
     if kind == LETTERS:
         count = sum(each.letters for each in some)
-        what, link = f"{things(count, 'dead letter')} of {what}", "/dead-letters"
-    named = "; ".join(f"{called(each.name)}: {each.text}" for each in some[:_NAMED])
+        title, link = _letters(count, what), "/dead-letters"
+    else:
+        title = WORDS[kind].were.format(what)
     return Over(
         kind,
-        WORDS[kind].many.format(what),
-        f"{named}; and {len(some) - _NAMED:,} more",
+        title,
+        listed([f"{called(shown_name(each.name))}: {each.text}" for each in some], _NAMED, "; "),
         link,
         count,
         min(each.since for each in some),
         max(each.until for each in some),
         tuple(sorted({each.node for each in some} - {""})),
     )
+
+
+def _letters(count: int, whose: str) -> str:
+    """They may have been redriven, discarded or restored, and so be gone from where they were."""
+    return f"{things(count, 'dead letter')} of {whose} {'is' if count == 1 else 'are'} gone"

@@ -8,7 +8,7 @@ from crewel.admin.operation import About
 from crewel.admin.request_fields import text_field
 from crewel.admin.route import Ask, Route
 from crewel.qos.fields import one_of
-from crewel.qos.names import group_of
+from crewel.qos.names import group_of, shown_name
 from crewel.storage.recent_rates import KINDS, SLICE_MS, SLICES, RecentRates
 
 _MOST: Final = 1000
@@ -33,8 +33,7 @@ def _rate(found: RecentRates, at: int, number: int) -> float | None:
 
 
 def _named(kind: str, name: str) -> str:
-    of = group_of(name) if kind == "group" else None
-    return name if of is None else " ".join(of)
+    return shown_name(name) if kind == "group" else name
 
 
 def _is_covered(ask: Ask, kind: str, name: str) -> bool:

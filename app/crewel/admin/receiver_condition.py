@@ -91,6 +91,8 @@ class Facts:
     """When what its client could not take goes to it again; None: nothing waits for that."""
     tries: tuple[int, int] = (0, 0)
     """Failures in a row, and how many there may be (-1: any number)."""
+    policy: str = ""
+    """What its queue does when it is full, as `onOverflow` says; empty if it is no session's."""
     overflow: Overflow | None = None
     is_overflow_known: bool = True
     """Whether `overflow` says what there is to say; else the operator that asks may not see it."""
@@ -162,13 +164,27 @@ _TURNED_AWAY: Final = {
     "disconnect": "{} ended its session",
 }
 """What a full queue did with so many messages, by its policy."""
-_FURTHER: Final = {True: "further ones become dead letters", False: "further ones are refused"}
-"""What happens at the full queue of a group, and at that of a subject."""
+_GROUP: Final = "deadMessage"
+"""What a full queue of a group does, and what those do that ask for it."""
+_FURTHER: Final = {
+    _GROUP: "further ones become dead letters",
+    "dropOldest": "further ones push older ones out, or are dropped",
+    "disconnect": "a further one ends its session",
+    "": "further ones are refused",
+}
+"""What a full queue does with further messages, by its policy; one of a subject has none."""
 
 
 def things(count: int, thing: str, more: str = "") -> str:
     """So many of these, as a text."""
     return f"{count:,} {thing if count == 1 else more or f'{thing}s'}"
+
+
+def listed(texts: Sequence[str], most: int, joint: str = ", ", thing: str = "", of: int = 0) -> str:
+    """The first of these, and how many more things there are, `of` so many in all: "a, b and 2 more"."""
+    left = (of or len(texts)) - min(most, len(texts))
+    more = f"{joint.strip(', ')} and {things(left, f'more {thing}') if thing else f'{left:,} more'}" if left > 0 else ""
+    return joint.join(texts[:most]) + more
 
 
 def _turned_away(overflow: Overflow) -> str:
@@ -229,7 +245,7 @@ def _rejects(facts: Facts) -> Found:
     text = words.format(
         share=f"{found.rejected:,} of {found.rejected + found.taken:,}",
         messages="message" if found.rejected == 1 else f"{found.rejected} messages",
-        channels=_named(found.whole),
+        channels=listed(found.whole, 2, thing="channel"),
         whole=f"{number:,} of {number:,}",
     )
     minutes = (found.at - found.since) / _MINUTE_MS
@@ -250,11 +266,6 @@ def _rejects(facts: Facts) -> Found:
     yield level, f"{text}: {_said(found.code, found.reason)}{more}", details
 
 
-def _named(channels: Sequence[str]) -> str:
-    more = f" and {things(len(channels) - 2, 'more channel')}" if len(channels) > 2 else ""
-    return " and ".join(channels) if not more else f"{', '.join(channels[:2])}{more}"
-
-
 def _filling(facts: Facts) -> Found:
     left, trend = facts.full_in, facts.trend
     if left is not None and trend is not None:
@@ -266,6 +277,7 @@ def _filling(facts: Facts) -> Found:
         )
         level = Level.BAD if left <= _VERY_SOON_MS else Level.WARN
         details = {"fullAt": trend.full_at, "perMinute": round(trend.per_minute), "share": round(facts.share, 3)}
+        details |= {"awaySince": facts.away_since} if facts.is_away else {}
         yield level, text, details
 
 
@@ -291,17 +303,16 @@ def _held(facts: Facts) -> Found:
 def _full(facts: Facts) -> Found:
     if not facts.is_full:
         return
-    most = things(facts.max_entries, "message")
-    bound = f"{facts.waiting:,} of {most}" if facts.waiting >= facts.max_entries else "the bytes that it may have"
+    bound = _room(facts) if facts.waiting >= facts.max_entries else "the bytes that it may have"
     text, overflow = f"its queue is full: {bound}{_with_absence(facts)}", facts.overflow
-    if facts.members is not None:
-        yield Level.BAD, f"{text}; {_FURTHER[facts.is_group]}", {}
-    elif not facts.is_overflow_known:
-        yield Level.BAD, text, {}
-    elif overflow is None:
-        yield Level.BAD, f"{text}; nothing has been turned away yet", {"count": 0}
+    away = {"awaySince": facts.away_since} if facts.is_away else {}
+    if not facts.is_overflow_known:
+        yield Level.BAD, text, away
+    elif overflow is None:  # or it is not known any more, as after a restart
+        policy = _GROUP if facts.is_group else facts.policy
+        yield Level.BAD, f"{text}; {_FURTHER.get(policy, _FURTHER[''])}", away
     else:
-        yield Level.BAD, f"{text}; {_turned_away(overflow)}", _overflow_details(overflow)
+        yield Level.BAD, f"{text}; {_turned_away(overflow)}", _overflow_details(overflow) | away
 
 
 def _token(facts: Facts) -> Found:
@@ -440,6 +451,8 @@ class Check(NamedTuple):
     find: Callable[[Facts], Found]
     condition: Condition | None = None
     """How a receiver stands that has it; None: that is not said in a word."""
+    is_trouble: bool = True
+    """Whether it may be trouble; else it only explains how the receiver stands."""
 
 
 CAUSES: Final = (
@@ -458,10 +471,12 @@ CAUSES: Final = (
     Check("recovering", 4, _recovers, Condition.CATCHING_UP),
     Check("overflow", 3, _overflowed),
     Check("nearly-full", 2, _nearly_full),
-    Check("busy", 1, _busy),
-    Check("unsubscribed", 0, _unsubscribed, Condition.UNSUBSCRIBED),
+    Check("busy", 1, _busy, is_trouble=False),
+    Check("unsubscribed", 0, _unsubscribed, Condition.UNSUBSCRIBED, is_trouble=False),
 )
 """All causes, the most urgent first."""
+TROUBLES: Final = tuple(each.kind for each in CAUSES if each.is_trouble)
+"""The kinds of those by which receivers in trouble are counted."""
 _RANKS: Final = {each.kind: each.rank for each in CAUSES}
 _CONDITIONS: Final = {each.kind: each.condition for each in CAUSES}
 
@@ -478,28 +493,6 @@ def conditions_of(facts: Facts, causes: Sequence[Cause]) -> list[Condition]:
     """How the receiver stands, the most urgent first, and last whether its client is there."""
     there = facts.members or (Condition.AWAY if facts.is_away else Condition.CONNECTED)
     return [*(word for each in causes if (word := _CONDITIONS[each.kind]) is not None), there]
-
-
-class Variant(StrEnum):
-    """What else holds of the most urgent cause, where other advice fits then."""
-
-    USUAL = ""
-    BY_OPERATOR = "by an operator"
-    """On hold, and no message is."""
-    AWAY = "away"
-    """Full, or soon, and its client is away."""
-    REFUSED = "refused"
-    """Its token has expired, and its client tries to log in with one that is refused."""
-
-
-def variant_of(causes: Sequence[Cause]) -> Variant:
-    """Which variant of the most urgent cause it is."""
-    first, kinds = causes[0], {each.kind for each in causes}
-    if first.kind == "held" and not first.details["id"]:
-        return Variant.BY_OPERATOR
-    if first.kind in ("full", "filling") and "away" in kinds:
-        return Variant.AWAY
-    return Variant.REFUSED if first.kind == "token" and "refused" in first.details else Variant.USUAL
 
 
 def has_cause(causes: Sequence[Cause], kind: str) -> bool:

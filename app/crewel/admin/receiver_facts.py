@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from time import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from crewel.admin.cause_words import GROUP, SUBJECT, advice_of
 from crewel.admin.receiver_condition import Cause, Condition, Facts, causes_of, conditions_of, trouble_of
 from crewel.admin.server_view import oldest_of
 from crewel.errors import StoreError
-from crewel.qos.names import group_of, group_queue, subject_queue
+from crewel.qos.names import group_of, queue_of, shown_name, subject_queue
 from crewel.storage.session_pace import usual_times
 from crewel.storage.taken_elsewhere import Taken
 
@@ -30,7 +32,7 @@ def session_facts(admin: ServerView, session: Session, covers: Callable[[str], b
     facts = Facts(now, is_away, not session.subscriptions, session.takes_ptp, waiting=view.depth)
     if is_away:
         facts.away_since = int(admin.clock_ms(dispatchers.away_since(session)))
-    facts.max_entries, facts.max_bytes, _ = admin.bounds(session)
+    facts.max_entries, facts.max_bytes, facts.policy = admin.bounds(session)
     if facts.waiting:
         facts.waiting_bytes = view.size
         facts.oldest = oldest_of(session)
@@ -103,7 +105,7 @@ class AwaitedQueue(NamedTuple):
 async def queue_view(admin: ServerView, awaited: AwaitedQueue) -> list[dict[str, Any]]:
     """What is wrong with the queue of a subject or a consumer group, as REST has it."""
     facts = shared_facts(admin, awaited.queue, awaited.waiting, members_stand(admin, awaited.sessions))
-    causes = [each.as_json() for each in queue_causes(causes_of(facts))]
+    causes = _causes_view(facts, queue_causes(causes_of(facts)))
     await _add_taken(admin, [{"name": awaited.name, "causes": causes}])
     return causes
 
@@ -115,10 +117,14 @@ def awaited_queues(admin: ServerView) -> Iterator[AwaitedQueue]:
         queue, sessions = subject_queue(subject), list(addressing.names.of_subject(subject))
         yield AwaitedQueue(queue, queue, addressing.destinations.waiting(subject), sessions)
     for queue in addressing.shared_queues.names():
-        group = group_of(queue)
-        if group is not None:
+        if group_of(queue) is not None:
             members = addressing.groups.members(queue)
-            yield AwaitedQueue(" ".join(group), queue, addressing.shared_queues.waiting(queue), members)
+            yield AwaitedQueue(shown_name(queue), queue, addressing.shared_queues.waiting(queue), members)
+
+
+def _causes_view(facts: Facts, causes: list[Cause]) -> list[dict[str, Any]]:
+    what = "" if facts.members is None else GROUP if facts.is_group else SUBJECT
+    return [each.as_json() | {"advice": advice_of(each, causes, what)} for each in causes]
 
 
 def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:
@@ -127,7 +133,7 @@ def standing(facts: Facts, causes: list[Cause]) -> dict[str, Any]:
         "conditions": [each.value for each in conditions_of(facts, causes)],
         "cause": causes[0].text if causes else "",
         "since": causes[0].details.get("since") if causes else None,
-        "causes": [each.as_json() for each in causes],
+        "causes": _causes_view(facts, causes),
         "trouble": trouble_of(facts, causes),
     }
 
@@ -187,31 +193,28 @@ async def taken_lately(admin: ServerView, names: Iterable[str]) -> dict[str, int
     if not admin.broker.runtime.access.has_store:
         return {}
     taken: dict[str, int] = {}
-    try:
+    with suppress(StoreError):  # what it has said before holds
         for name in names:
             kind, key = _rate_of(admin, name)
             number = (await admin.rates[kind].get()).lately(key) if kind else None
             if number is not None:
                 taken[name] = number
-    except StoreError:
-        return {}
     return taken
 
 
 def _rate_of(admin: ServerView, name: str) -> tuple[str, str]:
     """The kind of rate, and the key in it, of the receiver of this name; empty if it is not counted."""
-    if name.startswith("/"):
-        pattern, _, group = name.rpartition(" ")
-        return "group", group_queue(pattern, group)
-    if name.count("/") == 1:  # a subject
-        return "group", name
+    if queue := queue_of(name):
+        return "group", queue
     session = admin.find(name)
     return ("receiver", name) if session is not None and session.durable is not None else ("", "")
 
 
 def taken_text(per_minute: int | None) -> str:
     """How much a receiver takes; empty if that is not known."""
-    return "" if per_minute is None else f"; it takes {f'{per_minute:,}' if per_minute else 'none'} a minute"
+    if per_minute is None:
+        return ""
+    return f"; it takes {per_minute:,} a minute" if per_minute else "; it takes less than one a minute"
 
 
 def others_text(took: Taken | None) -> str:

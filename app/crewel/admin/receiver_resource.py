@@ -10,7 +10,7 @@ from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.operation import About
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import (
-    CAUSES,
+    TROUBLES,
     Condition,
     Facts,
     causes_of,
@@ -27,10 +27,9 @@ from crewel.broker.session import Session
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
 from crewel.qos.fields import one_of
-from crewel.qos.names import group_of, group_queue, subject_queue
+from crewel.qos.names import group_of, group_queue, shown_name, subject_queue
 from crewel.security.grants import Scope
 
-_CAUSES: Final = tuple(each.kind for each in CAUSES)
 _STOPS: Final = ("held", "token", "retry", "away")
 """The causes for which a session gets nothing."""
 _KINDS: Final = ("session", "subject", "group")
@@ -104,6 +103,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     return {
         "receivers": views,
         "next": cursor(page[-1][0], sort) if has_more else "",
+        "unknownSince": admin.unknown_since,
     }
 
 
@@ -150,7 +150,7 @@ def _groups(admin: Administration) -> Iterator[_Receiver]:
     for queue in queues.names():
         of = group_of(queue)
         if of is not None and of not in with_members:
-            yield _Receiver("group", " ".join(of), _EMPTY, False, queues.waiting(queue), None, None, 0, queue)
+            yield _Receiver("group", shown_name(queue), _EMPTY, False, queues.waiting(queue), None, None, 0, queue)
 
 
 def _is_covered(ask: Ask, receiver: _Receiver) -> bool:
@@ -241,12 +241,14 @@ RECEIVER_ROUTES: Final = (
         "/receivers",
         "List the receivers: named sessions, subjects with messages that wait for a session, and consumer groups.",
         _list,
-        "`receivers`, a list; `next`, the cursor of the next page, empty if this is the last. A receiver has `kind`,"
+        "`receivers`, a list; `next`, the cursor of the next page, empty if this is the last; `unknownSince`: since when the"
+        " store cannot be used (receivers that only it knows are missing then), or null. A receiver has `kind`,"
         " `name`, `state`, `held`, `waiting`, `waitingBytes` (null for subjects and groups), `members` (sessions),"
         " `maxEntries` (the bound of its queue), `oldest` (when its oldest stored message was published, or null), and"
         " `lastFailure`. `conditions`: how it stands, in plain words, the most urgent first; `cause`: why, in one text;"
-        " `trouble`: a number, the larger, the more urgent. `causes`: each with `kind`, `level` (bad, warn, info), `text`"
-        " and, where known, `since`, `at`, `count`, `code`, `from`, `usualMs`; `since`: that of the first cause, or null. For"
+        " `trouble`: a number, the larger, the more urgent. `causes`: each with `kind`, `level` (bad, warn, info), `text`,"
+        " `advice` (what to do; empty if nothing is to be done) and, where known, `since`, `at`, `count`, `code`, `from`,"
+        " `awaySince` (of a queue that is full, or soon), `usualMs`. `since`: that of the first cause, or null. For"
         " rejected messages (`rejects`) a cause has `count` of `of`, `rule`, `channels`, `perMinute`, and `othersTook`: how"
         " many of the newest `othersOf` other receivers acknowledged. For a queue that will be full soon (`filling`),"
         " it has `fullAt` and `perMinute`; for a receiver that falls behind (`slow`) or catches up (`recovering`), `oldest`,"
@@ -263,8 +265,8 @@ RECEIVER_ROUTES: Final = (
             ),
             text_field(
                 "cause",
-                f"Only those whose most urgent cause is this, as a finding counts them: {', '.join(_CAUSES)}.",
-                one_of(*_CAUSES),
+                f"Only those whose most urgent cause is this, as a finding counts them: {', '.join(TROUBLES)}.",
+                one_of(*TROUBLES),
             ),
             flag_text("held", "true: only those on hold; false: only the others."),
             text_field("contains", "Only those whose name contains this text."),

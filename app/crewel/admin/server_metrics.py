@@ -14,7 +14,7 @@ from math import nan
 from pathlib import Path
 from typing import Any, Final
 
-from crewel.admin.receiver_condition import CAUSES
+from crewel.admin.receiver_condition import TROUBLES
 from crewel.broker.broker import Broker
 from crewel.errors import StoreError
 from crewel.storage.backup_record import last_backup
@@ -32,7 +32,7 @@ _ASKED: Final = (
 """What is looked at when the figures are asked for."""
 _LIMIT_S: Final = 2.0
 Counts = Mapping[str, int]
-_NONE: Final = {each.kind: 0 for each in CAUSES}
+_NONE: Final = dict.fromkeys(TROUBLES, 0)
 """No session in trouble."""
 _NO_QUEUE: Final = dict.fromkeys(("full", "filling", "slow", "recovering", "nearly-full"), 0)
 """No subject and no group in trouble."""

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from crewel.admin.cached_result import CachedResult
+from crewel.admin.cause_words import GROUP, SUBJECT, advice_of
 from crewel.admin.client_connection import transport_of
 from crewel.admin.level import Level
 from crewel.admin.paging import First
-from crewel.admin.receiver_condition import Cause, Condition, Variant, causes_of, conditions_of, variant_of
+from crewel.admin.receiver_condition import Cause, Condition, causes_of, conditions_of
 from crewel.admin.receiver_facts import (
     awaited_queues,
     is_at_rest,
@@ -26,6 +27,7 @@ from crewel.admin.receiver_facts import (
 )
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
+from crewel.qos.names import queue_of
 
 if TYPE_CHECKING:
     from crewel.admin.server_view import ServerView
@@ -50,7 +52,10 @@ class Named:
     node: str
     is_bad: bool = True
     """Whether messages are stuck or lost."""
-    variant: Variant = Variant.USUAL
+    advice: str = ""
+    """What to do about it."""
+    away_since: int | None = None
+    """Since when its client is away, of one that is full, or soon: milliseconds since 1970."""
 
 
 @dataclass
@@ -180,14 +185,17 @@ class SessionCounter:
             admin.backlog_trends.note(queue, facts.share, waiting)
             causes = causes_of(facts)
             of_queue = queue_causes(causes)
-            found.add(name, "", waiting, of_queue)
+            found.add(name, "", waiting, of_queue, GROUP if facts.is_group else SUBJECT)
             admin.past_troubles.note(name, "", causes if knows_all else of_queue)
         return found.as_dict()
 
     def _is_there(self, name: str) -> bool:
         """Whether there is a receiver of this name. One that has gone may have moved to another node."""
-        is_session = name.count("/") > 1 and not name.startswith("/")
-        return not is_session or self._admin.find(name) is not None or not self._admin.broker.runtime.cluster.is_single
+        return (
+            bool(queue_of(name))
+            or self._admin.find(name) is not None
+            or not self._admin.broker.runtime.cluster.is_single
+        )
 
 
 class _Troubles:
@@ -197,7 +205,7 @@ class _Troubles:
         self._found: dict[str, Trouble] = {}
         self._named: dict[str, First[Named]] = {}
 
-    def add(self, name: str, node: str, waiting: int, causes: Sequence[Cause]) -> None:
+    def add(self, name: str, node: str, waiting: int, causes: Sequence[Cause], what: str = "") -> None:
         if not causes or causes[0].level is Level.INFO:
             return
         cause = causes[0]
@@ -205,7 +213,8 @@ class _Troubles:
         trouble.count += 1
         trouble.waiting += waiting
         since, is_bad = cause.details.get("since"), cause.level is Level.BAD
-        named = Named(name, cause.text, since, waiting, node, is_bad, variant_of(causes))
+        advice, away_since = advice_of(cause, causes, what), cause.details.get("awaySince")
+        named = Named(name, cause.text, since, waiting, node, is_bad, advice, away_since)
         self._named.setdefault(cause.kind, First(NAMED, _urgency)).add(named)
 
     def as_dict(self) -> dict[str, Trouble]:

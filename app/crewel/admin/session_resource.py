@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from time import time
 from typing import Any, Final
@@ -18,6 +19,7 @@ from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_what_the_store_says, standing_of
 from crewel.admin.receiver_resource import last_failure
+from crewel.admin.rejected_shapes import rejected_shape
 from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
@@ -244,6 +246,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
         "sessions": views,
         "next": cursor(page[-1][0], sort) if has_more else "",
         "unnamed": unnamed if ask.covers_all else 0,
+        "unknownSince": ask.admin.unknown_since,
     }
 
 
@@ -279,9 +282,18 @@ async def _show(ask: Ask) -> dict[str, Any]:
     view["may"] = ask.may(lambda role: ask.covers_session(session, role))
     if ask.covers_all:  # what it has done is that of any channel
         await add_what_the_store_says(ask.admin, [view])
+        await _add_shape(ask.admin, view)
     if session.durable is not None:
         view["pace"] = await _pace(ask.admin, session) if ask.covers_all else None
     return view
+
+
+async def _add_shape(admin: Administration, view: dict[str, Any]) -> None:
+    """Say of rejected messages which other fields they have: `shape` of that cause."""
+    for cause in view["causes"]:
+        if cause["kind"] == "rejects":
+            with suppress(StoreError):  # all else comes from memory
+                cause["shape"] = await rejected_shape(admin, view["name"], cause["since"])
 
 
 async def _pace(admin: Administration, session: Session) -> dict[str, Any] | None:
@@ -340,7 +352,8 @@ SESSION_ROUTES: Final = (
         "List the named sessions, a page at a time.",
         _list,
         "`sessions`, a list; `next`, the cursor of the next page, empty if this is the last; `unnamed`, how many sessions"
-        " have no name. With `cluster.enabled` the list has the sessions of all nodes, each with its `node`; `unreached` is how"
+        " have no name; `unknownSince`, as in the list of receivers. With `cluster.enabled` the list has the sessions of all"
+        " nodes, each with its `node`; `unreached` is how"
         " many nodes did not answer, `failed` of them because of an internal error.",
         query=(
             text_field("subject", "Only this subject's: joe."),
@@ -364,7 +377,8 @@ SESSION_ROUTES: Final = (
         " acknowledged; `pace`: how many messages it acknowledged (`count`) in the last `withinMs`, and when it"
         " acknowledged the `last`. For an operator of some channels `pace` is null, causes leave out what a full queue has"
         " turned away, and `lastFailure` is null if it is about a channel that the role does not cover. `conditions` and"
-        " `causes`: as in the list of receivers. `may`: the operator's highest role.",
+        " `causes`: as in the list of receivers; for rejected messages (`rejects`) also `shape`: which other fields they have"
+        " than those that were acknowledged, or empty. `may`: the operator's highest role.",
         refusals=_UNKNOWN,
         about=About.SESSION,
     ),

@@ -340,7 +340,7 @@ async def _dry(admin: Admin, choice: _Choice) -> tuple[int, str]:
     for ids in choice.portions():
         answer = await admin.call("POST", "/dead-letters/redrive", body=choice.body(ids) | {"dryRun": True})
         count += answer["count"]
-        receivers = _of_receivers(answer.get("receivers"))
+        receivers = _of_receivers(answer.get("receivers")) if count == answer["count"] else ""
     return count, f"{counted(count)}{receivers}"
 
 
@@ -351,11 +351,22 @@ def _of_receivers(told: Mapping[str, Any] | None) -> str:
     if not told or not told["groups"] or told["partial"]:
         return ""
     names = [escaped(each["value"]) for each in told["groups"][:_NAMED]]
+    rooms = [_room(each) for each in told["groups"]]
     if told["values"] == 1:
-        return f" of {names[0]}"
-    named = [f"{name} ({each['count']:,})" for name, each in zip(names, told["groups"], strict=False)]
+        return f" of {names[0]}" + (f" ({rooms[0]})" if rooms[0] else "")
+    named = [
+        f"{name} ({each['count']:,}{', ' * bool(room)}{room})"
+        for name, each, room in zip(names, told["groups"], rooms, strict=False)
+    ]
     more = told["values"] - len(named)
     return f" of {', '.join(named if more else named[:-1])} and {f'{more:,} more' if more else named[-1]}"
+
+
+def _room(group: Mapping[str, Any]) -> str:
+    """What keeps a redrive from arriving at this receiver at once; empty if nothing is known to."""
+    room = group.get("room")
+    lacks = f"room for {room:,}" if room is not None and room < group["count"] else ""
+    return ", ".join(filter(None, (lacks, "its client is away" if group.get("awaySince") else "")))
 
 
 async def _count(admin: Admin, choice: _Choice, what: str, as_json: bool | None) -> None:

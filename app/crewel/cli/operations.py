@@ -147,6 +147,8 @@ async def _list_sessions(
     as_json: AsJson = None,
 ) -> None:
     """Print the sessions that have a name, with how they stand, why and since when."""
+    from crewel.times import format_timestamp
+
     condition, state = (None, state) if state is None or state.isupper() else (state, None)
     query = given(subject=subject, state=state, condition=condition, active="false" if held else None)
     everything = admin.pages("/sessions", "sessions", query)
@@ -162,6 +164,10 @@ async def _list_sessions(
     ]
     headings = [heading for heading, _ in columns]
     await output.print_entries(everything, headings, lambda session: [cell(session) for _, cell in columns], as_json)
+    if first.get("unknownSince"):  # servers of before do not tell it
+        print(
+            f"the store cannot be used since {format_timestamp(first['unknownSince'])}: what only it knows is missing"
+        )
     if first["unnamed"]:
         print(f"and {first['unnamed']} without a name")
 

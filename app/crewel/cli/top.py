@@ -118,8 +118,19 @@ def _finding(finding: Mapping[str, Any]) -> "RenderableType":
     from crewel.logs import escaped
 
     style = "bold red" if finding["level"] == "bad" else "yellow"
-    text = f"{finding['level'].upper()} {finding['title']}: {finding['cause']}. {finding['advice']}"
+    text = f"{finding['level'].upper()} {finding['title']}: {finding['cause']}{_times(finding)}. {finding['advice']}"
     return Text(escaped(text), style=style)
+
+
+def _times(finding: Mapping[str, Any]) -> str:
+    """Since when it is so, and since when the client is away of the only receiver that it is about."""
+    from crewel.times import format_timestamp
+
+    receivers = finding.get("receivers", ())  # servers of before do not have them
+    away = receivers[0]["awaySince"] if len(receivers) == 1 else None
+    times = {"since": finding["since"], "its client is away since": away}
+    said = "; ".join(f"{what} {format_timestamp(at)}" for what, at in times.items() if at is not None)
+    return f" ({said})" if said else ""
 
 
 def _over(past: Mapping[str, Any]) -> "RenderableType":

@@ -137,6 +137,28 @@ def group_of(queue: str) -> tuple[str, str] | None:
     return pattern, group
 
 
+def group_called(shown: str) -> tuple[str, str] | None:
+    """Pattern and name of the group that people call `/jobs/* workers`; None if this is what a session or a subject is
+    called."""
+    pattern, _, group = shown.rpartition(" ")
+    return (pattern, group) if shown.startswith("/") else None
+
+
+def shown_name(queue: str) -> str:
+    """What people call the receiver of this queue: `/jobs/* workers` a group, and a subject as the queue. A session, which has
+    no shared queue, keeps its name."""
+    group = group_of(queue)
+    return queue if group is None else " ".join(group)
+
+
+def queue_of(shown: str) -> str:
+    """The shared queue of the group or subject that people call so; empty if it is a session."""
+    group = group_called(shown)
+    if group is not None:
+        return group_queue(*group)
+    return shown if is_queue(shown) else ""
+
+
 def subject_of(queue: str) -> str:
     """The subject that the queue is of; empty if it is a group's."""
     return "" if queue.startswith(_GROUP) else queue.rpartition("/")[2]

@@ -6,6 +6,7 @@ is what is not done. A call works on so many dead letters, or for so long, and a
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -133,10 +134,21 @@ class DeadLetterRedrive:
 
     async def count(self, chosen: Chosen) -> int:
         """How many dead letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""
-        store = self.access.store
         if chosen.ids is not None:
-            return len(list(filter(chosen.wanted.is_within, await dead_letter_store.get(store, chosen.ids))))
-        return await dead_letter_store.count(store, chosen.wanted)
+            return (await self.receivers_of(chosen, chosen.ids)).total()
+        return await dead_letter_store.count(self.access.store, chosen.wanted)
+
+    async def receivers_of(self, chosen: Chosen, ids: Sequence[str]) -> Counter[str]:
+        """How many of these dead letters each receiver has. Raises StoreError."""
+        letters = await dead_letter_store.get(self.access.store, ids)
+        return Counter(each.receiver for each in filter(chosen.wanted.is_within, letters))
+
+    def room(self, receiver: str) -> int | None:
+        """How many messages more may wait for this receiver, by their number; None if this server does not know it."""
+        if not is_queue(receiver) and self._names.find(receiver) is None:
+            return None
+        free = self._free(receiver, {})
+        return max(free.bounds.max_entries - free.waiting, 0) if free.size <= free.bounds.max_bytes else 0
 
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
         """Send dead letters again: to their receivers, or to all who are subscribed to their channels and the groups there;

@@ -314,19 +314,18 @@ class DispatcherRunner:
         return session.mailbox.dispatcher.observe(is_gone=self.is_away(session))
 
     def is_away(self, session: Session) -> bool:
-        """Whether the session's client is gone, whatever its dispatcher does."""
+        """Whether the session's client is not there, whatever its dispatcher does."""
         is_gone = session.mailbox.is_absent or session.state is not State.CONNECTED
-        return is_gone or self._times.is_gone(session, self._runtime.loop.time())
+        return is_gone or self._times.is_away(session, self._runtime.loop.time())
 
     def away_since(self, session: Session) -> float:
-        """The loop time (s) since which the session's client, which is away, counts as gone."""
-        gone_in = self._times.gone_in(session, self._runtime.loop.time())
-        if gone_in is None or session.state is not State.CONNECTED:  # no connect has come yet
+        """The loop time (s) since which the session's client, which is away, is not there."""
+        rests_since = self._times.rests_since(session)
+        if rests_since is None or session.state is not State.CONNECTED:  # no connect has come yet
             return session.added_at
-        # After it came back from the store, its client has a grace, and may not have been seen here at all.
-        if gone_in > 0 or not session.last_seen:
-            return session.last_seen or session.added_at
-        return self._runtime.loop.time() + gone_in
+        if not session.last_seen:  # it came back from the store, which said since when, and its client has a grace
+            return min(rests_since, session.added_at)
+        return min(max(rests_since, session.last_seen), self._runtime.loop.time())
 
     async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
         """Let the session's messages wait until it is activated. A session that is on hold already stays as it is."""

@@ -302,6 +302,10 @@ class Events:
             self._shapes.forget()
             log.debug("a group of events is lost: %s", error)
 
+    def last_shape(self, channel: str) -> str | None:
+        """The shape of the data that was acknowledged last of this channel; None if no sample says it."""
+        return self._shapes.last_of(channel)
+
     async def _note_shapes(self) -> None:
         """Note which channels have data of another shape than before."""
         self.fold()

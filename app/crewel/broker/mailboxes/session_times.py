@@ -15,6 +15,9 @@ from crewel.errors import BayeuxCode
 from crewel.settings import Settings
 from crewel.times import format_span
 
+_AWAY_MS = 30_000
+"""A client that has rested for longer than its pause and this is not there, however long its session may live."""
+
 
 class SessionTimes:
     """The server's times, or a session's own where it has any. Milliseconds as on the wire; deadlines in seconds of loop
@@ -125,11 +128,27 @@ class SessionTimes:
 
     def gone_in(self, session: Session, now: float) -> float | None:
         """Seconds until the client counts as gone unless it connects again; None while it is connected."""
+        rests_since = self.rests_since(session)
+        return None if rests_since is None else rests_since + self._rest(session) - now
+
+    def rests_since(self, session: Session) -> float | None:
+        """The loop time (s) since which no connect is held and nothing has come; None while the client is connected."""
         if session.held is not None or session.socket is not None:
             return None
-        away = (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
-        rested_at = session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else away)
-        return rested_at + away - now
+        return session.expires_at - (session.grace_ms / 1000 if session.grace_ms is not None else self._rest(session))
+
+    def is_away(self, session: Session, now: float) -> bool:
+        """Whether operators see the client as away: it has rested for longer than between two connects, or for half a minute
+        where that may be longer."""
+        rests_since = self.rests_since(session)
+        if rests_since is None:
+            return False
+        most = min(self._settings.max_interval_ms, _AWAY_MS) + self.pause_ms(session)
+        return now - rests_since >= most / 1000
+
+    def _rest(self, session: Session) -> float:
+        """How long (s) the client may rest until it counts as gone."""
+        return (self.pause_ms(session) + self._settings.max_interval_ms) / 1000
 
 
 class Outlook(NamedTuple):

@@ -1,12 +1,13 @@
 """Which shape the data of acknowledged messages has, by sample: of a channel one message at most in a second.
 
 Facts hold no data, and of what is taken nothing else is kept. Where receivers begin to reject what a channel has, dead letters
-tell the shape of that, and the samples tell the shape of what they took before.
+have the shape of that, and the samples have the shape of what they took before.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from math import inf
 from typing import Any, Final
 
 from crewel.delivery.entry import Entry
@@ -29,8 +30,8 @@ class ShapeSamples:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Entry] = {}
-        self._known: dict[str, tuple[int, float]] = {}
-        """By channel: the hash of its last shape, and when that was reported."""
+        self._known: dict[str, tuple[str, float]] = {}
+        """By channel: its last shape, and when that was reported."""
         self._due = 0.0
 
     def add(self, entry: Entry) -> None:
@@ -50,15 +51,20 @@ class ShapeSamples:
         waiting, self._waiting = self._waiting, {}
         async for channel, entry in in_turns(waiting.items()):
             shape = shape_of(entry.wire)
-            if self._is_news(channel, hash(shape), now):
+            if self._is_news(channel, shape, now):
                 sender = "" if entry.origin is None else entry.origin.sender
                 yield {"channel": channel, "shape": shape, "id": str(entry.position), "sender": sender}
 
+    def last_of(self, channel: str) -> str | None:
+        """The shape of what was acknowledged last of this channel, as far as samples say it; None if they do not."""
+        known = self._known.get(channel)
+        return None if known is None else known[0]
+
     def forget(self) -> None:
         """What was reported is lost: report it again."""
-        self._known.clear()
+        self._known = {channel: (shape, -inf) for channel, (shape, _) in self._known.items()}
 
-    def _is_news(self, channel: str, shape: int, now: float) -> bool:
+    def _is_news(self, channel: str, shape: str, now: float) -> bool:
         known, reported = self._known.pop(channel, (None, 0.0))
         is_news = known != shape or now >= reported + _REPEAT_S
         self._known[channel] = shape, now if is_news else reported
