@@ -56,7 +56,7 @@ FINDS = {
     "how-to/python.md": ("asyncio", "python", "sync", "synchronous"),
     "how-to/request-reply.md": ("request reply", "rpc"),
     "how-to/salesforce.md": ("change events", "platform events", "salesforce"),
-    "how-to/scheduled-messages.md": ("countdown", "delay", "delayed message", "eta", "schedule", "timer"),
+    "how-to/scheduled-messages.md": ("countdown", "delayed message", "eta", "schedule", "timer"),
     "how-to/security.md": ("authorization", "permissions", "rate limit"),
     "how-to/sessions.md": ("durable", "session"),
     "how-to/subscribing.md": ("filter", "recovery", "replay", "subscribe", "subscription", "wildcard"),

@@ -112,6 +112,7 @@ QUERIES = {
     "CREWEL_HTTP__PORT": "reference/settings.html#http.port",
     "failing_channels": "reference/pipeline-tables.html",
     "delay": "reference/sessions.html#delay",
+    "delayed message": "how-to/scheduled-messages.html",
     "413": "reference/errors.html",
     "pyhton": "how-to/python.html",
     "sesion": "how-to/sessions.html",
