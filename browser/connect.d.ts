@@ -35,6 +35,8 @@ export interface ConnectOptions {
     timeout?: number;
     /** Options of the outbox. `false`: this page does not send what is in it. */
     outbox?: Omit<OutboxOptions, "onChange"> | false;
+    /** What `@opentelemetry/api` exports: the connection makes spans of what it publishes and requests, and of what listeners do. */
+    traces?: {readonly trace: object; readonly context: object; readonly SpanKind: object; readonly SpanStatusCode: object};
     /** More of the configuration of the `cometd` client. */
     cometd?: Partial<Configuration>;
 }

@@ -9,12 +9,15 @@ export function completed(options) {
     if (options === null || typeof options !== "object" || typeof options.url !== "string" || !options.url) {
         throw new TypeError('connect takes options with a url, such as connect({url: "/cometd"})');
     }
-    const {name, token} = options;
+    const {name, token, traces} = options;
     if (name !== undefined && (typeof name !== "string" || !name)) {
         throw new TypeError(`name is a string, such as "joe/1", not ${String(name)}`);
     }
     if (token !== undefined && typeof token !== "string" && typeof token !== "function") {
         throw new TypeError(`token is a string or a function that returns one, not ${typeof token}`);
+    }
+    if (traces !== undefined && typeof traces?.trace?.getTracer !== "function") {
+        throw new TypeError("traces is what @opentelemetry/api exports, as in import * as traces from \"@opentelemetry/api\"");
     }
     return {...DEFAULTS, ...given(options), retry: {...DELAYS, ...options.retry}};
 }
@@ -36,7 +39,7 @@ export function agreed(open, options) {
 
 /** Whether two values are equal, with functions equal to one another. */
 export function isSame(one, other) {
-    if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) {
+    if (one === other || typeof one !== "object" || typeof other !== "object" || one === null || other === null) {
         return one === other || (typeof one === "function" && typeof other === "function");
     }
     const names = new Set([...Object.keys(one), ...Object.keys(other)]);

@@ -16,6 +16,7 @@ import {Attempts, CONNECTING} from "./connect-attempts.js";
 import {agreed, completed} from "./connect-options.js";
 import {Subscriptions} from "./connect-subscriptions.js";
 import {Token} from "./connect-token.js";
+import {NO_TRACES, Traces} from "./connect-traces.js";
 import {Outbox} from "./outbox.js";
 import {ReplyError, isOfSession} from "./replies.js";
 import {RequestExtension} from "./request.js";
@@ -41,6 +42,7 @@ const EXTENSIONS = ["session", "ack", "update", "request", "outbox"];
  * @param options.retry {minDelay, maxDelay} between two attempts, in ms
  * @param options.timeout how long a publish or a request waits for the server, in ms
  * @param options.outbox options of the Outbox, or false for none
+ * @param options.traces what `@opentelemetry/api` exports, for spans
  * @param options.cometd more of the client's configuration
  */
 export function connect(options) {
@@ -67,6 +69,7 @@ class Connection {
     #listeners = new Map(EVENTS.map((event) => [event, new Set()]));
     #waiting = new Set(); // what is sent when the page is connected
     #token;
+    #traces;
     #update;
     #requests;
     #subscriptions;
@@ -75,11 +78,12 @@ class Connection {
     #closing = null; // a promise
 
     constructor(entry, key) {
-        const {url, name, token, session, waits, retry, timeout, outbox, cometd} = entry.options;
+        const {url, name, token, session, waits, retry, timeout, outbox, traces, cometd} = entry.options;
         this.#key = key;
         this.#entry = entry;
         this.#before = leaving.get(key) ?? Promise.resolve();
         this.#token = new Token(typeof token === "function" ? () => entry.options.token() : token);
+        this.#traces = traces === undefined ? NO_TRACES : new Traces(traces);
         this.cometd = new CometD();
         this.cometd.configure({logLevel: "warn", maxSendBayeuxMessageSize: MAX_SEND, ...cometd, url});
         this.cometd.unregisterTransport("callback-polling"); // Crewel does not offer it, and it would send tokens in URLs
@@ -91,7 +95,7 @@ class Connection {
         this.#update = new UpdateExtension(session, {onEnded: (ended) => this.#subscriptions.end(ended)});
         this.#requests = new RequestExtension({timeout});
         const onRefused = typeof outbox.onRefused === "function" ? (publish) => entry.options.outbox.onRefused(publish) : outbox.onRefused;
-        this.outbox = new Outbox({...outbox, onRefused, onChange: () => this.#emit("outbox", this.outbox)});
+        this.outbox = new Outbox({...outbox, traces: this.#traces, onRefused, onChange: () => this.#emit("outbox", this.outbox)});
         this.#register(outbox !== false && (typeof indexedDB !== "undefined" || outbox.path !== undefined));
         this.#subscriptions = new Subscriptions(this.cometd, (ended) => this.#emit("ended", ended));
         this.#attempts = new Attempts(this.cometd, this.session, this.#token, retry, (status) => this.#changed(status));
@@ -123,12 +127,14 @@ class Connection {
      * @param options {signal, …}: `signal` is an AbortSignal that ends it, the rest are fields of `ext.subscribe`
      */
     subscribe(channel, listener, options = {}) {
-        return this.#subscribe(channel, options, (props, answered) => this.cometd.subscribe(channel, (message) => listener(message), props, answered));
+        const traced = this.#traced(listener);
+        return this.#subscribe(channel, options, (props, answered) => this.cometd.subscribe(channel, traced, props, answered));
     }
 
     /** Answers the requests of a channel with what the function returns or throws, now and in each session to come. */
     reply(channel, answer, options = {}) {
-        return this.#subscribe(channel, options, (props, answered) => this.#requests.reply(channel, answer, props, answered));
+        const traced = this.#traced(answer);
+        return this.#subscribe(channel, options, (props, answered) => this.#requests.reply(channel, traced, props, answered));
     }
 
     /**
@@ -137,7 +143,12 @@ class Connection {
      * @param options {timeout, …}: how long it waits to be connected; the rest are fields of `ext.publish`
      */
     publish(channel, data, {timeout = this.#entry.options.timeout, ...fields} = {}) {
-        const props = Object.keys(fields).length ? {ext: {publish: fields}} : {};
+        const ext = Object.keys(fields).length ? {publish: fields} : {};
+        return this.#traces.sending("publish", channel, ext, (sent) => this.#publish(channel, data, timeout, sent));
+    }
+
+    #publish(channel, data, timeout, ext) {
+        const props = Object.keys(ext).length ? {ext} : {};
         return new Promise((resolve, reject) => {
             const send = (refused) => {
                 const client = this.cometd.getClientId();
@@ -164,12 +175,16 @@ class Connection {
      * Publishes a request when the page is connected; resolves with the first answer. `timeout` includes waiting for the connection.
      * Rejects as `RequestExtension.request` does, or with a ReplyError if there is no connection.
      */
-    request(channel, data, {timeout = this.#entry.options.timeout, ...options} = {}) {
+    request(channel, data, {timeout = this.#entry.options.timeout, ext = {}} = {}) {
+        return this.#traces.sending("request", channel, ext, (sent) => this.#request(channel, data, timeout, sent));
+    }
+
+    #request(channel, data, timeout, ext) {
         const end = Date.now() + timeout;
         return new Promise((resolve, reject) => {
             const send = () => {
                 const left = Math.max(end - Date.now(), 1);
-                this.#requests.request(channel, data, {...options, timeout: left}).then(resolve, reject);
+                this.#requests.request(channel, data, {ext, timeout: left}).then(resolve, reject);
             };
             this.#whenConnected(timeout, send, (reply) => reject(new ReplyError(channel, reply)));
         });
@@ -235,6 +250,11 @@ class Connection {
 
     #unregister() {
         EXTENSIONS.forEach((name) => this.cometd.unregisterExtension(name));
+    }
+
+    /** This function of a message, within a span. */
+    #traced(listener) {
+        return (message) => this.#traces.processing(message, () => listener(message));
     }
 
     async #subscribe(channel, {signal, ...options}, start) {

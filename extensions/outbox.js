@@ -13,6 +13,7 @@
  * until `forgetRefused`.
  */
 
+import {NO_TRACES} from "./connect-traces.js";
 import {OutboxDatabase} from "./outbox-database.js";
 import {OutboxFullError, OutboxInUseError} from "./outbox-errors.js";
 import {OutboxFile} from "./outbox-file.js";
@@ -37,6 +38,7 @@ const ARGUMENT = "user.illegalArgument";
 const HALF = /\\ud[89a-f]/; // JSON.stringify escapes what is not a whole pair, and nothing else in this way
 export class Outbox {
     #name;
+    #traces;
     #keeping; // an OutboxDatabase or an OutboxFile
     #onRefused;
     #onChange;
@@ -58,6 +60,7 @@ export class Outbox {
      * @param path of the file in Node.js, in place of a name
      * @param maxMessages how many publishes wait at most
      * @param maxBytes how much those that wait or were refused have in a file at most
+     * @param traces those of the connection
      * @param onRefused called with each publish that the server refuses permanently: {key, channel, data, errorCode, message}
      * @param onChange called with this outbox when `waiting` may have changed
      */
@@ -66,7 +69,7 @@ export class Outbox {
             throw new TypeError(`an Outbox takes options, such as {name: "orders"}, not ${shown(options)}`);
         }
         const {path, name = path ?? "crewel.outbox", maxMessages = MAX_MESSAGES, maxBytes = MAX_BYTES} = options;
-        const {onRefused = () => {}, onChange = () => {}} = options;
+        const {onRefused = () => {}, onChange = () => {}, traces = NO_TRACES} = options;
         if (path !== undefined && (typeof path !== "string" || !path || name !== path)) {
             throw new TypeError(`path is that of a file, such as "orders.outbox", and takes the place of name, not ${shown(path)}`);
         }
@@ -85,6 +88,7 @@ export class Outbox {
         }
         this.#name = name;
         this.#keeping = path === undefined ? new OutboxDatabase({name, maxMessages}) : new OutboxFile({path, maxMessages, maxBytes});
+        this.#traces = traces;
         this.#onRefused = onRefused;
         this.#onChange = onChange;
     }
@@ -122,7 +126,7 @@ export class Outbox {
             console.warn('the outbox keeps publishes, and sends them after cometd.registerExtension("outbox", outbox)');
             this.#hasWarned = true;
         }
-        await this.#keeping.add({key, channel, data, ext});
+        await this.#traces.sending("publish", channel, ext, (kept) => this.#keeping.add({key, channel, data, ext: kept}));
         await this.#look();
         this.#keeping.tell();
         this.#send();

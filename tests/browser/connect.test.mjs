@@ -28,6 +28,7 @@ test("wrong options are refused with the right ones", () => {
     assert.throws(() => connect({name: "joe/1"}), /takes options with a url/);
     assert.throws(() => connect({url: "/cometd", name: 1}), /name is a string/);
     assert.throws(() => connect({url: "/cometd", token: {}}), /token is a string or a function/);
+    assert.throws(() => connect({url: "/cometd", traces: true}), /traces is what @opentelemetry\/api exports/);
 });
 
 // Pauses

@@ -271,7 +271,7 @@ def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path,
         (directory / name).write_text(text)
     if are_strict:
         (directory / "wrong.ts").write_text(WRONG_ARGUMENTS)
-    for each in ("vue", "@vue", "svelte"):
+    for each in ("vue", "@vue", "svelte", "@opentelemetry"):
         if not (project / "node_modules" / each).exists():
             (project / "node_modules" / each).symlink_to(ROOT / "tests" / "interop" / "node_modules" / each)
     (directory / "node.d.ts").write_text('declare module "cometd-nodejs-client";\n')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ from crewel.testing.instance import ADMIN_TOKEN, Instance
 from tests.admin.desk import STORED, Desk, Receiver
 from tests.client.support import LIMIT_S
 from tests.functional.wire import close_connections, until
+from tests.server_process import ROOT
 
+INTEROP = ROOT / "tests" / "interop"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 service = Service("orders")
@@ -328,3 +331,35 @@ def test_a_client_without_opentelemetry_says_what_to_install() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert ended.stdout.startswith("traces needs OpenTelemetry: install crewel[otel]"), ended.stderr
+
+
+@pytest.mark.crewel(store=True, settings={"telemetry.traces": True})
+def test_one_trace_leads_from_a_page_over_the_server_to_a_worker_in_javascript(
+    spans: InMemorySpanExporter, crewel: Server[Instance], tmp_path: Path
+) -> None:
+    command = ["node", "drivers/traces.mjs", crewel.url, str(tmp_path / "orders.outbox")]
+    ended = subprocess.run(command, cwd=INTEROP, capture_output=True, text=True, timeout=LIMIT_S)
+    assert ended.returncode == 0, ended.stderr
+    made: list[dict[str, Any]] = json.loads(ended.stdout.splitlines()[-1])
+    (order,) = (span for span in made if span["name"] == "order")
+    of_order = [span for span in made if span["trace"] == order["trace"]]
+    names = sorted((span["name"], span["attributes"].get("messaging.destination.name", "")) for span in of_order)
+    assert names == [
+        ("bake kept", ""), ("bake now", ""), ("order", ""),
+        ("process", "/orders"), ("process", "/orders"), ("process", "/price"),
+        ("publish", "/orders"), ("publish", "/orders"), ("request", "/price"),
+    ]  # fmt: skip
+    by_id = {span["id"]: span for span in made}
+    kinds = {"publish": "PRODUCER", "request": "CLIENT", "process": "CONSUMER"}
+    assert all(span["kind"] == kinds.get(span["name"], "INTERNAL") for span in made)
+    # The server's span of a publish lies between that of the page and that of the worker.
+    of_server = {id_of(span): span for span in named(spans, "publish")}
+    for process in (span for span in of_order if span["name"] == "process"):
+        published = of_server[process["parent"]]
+        assert published.parent is not None
+        assert by_id[format(published.parent.span_id, "016x")]["name"] in {"publish", "request"}
+        assert process["attributes"]["messaging.message.id"] == attributes(published)["messaging.message.id"]
+    for bake in (span for span in made if span["name"].startswith("bake")):
+        assert by_id[bake["parent"]]["name"] == "process"
+    failed = {(span["name"], span["attributes"]["error.type"]) for span in made if span["failed"]}
+    assert failed == {("process", "user.oven"), ("publish", "user.illegalArgument")}
