@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import redis
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from crewel.errors import StoreUnavailable
 from crewel.pipeline.connection import Address, patiently
@@ -35,6 +35,7 @@ _SUBSCRIPTIONS: Final = pa.schema(
         ("until_id", pa.int64()),
     ]
 )
+_SCHEDULED: Final = pa.schema([("log_id", pa.int64())])
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class Snapshot:
     waiting: list[tuple[str, int]] = field(default_factory=list)
     cursors: list[tuple[str, int]] = field(default_factory=list)
     subscriptions: list[tuple[str, str, int, int | None]] = field(default_factory=list)
+    scheduled: list[tuple[int]] = field(default_factory=list)
+    """The ids of scheduled messages."""
 
     def add_session(self, name: str, record: Mapping[str, str], cursors: Mapping[str, int]) -> None:
         """Add the record of a session."""
@@ -61,6 +64,10 @@ class Snapshot:
             elif kind == "c":
                 pattern, _, since = rest.rpartition(" ")
                 self.subscriptions.append((name, pattern, int(since), int(text)))
+
+    def schedule(self, spark: SparkSession) -> DataFrame:
+        """Return the scheduled messages as the audit wants them."""
+        return spark.createDataFrame(_table(self.scheduled, _SCHEDULED))
 
     def frames(self, spark: SparkSession) -> Records:
         """Return it as the audit wants it."""
@@ -103,6 +110,8 @@ def _taken(client: redis.Redis, keys: Keys) -> Snapshot:
         for key, places in zip(portion, _all(client, "ZRANGE", portion, 0, -1), strict=True):
             ids = {int(_text(place).rpartition(":")[2]) for place in places}
             snapshot.waiting += [(key.removeprefix(prefix), each) for each in sorted(ids)]
+    listed: Any = client.zrange(keys.scheduled, 0, -1)
+    snapshot.scheduled = [(int(each),) for each in listed]
     return snapshot
 
 

@@ -95,10 +95,11 @@ def _audited(spark: SparkSession, options: Options, tables: Tables, progress: Pr
             tables.replace(_LOSSES, set_back)
         unread, unread_ms = unread_facts(inputs, after, gone)
         since = _kept_since(inputs.sources.tables)
-        records = snapshot.frames(spark)
+        records, listed = snapshot.frames(spark), snapshot.schedule(spark)
 
         def found_in(facts: Mapping[str, DataFrame]) -> DataFrame:
             found = audit.audit(facts, records, before.newest, unread_ms, set_back, since)
+            found = found.unionByName(audit.of_schedule(facts, listed, before.newest, unread_ms, set_back, since))
             if letters is not None:
                 found = found.unionByName(audit.without_letter(facts, letters, before.newest, set_back))
             return _within(found, options)

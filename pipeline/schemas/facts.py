@@ -47,6 +47,29 @@ _PUBLISHED = _fact(
     "Messages that entered the log, one row each.",
     _LOG_ID,
     Column("channel", "string", "Channel of the message; empty for a message without receivers."),
+    Column(
+        "scheduled_id",
+        "bigint",
+        "Id under which it was scheduled; null if it was published at once.",
+        "us",
+        nullable=True,
+    ),
+    key=("log_id",),
+)
+_SCHEDULED = _fact(
+    "scheduled",
+    "Messages that are to be published later, one row each.",
+    Column("log_id", "bigint", "Id of the scheduled message; it gets another one when it is published.", "us"),
+    _CHANNEL,
+    Column("due", "timestamp", "When it is to be published.", "UTC"),
+    key=("log_id",),
+)
+_CANCELLED = _fact(
+    "cancelled",
+    "Scheduled messages that were cancelled, one row each.",
+    Column("log_id", "bigint", "Id of the scheduled message.", "us"),
+    _CHANNEL,
+    Column("who", "string", "The operator; null if unknown.", nullable=True),
     key=("log_id",),
 )
 _ADDRESSED = _fact(
@@ -270,6 +293,8 @@ GAPS: Final = Table(
 
 FACTS: Final = (
     _PUBLISHED,
+    _SCHEDULED,
+    _CANCELLED,
     _ADDRESSED,
     _LEASED,
     _RETURNED,

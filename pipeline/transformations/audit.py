@@ -226,6 +226,56 @@ def without_letter(
     )
 
 
+def of_schedule(
+    silver: Mapping[str, DataFrame],
+    listed: DataFrame,
+    upto: tuple[int, int],
+    unread_until_ms: int | None,
+    set_back: DataFrame | None = None,
+    since: int = 0,
+) -> DataFrame:
+    """Return the rows of `audit` for scheduled messages: those that are neither listed nor published nor cancelled, and those
+    that were published more than once. `listed` has the ids of those that were scheduled after the place `upto`, and facts are
+    those of later. The other arguments are as of `audit`."""
+    silver = _all_holding(silver, _losses(silver, set_back))
+    scheduled = silver["fact_scheduled"].where(_is_before(upto) & (f.col("ms") > f.lit(unread_until_ms or 0)))
+    scheduled = scheduled.where(f.col("log_id") >= since).select("log_id", "channel", "place")
+    published = (
+        silver["fact_published"]
+        .where(f.col("scheduled_id").isNotNull())
+        .groupBy(f.col("scheduled_id").alias("log_id"))
+        .agg(f.count("*").alias("times"), f.max("channel").alias("channel"), f.collect_set("place").alias("evidence"))
+        .where(f.col("log_id") >= since)
+    )
+    gone = (each.select("log_id") for each in (published, silver["fact_cancelled"], listed))
+    lost = scheduled.join(reduce(DataFrame.unionByName, gone), "log_id", "left_anti")
+    return _of_schedule(
+        lost.withColumn("evidence", f.array("place")),
+        "lost",
+        f.format_string(
+            "It was scheduled on %s, but was neither published nor cancelled, and is not scheduled", "channel"
+        ),
+    ).unionByName(
+        _of_schedule(
+            published.where(f.col("times") > 1),
+            "twice",
+            f.format_string("It was scheduled once on %s, and published %d times", "channel", "times"),
+        )
+    )
+
+
+def _of_schedule(rows: DataFrame, finding: str, words: Column) -> DataFrame:
+    return rows.select(
+        f.lit(finding).alias("finding"),
+        "log_id",
+        "channel",
+        f.lit("scheduled").alias("receiver"),
+        f.lit(None).cast("string").alias("pattern"),
+        f.slice(f.array_sort("evidence"), 1, _MOST_EVIDENCE).alias("evidence"),
+        words.alias("words"),
+    )
+
+
 def _removed(silver: Mapping[str, DataFrame]) -> DataFrame:
     """Return the dead letters, by the id that they had first, of which the last that facts tell is a removal: one that was
     discarded and restored is there again."""

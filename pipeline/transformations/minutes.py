@@ -28,6 +28,8 @@ class Counted:
 
 COUNTED: Final[Mapping[str, Counted]] = {
     "fact_published": Counted("published"),
+    "fact_scheduled": Counted("scheduled"),
+    "fact_cancelled": Counted("cancelled"),
     "fact_addressed": Counted("addressed"),
     "fact_leased": Counted("leased"),
     "fact_returned": Counted("returned"),

@@ -77,7 +77,20 @@ FACTS: Final = (
         "published",
         "published",
         _there("first", "channels") + " AND NOT exists(d.channels, c -> c IS NULL)",
-        "transform(d.channels, (c, i) -> named_struct('log_id', d.first + i, 'channel', c))",
+        "transform(d.channels, (c, i) -> named_struct('log_id', d.first + i, 'channel', c,"
+        " 'scheduled_id', try_element_at(d.scheduled, CAST(d.first + i AS string))))",
+    ),
+    _fact(
+        "scheduled",
+        "scheduled",
+        _there("id", "channel", "at"),
+        _one(log_id="d.id", channel="d.channel", due="timestamp_millis(d.at)"),
+    ),
+    _fact(
+        "cancelled",
+        "cancelled",
+        _there("ids", "channels") + " AND size(d.ids) = size(d.channels)",
+        "zip_with(d.ids, d.channels, (i, c) -> named_struct('log_id', i, 'channel', c, 'who', d.who))",
     ),
     _fact(
         "addressed",

@@ -56,6 +56,14 @@ async def test_the_service_answers(start_server: StartServer, tmp_path: Path) ->
         assert (await client.request("/data/power", 7)).data == 49
 
 
+def test_a_result_is_kept_for_a_while(start_server: StartServer, tmp_path: Path) -> None:
+    script = blocks("python")[-1].replace(ADDRESS, start_server().url)
+    command = [sys.executable, "-W", "error", "-c", script]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert f"`{ended.stdout.strip()}`" in PAGE
+
+
 async def test_the_page_asks_and_answers(start_server: StartServer) -> None:
     """Under Node, which has no addresses to import from; and the stock client of the page answers it."""
     server = start_server()

@@ -18,9 +18,10 @@ from crewel.pipeline.jobs.audit import Options, run, unread_facts
 from crewel.pipeline.jobs.inputs import Inputs
 from crewel.pipeline.schemas import FINDINGS
 from crewel.pipeline.source.positions import EntryId, Extent
-from crewel.pipeline.transformations.audit import Records, audit, set_back, without_letter
-from tests.admin.desk import SETS, Receiver, publish
+from crewel.pipeline.transformations.audit import Records, audit, of_schedule, set_back, without_letter
+from tests.admin.desk import SETS, Desk, Receiver, publish
 from tests.conftest import StartServer
+from tests.functional.wire import until
 from tests.pipeline.frames import frame, of_rows, silver, told
 
 JOE, ANN, QUEUE = "client/joe/1", "client/ann/1", "client/joe"
@@ -307,6 +308,30 @@ def test_a_dead_letter_that_is_gone_without_a_fact_is_found(spark: SparkSession)
     ]
 
 
+def test_scheduled_messages_that_are_nowhere_and_those_that_came_twice_are_found(spark: SparkSession) -> None:
+    """One is published, one cancelled, one listed; one is nowhere, and one was published twice. The last came later."""
+    tables = silver(
+        spark,
+        fact_scheduled=[
+            *({"ms": each, "log_id": each * 1000, "channel": "/a"} for each in (20, 30, 40, 50, 60)),
+            {"ms": 6000, "log_id": 6_000_000, "channel": "/a"},
+        ],
+        fact_published=[
+            _published(100_000) | {"scheduled_id": 20_000},
+            *(_published(each) | {"scheduled_id": 60_000} for each in (200_000, 300_000)),
+            _published(400_000),
+        ],
+        fact_cancelled=[{"ms": 70, "log_id": 30_000, "channel": "/a"}],
+    )
+    listed = of_rows(spark, [(40_000,)], "log_id BIGINT")
+    found = of_schedule(tables, listed, UPTO, None)
+    assert sorted(told(found, "finding", "log_id", "receiver")) == [
+        ("lost", 50_000, "scheduled"),
+        ("twice", 60_000, "scheduled"),
+    ]
+    assert told(of_schedule(tables, listed, UPTO, 50), "finding") == [("twice",)], "facts of that time are missing"
+
+
 def test_a_dead_letter_of_one_session_of_a_subject_is_found_by_the_name_of_the_subject(spark: SparkSession) -> None:
     tables = silver(spark, fact_ended=[_ended(each, f"one:{QUEUE}", each // 1000, "dead") for each in (20_000, 30_000)])
     there = of_rows(spark, [(10, "10000", JOE), (20, "20000", QUEUE)], "ms BIGINT, message_id STRING, receiver STRING")
@@ -391,6 +416,25 @@ def test_a_server_with_filters_and_groups_adds_up_and_what_a_member_loses_is_fou
     (finding,) = result.findings
     assert (finding["finding"], finding["receiver"]) == ("lost", "client/worker/2")
     assert finding["log_id"] == int(fields[0][2:])
+
+
+def test_scheduled_messages_of_a_server_add_up_and_one_that_is_gone_is_found(
+    spark: SparkSession, address: Address, start_server: StartServer, tmp_path: Path
+) -> None:
+    server = start_server(*SETS, f"storage.url={address.url}", f"storage.prefix={address.prefix}")
+    desk, publisher, ids = Desk(server), Receiver(server).be(), []
+    for after_ms in (1, 3_600_000, 3_600_000):
+        asked = {"publish": {"persistent": True, "deliverAfter": after_ms}}
+        ids.append(publisher.publish("/orders", 1, ext=asked)[-1]["ext"]["publish"]["id"])
+    desk.post("/scheduled-messages/cancel", {"ids": ids[1:2]})
+    until(lambda: desk.get(f"/messages/{ids[0]}")["schedule"]["publishedAs"])
+    result = run(spark, Options(address=address, directory=tmp_path))
+    assert (result.messages, result.unread) == (1, 0)
+    assert result.counts == dict.fromkeys(FINDINGS, 0), result.findings
+    with address.client() as client:
+        client.zrem(address.keys.scheduled, ids[2])
+    result = run(spark, Options(address=address, directory=tmp_path))
+    assert [(each["finding"], each["log_id"]) for each in result.findings] == [("lost", int(ids[2]))]
 
 
 def test_what_the_store_lost_is_one_finding_and_no_defect(ledger: Ledger) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ def test_a_fact_of_nothing_makes_no_row_and_stops_nothing(spark: SparkSession) -
         ("events", None, {"v": 1, "node": "n", "token": "t", "n": 1, "from": 1, "until": 2, "lost": 0, "events": []}),
     )
     made = silver.tables(raw(spark, *nothing, ("facts", "published", {"first": 7, "channels": ["/a"]})))
-    assert of(made["fact_published"]) == [(7, "/a")]
+    assert of(made["fact_published"]) == [(7, "/a", None)]
     names = ("fact_ended", "fact_addressed", "fact_unsubscribed", "event_failed", "corrupt")
     assert with_rows({name: made[name] for name in names}) == set()
 
@@ -113,7 +114,25 @@ def test_all_tables_have_the_columns_of_their_schemas(spark: SparkSession) -> No
 
 
 FACTS_AND_ROWS = [
-    ("published", {"first": 5, "channels": ["/a", ""]}, "fact_published", [(5, "/a"), (6, "")]),
+    ("published", {"first": 5, "channels": ["/a", ""]}, "fact_published", [(5, "/a", None), (6, "", None)]),
+    (
+        "published",
+        {"first": 5, "channels": ["/a", "/b"], "scheduled": {"6": 2}},
+        "fact_published",
+        [(5, "/a", None), (6, "/b", 2)],
+    ),
+    (
+        "scheduled",
+        {"id": 5, "channel": "/a", "at": 1500, "key": "k"},
+        "fact_scheduled",
+        [(5, "/a", datetime(1970, 1, 1, 0, 0, 1, 500_000))],  # noqa: DTZ001 - Spark gives it so
+    ),
+    (
+        "cancelled",
+        {"ids": [5, 6], "channels": ["/a", "/b"], "who": "ann"},
+        "fact_cancelled",
+        [(5, "/a", "ann"), (6, "/b", "ann")],
+    ),
     (
         "addressed",
         {"id": 7, "channel": "/x", "sessions": [JOE], "queues": ["client/a"]},
@@ -355,10 +374,10 @@ def test_minutes_count_messages(spark: SparkSession) -> None:
     assert told(found, "what", "count") == [
         ("ended:dead", 2),
         ("ended:settled", 2),
-        ("published", 2),
+        ("published", 4),
         ("subscribed", 1),
     ]
-    assert told(minutes.united(found.unionByName(found)), "what", "count")[2] == ("published", 4)
+    assert told(minutes.united(found.unionByName(found)), "what", "count")[2] == ("published", 8)
     assert minutes.minutes({}) is None
 
 
