@@ -12,7 +12,7 @@ from tests.functional.people import Person
 from tests.functional.test_presence import call
 
 
-def test_it_prints_channels_or_the_members_of_one(start_server: StartServer, tmp_path: Path) -> None:
+def test_channels_or_the_members_of_one_are_printed(start_server: StartServer, tmp_path: Path) -> None:
     server = start_server(*SETS)
     call(Person(server).be("joe/1"), "/room", "enter", {"name": "Joe"})
     asked = {"directory": tmp_path, "environ": {"CREWEL_URL": server.url, "CREWEL_TOKEN": TOKEN}}
