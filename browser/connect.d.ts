@@ -1,6 +1,7 @@
 import type {CometD, Configuration} from "cometd";
 import type {Received} from "./messages.js";
 import type {Outbox, OutboxOptions} from "./outbox.js";
+import type {Presence, PresenceOptions} from "./presence.js";
 import type {Refusal, SessionExtension, SessionFields} from "./session.js";
 import type {EndedSubscription} from "./update.js";
 
@@ -116,6 +117,8 @@ export interface Connection {
     publish(channel: string, data: unknown, fields?: PublishFields): Promise<Received>;
     /** Publishes a request, when the page is connected; resolves with the first answer. */
     request(channel: string, data: unknown, options?: {timeout?: number; ext?: Record<string, unknown>}): Promise<Received>;
+    /** The presence of a channel, until its `close`: its members, and this page as one of them. */
+    presence(channel: string, options?: PresenceOptions): Presence;
     /** Restarts the time in which the message must be acknowledged. */
     working(message: Received): void;
     /** Ends the session and its subscriptions. Resolves when the server knows, or is not reached. */

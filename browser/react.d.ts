@@ -1,6 +1,7 @@
 import type {Connection, ConnectionStatus, SubscribeFields} from "./connect.js";
 import type {Received} from "./messages.js";
 import type {Outbox} from "./outbox.js";
+import type {Member, PresenceOptions} from "./presence.js";
 
 /** Whether the server has confirmed a subscription, and why it has not. */
 export interface ChannelState {
@@ -17,6 +18,15 @@ export interface OutboxState {
     readonly publish: Outbox["publish"];
 }
 
+/** The members of a channel. */
+export interface PresenceState {
+    readonly members: readonly Member[];
+    /** The member that this page is; null while it is not present. */
+    readonly id: string | null;
+    /** Why the server refuses the presence of the channel. */
+    readonly error: Error | null;
+}
+
 /** How the page is connected. */
 export function useConnection(connection: Connection): ConnectionStatus;
 
@@ -30,6 +40,12 @@ export function useChannel(
     onMessage: (message: Received) => unknown,
     fields?: Omit<SubscribeFields, "signal">
 ): ChannelState;
+
+/**
+ * The members of the channel while the component is mounted. With other `data`, the page is present with these. With null in place of
+ * the channel, it waits.
+ */
+export function usePresence(connection: Connection, channel: string | null, options?: PresenceOptions): PresenceState;
 
 /** How many publishes wait in the outbox of the connection, and what adds one. */
 export function useOutbox(connection: Connection): OutboxState;

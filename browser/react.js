@@ -1,8 +1,9 @@
-/** Hooks of a connection for React: its status, the messages of a channel, and its outbox. */
+/** Hooks of a connection for React: its status, the messages and the members of a channel, and its outbox. */
 import {useCallback, useEffect, useRef, useState, useSyncExternalStore} from "react";
 import {CONNECTING} from "./connect-attempts.js";
 
 const ASKED = Object.freeze({isSubscribed: false, error: null});
+const ABSENT = Object.freeze({members: Object.freeze([]), id: null, error: null});
 const SUBSCRIBED = Object.freeze({isSubscribed: true, error: null});
 
 /** How the page is connected: {state, reason, isFinal}. */
@@ -48,6 +49,38 @@ export function useChannel(connection, channel, onMessage, fields = {}) {
             setState(ASKED);
         };
     }, [connection, channel, asked]);
+    return state;
+}
+
+/**
+ * The members of the channel while the component is mounted, as {members, id, error}: `id` is the member that this page is. With
+ * other `data`, the page is present with these. With null in place of the channel, it waits.
+ * @param options {enter, data}: whether the page is present, and with which data
+ */
+export function usePresence(connection, channel, {enter = true, data = null} = {}) {
+    const [state, setState] = useState(ABSENT);
+    const current = useRef(null);
+    const asked = JSON.stringify(data);
+    useEffect(() => {
+        if (channel === null) {
+            return undefined;
+        }
+        const presence = connection.presence(channel, {enter: false});
+        const forget = presence.on(() => setState({members: presence.members, id: presence.id, error: presence.error}));
+        current.current = presence;
+        return () => {
+            current.current = null;
+            forget();
+            presence.close();
+            setState(ABSENT);
+        };
+    }, [connection, channel]);
+    useEffect(() => {
+        const presence = current.current;
+        if (presence !== null) {
+            (enter ? presence.enter(JSON.parse(asked)) : presence.leave()).catch(() => {}); // `error` says why
+        }
+    }, [connection, channel, enter, asked]);
     return state;
 }
 

@@ -59,7 +59,7 @@ SERVER_PARTS: Final = {
     "Access rules": ("SecurityPolicy", "Refusal", "Identity", "Operation", "GRANT", "IGNORE", "Deny"),
     "Extensions": ("Extension", "SessionPart"),
 }
-_TYPES: Final = ("connect", "session", "update", "request", "outbox")
+_TYPES: Final = ("connect", "session", "update", "request", "outbox", "presence")
 """The modules of @crewel/client, in the order of docs/reference/browser.md."""
 _WIDTH: Final = 100
 """Characters in a line of an example."""

@@ -18,6 +18,7 @@ import {Subscriptions} from "./connect-subscriptions.js";
 import {Token} from "./connect-token.js";
 import {NO_TRACES, Traces} from "./connect-traces.js";
 import {Outbox} from "./outbox.js";
+import {Presence} from "./presence.js";
 import {ReplyError, isOfSession} from "./replies.js";
 import {RequestExtension} from "./request.js";
 import {SessionExtension} from "./session.js";
@@ -188,6 +189,14 @@ class Connection {
             };
             this.#whenConnected(timeout, send, (reply) => reject(new ReplyError(channel, reply)));
         });
+    }
+
+    /**
+     * The presence of a channel, until its `close`: its members, and this page as one of them.
+     * @param options {enter, data}: whether the page is present, and with which data
+     */
+    presence(channel, options = {}) {
+        return new Presence(this, channel, options);
     }
 
     /** Restarts the time in which the message must be acknowledged. */
@@ -361,5 +370,8 @@ function nowhere() {
     const on = () => () => {};
     const close = async () => {};
     const outbox = new Outbox();
-    return {status: CONNECTING, on, close, outbox, subscribe: refuse, reply: refuse, publish: refuse, request: refuse, working: on, cometd: null, session: null};
+    const calls = {subscribe: refuse, reply: refuse, publish: refuse, request: refuse, working: on};
+    const connection = {status: CONNECTING, on, close, outbox, ...calls, cometd: null, session: null};
+    connection.presence = (channel, options) => new Presence(connection, channel, options);
+    return connection;
 }

@@ -15,6 +15,7 @@ from crewel.admin.route import Route
 from crewel.security.grants import Role
 from crewel.storage.recent_rates import KINDS
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver
+from tests.functional.test_presence import call
 from tests.functional.wire import close_connections, until
 from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
@@ -54,6 +55,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
         receiver.subscribe(channel)
         worker = Receiver(server).be(f"{subject}/2", token=signed(sub=subject, subscribe=["/**"], group=["/**"]))
         join(worker, channel)
+        call(speaker, channel, "enter")
         for number in range(5):
             speaker.publish(channel, f"{channel} {number}", ext=KEPT)
         worker.accept(worker.take())

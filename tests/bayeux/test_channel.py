@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.bayeux import channel as channel_module
-from crewel.bayeux.channel import MAX_NAME, Kind, matches, parse, why_invalid
+from crewel.bayeux.channel import MAX_NAME, Kind, matches, may_have_presence, parse, presence_of, why_invalid
 from tests.texts import texts
 
 ALLOWED = string.ascii_letters + string.digits + " !#$()*+-./@_{~}"
@@ -279,6 +279,48 @@ class TestReplyChannels:
         channel = parse(name)
         assert channel is not None
         assert (channel.is_reply, channel.reply_id) == (False, "")
+
+
+class TestPresence:
+    """The channels on which the members of others change."""
+
+    @pytest.mark.parametrize(
+        ("name", "watched"),
+        [
+            ("/__sys__presence/room", "/room"),
+            ("/__sys__presence/a/b", "/a/b"),
+            ("/__sys__presence", None),
+            ("/__sys__presences/room", None),
+            ("/__sys__deadMessage", None),
+            ("/__sys__presence/room/*", None),
+            ("/__sys__presence/meta/x", None),
+            ("/__sys__presence/service/x", None),
+            ("/__sys__presence/ret/a/1000000", None),
+            ("/__sys__presence/__sys__presence/room", None),
+            ("/room", None),
+        ],
+    )
+    def test_a_channel_of_changes_names_what_it_is_about(self, name: str, watched: str | None) -> None:
+        channel = parse(name)
+        assert channel is not None
+        found = presence_of(channel)
+        assert (None if found is None else found.name) == watched
+
+    @pytest.mark.parametrize(
+        ("name", "may"),
+        [
+            ("/room", True),
+            ("/a/*", False),
+            ("/a/./b", False),
+            ("/meta/x", False),
+            ("/service/x", False),
+            ("/ret/a", False),
+        ],
+    )
+    def test_sessions_can_be_present_on_channels_of_applications(self, name: str, may: bool) -> None:
+        channel = parse(name)
+        assert channel is not None
+        assert may_have_presence(channel) is may
 
 
 class TestMemory:

@@ -144,7 +144,7 @@ def test_the_package_has_the_scripts_that_the_server_serves(package: Path) -> No
         assert (files.pop(f"{name}.js") == path.read_bytes()) is (name != "cometd")  # each has it from elsewhere
     assert files.keys() == {
         "package.json", "README.md", "LICENSE", "index.js", "index.d.ts", "connect.d.ts", "react.js", "react.d.ts",
-        "messages.d.ts", "outbox.d.ts", "request.d.ts", "session.d.ts", "update.d.ts",
+        "messages.d.ts", "outbox.d.ts", "presence.d.ts", "request.d.ts", "session.d.ts", "update.d.ts",
     }  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def test_the_types_know_what_the_modules_export(project: Path) -> None:
     """Each exported name of a module is declared, and nothing else is but types. All can be imported without a browser."""
     package = project / "node_modules" / "@crewel" / "client"
     script = "import(process.argv[1]).then((module) => console.log(JSON.stringify(Object.keys(module))))"
-    for name in ("connect", "outbox", "react", "request", "session", "update"):
+    for name in ("connect", "outbox", "presence", "react", "request", "session", "update"):
         ended = subprocess.run(
             ["node", "-e", script, str(package / f"{name}.js")],
             capture_output=True,
@@ -172,7 +172,7 @@ def test_the_types_know_what_the_modules_export(project: Path) -> None:
 
 WRONG_ARGUMENTS = """
 import {Outbox, RequestExtension, SessionExtension, connect} from "@crewel/client";
-import {useChannel} from "@crewel/client/react";
+import {useChannel, usePresence} from "@crewel/client/react";
 const connection = connect({url: "/cometd", token: async () => "t"});
 // @ts-expect-error
 connect("/cometd");
@@ -184,6 +184,10 @@ connect({url: "/cometd", token: async () => 1});
 connection.on("opened", () => {});
 // @ts-expect-error
 useChannel(connection, "/orders");
+// @ts-expect-error
+usePresence(connection, "/room", {name: "Joe"});
+// @ts-expect-error
+connection.presence("/room").members.push({id: "joe", sessions: 1, data: null});
 new Outbox({name: "orders"}).publish("/orders", null);
 // @ts-expect-error
 new Outbox("orders");
@@ -210,6 +214,7 @@ SAMPLES = (
     "docs/how-to/node.md",
     "docs/how-to/page.md",
     "docs/how-to/point-to-point.md",
+    "docs/how-to/presence.md",
     "docs/how-to/request-reply.md",
     "docs/how-to/sessions.md",
     "docs/how-to/subscribing.md",
@@ -241,7 +246,7 @@ def samples(*, are_strict: bool) -> Iterator[tuple[str, str]]:
         for number, (_, language, title, text) in enumerate(_SAMPLE.findall(written)):
             if (language != "js") != are_strict:
                 continue
-            if title and re.search(r"^export ", text, re.MULTILINE):
+            if title and re.search(r"^ *export ", text, re.MULTILINE):
                 yield f"{Path(page).stem}/{title}", text
             else:
                 yield f"{Path(page).stem}{number}.ts", program(text)
@@ -342,6 +347,7 @@ HOT = """
 import {StrictMode} from "react";
 import {createRoot} from "react-dom/client";
 import {connect} from "@crewel/client";
+import {usePresence} from "@crewel/client/react";
 import {Orders} from "./Orders";
 
 const asked = new URLSearchParams(location.search);
@@ -349,8 +355,13 @@ const connection = connect({url: asked.get("server")!, name: asked.get("name")!}
 const root = createRoot(document.getElementById("root")!);
 Object.assign(window, {connection, renderings: 0});
 
+function Room() {
+    const {members, id} = usePresence(connection, "/room", {data: {name: "Joe"}});
+    return <p aria-label="members">{members.map((each) => `${each.id} ${each.sessions}${each.id === id ? "!" : ""}`)}</p>;
+}
+
 function render(Page: typeof Orders): void {
-    root.render(<StrictMode><Page /></StrictMode>);
+    root.render(<StrictMode><Page /><Room /></StrictMode>);
     window.renderings += 1;
 }
 
@@ -401,6 +412,7 @@ def test_a_new_version_of_a_module_keeps_the_session(
         shows(page, "Funghi")
         status(page, "connected, 0 waiting")
         assert page.evaluate("connection.cometd.getClientId()") == client
+        expect(page.get_by_label("members", exact=True)).to_have_text("dev 1!", timeout=LIMIT_MS)
 
 
 WITHOUT_A_BUNDLER = """

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from crewel.client import Client
@@ -20,7 +21,10 @@ PAGE = (ROOT / "docs" / "how-to" / "presence.md").read_text("utf-8")
 
 def blocks(language: str) -> list[str]:
     """The code blocks of the page in this language."""
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return [
+        dedent(f"{indent}{block}")
+        for indent, block in re.findall(rf"^( *)```{language}\n\1(.*?)^\1```", PAGE, re.DOTALL | re.MULTILINE)
+    ]
 
 
 def test_the_script_prints_what_the_page_says(start_server: StartServer, tmp_path: Path) -> None:

@@ -97,6 +97,20 @@ async def test_a_version_that_was_missed_is_a_reason_to_ask_for_all(settings: Se
         assert members(second) == {"a", "b"}
 
 
+async def test_many_versions_in_one_turn_are_one_question(settings: Settings) -> None:
+    async with met(settings) as (first, second, ends):
+        for number in range(20):
+            put(first, str(number))
+        ends.carry()
+        assert len(second.broker.runtime._tasks) == 1
+        await settle(ends)
+        assert members(second) == {str(number) for number in range(20)}
+        put(first, "later")
+        ends.carry()
+        assert "later" in members(second)
+        assert not second.membership.presence._asking
+
+
 async def test_a_repeated_version_is_answered_by_a_question_only_if_it_is_newer(settings: Settings) -> None:
     async with met(settings) as (first, second, ends):
         put(first, "a")

@@ -31,6 +31,7 @@ from crewel.admin.operation import About
 from crewel.admin.other_nodes import OtherNodes, RefusedElsewhere
 from crewel.admin.overview_resource import OVERVIEW_ROUTES
 from crewel.admin.prefix_resource import PREFIX_ROUTES
+from crewel.admin.presence_resource import PRESENCE_ROUTES
 from crewel.admin.publish_resource import PUBLISH_ROUTES
 from crewel.admin.rate_resource import RATE_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
@@ -122,6 +123,7 @@ ROUTES: Final = (
     *TOPIC_ROUTES,
     *SCHEDULED_ROUTES,
     *PREFIX_ROUTES,
+    *PRESENCE_ROUTES,
     *PUBLISH_ROUTES,
     *GROUP_ROUTES,
     *RATE_ROUTES,

@@ -20,6 +20,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "cmd": "crewel cmd '__cmd:client/joe/1/?dispatcherActive=true'",
     "nodes": "crewel nodes --json",
     "message": "crewel message 1795324804876345",
+    "presence": "crewel presence /room",
     "top": "crewel top --every 2",
     "trace": "crewel trace joe/1 --seconds 300",
     "audit-log": "crewel audit-log --since 2h --outcome refused",

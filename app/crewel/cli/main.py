@@ -30,6 +30,7 @@ from crewel.cli.examples import add_examples
 from crewel.cli.message_command import message
 from crewel.cli.nodes_command import nodes
 from crewel.cli.pages_command import pages
+from crewel.cli.presence_command import presence
 from crewel.cli.pub import pub
 from crewel.cli.reply import reply
 from crewel.cli.request import request
@@ -53,6 +54,7 @@ for _command in (serve, console, doctor, pages, backup, restore, pub, sub, reque
 command(app)(operations.cmd)
 command(app)(nodes)
 command(app)(message)
+command(app)(presence)
 command(app)(top)
 command(app)(trace)
 command(app, "audit-log")(audit_log)

@@ -62,12 +62,15 @@ class PresenceClient(Protocol):
     @property
     def state(self) -> State:
         """The state of the session."""
+        ...
 
     async def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
         """Call a service of the server."""
+        ...
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Call the listener with each transition, until the function that this returns is called."""
+        ...
 
 
 class Presence:

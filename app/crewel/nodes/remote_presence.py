@@ -77,14 +77,18 @@ class RemotePresence:
         elif token in self._asking:
             self._asking[token] = version
         elif known is None or version > known:
-            self._runtime.spawn(self._ask(token))
+            self._ask_soon(token)
 
     async def join(self, tokens: Iterable[str]) -> None:
         """Learn what is present at these nodes."""
-        await asyncio.gather(*(self._ask(token) for token in tokens if token not in self._asking))
+        await asyncio.gather(*(self._ask_soon(token) for token in tokens if token not in self._asking))
+
+    def _ask_soon(self, token: str) -> asyncio.Task[None]:
+        self._asking[token] = 0
+        return self._runtime.spawn(self._ask(token))
 
     async def _ask(self, token: str) -> None:
-        self._asking[token] = version = 0
+        version = 0
         try:
             present = await self._calls.ask(token, PRESENT, Nothing())
             if not self._registry.has_gone(token):
@@ -95,7 +99,7 @@ class RemotePresence:
         finally:
             newest = self._asking.pop(token)
         if version and newest > version:
-            self._runtime.spawn(self._ask(token))
+            self._ask_soon(token)
 
     # Nodes that have gone
 

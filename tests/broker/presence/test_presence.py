@@ -173,6 +173,28 @@ def test_no_wildcard_hears_changes_and_no_client_publishes_them(world: World) ->
     assert watcher.say(CHANGES, data={"changes": []})["error"].startswith("403:")
 
 
+def test_a_session_that_takes_nothing_gets_no_changes_and_then_a_reset(world: World) -> None:
+    watcher, joe = Guest(world, "ann/1"), Guest(world, "joe/1")
+    watcher.watch()
+    assert watcher.socket is not None
+    watcher.socket.is_writable = False
+    for number in range(300):
+        joe.call("enter", number)
+    world.settle()
+    waiting = [each for each in watcher.session.mailbox.queue if each.channel == CHANGES]
+    assert 0 < len(waiting) <= 100
+    watcher.socket.is_writable = True
+    world.broker.mailboxes.outbound.make_ready(watcher.session)
+    assert len(watcher.events()) == len(waiting)
+    joe.call("enter", "meanwhile")
+    assert watcher.events() == []
+    world.broker.sweep()
+    assert watcher.events() == [{"channel": ROOM, "reset": True}]
+    joe.call("enter", "later")
+    assert [event["seq"] for event in watcher.events()] == [302]
+    assert not world.broker.presence._behind
+
+
 class Granting(OpenPolicy):
     """Grants what the session's name begins with."""
 

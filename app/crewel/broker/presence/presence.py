@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 from crewel.bayeux.channel import PRESENCE, Channel, parse, presence_of
 from crewel.broker.addressing.addressing import Addressing
@@ -18,6 +18,9 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.qos.names import ANONYMOUS, parse_name
+
+_MOST_WAITING: Final = 100
+"""Messages in the queue of a session beyond which it gets no changes."""
 
 
 class Left(NamedTuple):
@@ -50,6 +53,8 @@ class Presence:
         self._present: dict[str, Session] = {}  # by its key
         self._keys: dict[Session, str] = {}
         self._announced: list[Announcement] = []
+        self._behind: dict[Session, set[str]] = {}
+        """Sessions that do not get the changes on these channels of changes for the time being."""
         self._is_flushing = False
         runtime.services.session_removed.append(self._removed)
         subscriptions.permissions.on_regrant.append(self._regrant)
@@ -129,11 +134,7 @@ class Presence:
         that."""
         if session.name in self._present:
             self._know(session, session.name)
-        for name in list(session.subscriptions):
-            channel = parse(name)
-            watched = None if channel is None else presence_of(channel)
-            if watched is not None:
-                session.deliver(name, {"channel": watched.name, "reset": True})
+        self._reset(session, session.subscriptions)
 
     def sweep(self) -> None:
         """Forget sessions that the store did not bring back, and the numbers of channels that are not in use."""
@@ -141,6 +142,12 @@ class Presence:
             for key, session in list(self._present.items()):
                 if not session.is_live:
                     self._forget(key, session)
+        for session, names in list(self._behind.items()):
+            if not session.is_live:
+                del self._behind[session]
+            elif _has_room(session):
+                del self._behind[session]
+                self._reset(session, names & session.subscriptions)
         self.entries.forget_unused(lambda channel: bool(self._channels.count(PRESENCE + channel)))
 
     # Inner
@@ -180,11 +187,30 @@ class Presence:
             if self._channels.count(name):
                 channel = parse(name)
                 assert channel is not None
-                self._broadcaster.deliver_here(channel, changes.wire())
+                receivers = [each for each in self._channels.subscribers(channel) if self._hears(each, name)]
+                self._broadcaster.deliver_here(channel, changes.wire(), receivers=receivers)
         announced, self._announced = self._announced, []
         if announced:
             for each in self.on_change:
                 each(announced)
+
+    def _hears(self, session: Session, name: str) -> bool:
+        """Whether the session gets changes now. Its queue is for messages: one whose client takes none gets no changes until it
+        does, and is then asked to list the members again."""
+        if name in self._behind.get(session, ()):
+            return False
+        if _has_room(session):
+            return True
+        self._behind.setdefault(session, set()).add(name)
+        return False
+
+    @staticmethod
+    def _reset(session: Session, names: Iterable[str]) -> None:
+        for name in list(names):
+            channel = parse(name)
+            watched = None if channel is None else presence_of(channel)
+            if watched is not None:
+                session.deliver(name, {"channel": watched.name, "reset": True})
 
     def _removed(self, session: Session, _timed_out: bool) -> None:
         key = self._keys.get(session)
@@ -207,6 +233,11 @@ class Presence:
             channel = parse(entry.channel)
             if channel is None or not (grants.may_subscribe(channel) and grants.may_be_present(channel)):
                 self._leave(key, entry.channel)
+
+
+def _has_room(session: Session) -> bool:
+    mailbox = session.mailbox
+    return not mailbox.is_absent and len(mailbox.queue) < _MOST_WAITING and mailbox.room() > 0
 
 
 def _member(session: Session) -> str:

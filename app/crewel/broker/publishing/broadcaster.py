@@ -232,12 +232,13 @@ class Broadcaster:
         lazy: bool = False,
         priority: int = NORMAL,
         expires: int = 0,
+        receivers: list[Session] | None = None,
     ) -> None:
-        """Put a message into the queue of every subscriber at this node. `wire` is its JSON, `stored_qos` its QoS, `node` the
-        name of the node at which it was published if that was another one, `expires` as of an entry."""
+        """Put a message into the queue of every subscriber at this node, or only of these. `wire` is its JSON, `stored_qos` its
+        QoS, `node` the name of the node at which it was published if that was another one, `expires` as of an entry."""
         origin = Origin(*self._ids.stamp(), sender, stored_qos, node=node) if self._dispatchers.updated else None
         entry = Entry.logged(channel.name, LogId(0), wire, lazy=lazy, origin=origin, priority=priority, expires=expires)
-        subscribers = self._channels.subscribers(channel)
+        subscribers = self._channels.subscribers(channel) if receivers is None else receivers
         if self._options.filtered:
             self._options.fan_out(channel, entry, list(subscribers), sender, stored_qos)
         else:
