@@ -236,8 +236,8 @@ class Presence:
 
 
 def _has_room(session: Session) -> bool:
-    mailbox = session.mailbox
-    return not mailbox.is_absent and len(mailbox.queue) < _MOST_WAITING and mailbox.room() > 0
+    view = session.mailbox.view()
+    return not view.is_absent and view.queued < _MOST_WAITING and session.mailbox.room() > 0
 
 
 def _member(session: Session) -> str:
