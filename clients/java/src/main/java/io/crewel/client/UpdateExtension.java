@@ -212,6 +212,20 @@ public final class UpdateExtension implements ClientSession.Extension {
         }
     }
 
+    /** Whether no message is being processed: none would be processed twice if the server sent all open ones again. */
+    boolean isIdle() {
+        synchronized (lock) {
+            return sender.ledger().atWork().size() == sender.ledger().unclaimedCount();
+        }
+    }
+
+    /** Whether the server has confirmed all statuses. */
+    boolean isConfirmed() {
+        synchronized (lock) {
+            return sender.ledger().statuses.isEmpty();
+        }
+    }
+
     // Subscriptions
 
     private void add(Subscription made) {
