@@ -279,6 +279,7 @@ public final class UpdateExtension implements ClientSession.Extension {
         // The client sends a subscribe for the first listener of a channel only.
         others.forEach(other -> other.target().unsubscribe(other.inner()));
         again.run();
+        handOver(made); // the client had no listener meanwhile
         others.forEach(other -> {
             other.target().subscribe(other.inner());
             handOver(other);
