@@ -6,8 +6,9 @@ import {test} from "node:test";
 globalThis.window = globalThis;
 const {AckExtension, CometD, Transport} = await import("../../static/vendor/cometd/cometd.js");
 const {UpdateExtension} = await import("../../extensions/update.js");
+const {isTemporary} = await import("../../extensions/replies.js");
 
-const {cases, handshakes} = JSON.parse(readFileSync(new URL("../clients/statuses.json", import.meta.url), "utf8"), written);
+const {cases, handshakes, publishes} = JSON.parse(readFileSync(new URL("../clients/statuses.json", import.meta.url), "utf8"), written);
 const GRANTED = {ack: true, session: {update: true, reconnected: false, unclaimed: true}};
 
 /** A value of the list, with long texts written out. */
@@ -127,5 +128,11 @@ for (const {name, asked, session} of handshakes) {
         await wire.deliver();
         assert.deepEqual(wire.handshake.ext.session, session);
         cometd.disconnect();
+    });
+}
+
+for (const {error, errorCode, isRepeated} of publishes) {
+    test(`a publish that was refused with ${error}`, () => {
+        assert.equal(isTemporary({successful: false, error, ext: {publish: errorCode ? {errorCode} : {}}}), isRepeated);
     });
 }

@@ -13,6 +13,8 @@ from crewel.client.callbacks import Callbacks
 from crewel.client.client_message import Message
 from crewel.client.config import Config
 from crewel.client.connection import Connection
+from crewel.client.errors import publish_refused
+from crewel.client.publish_options import may_be_repeated
 from crewel.client.router import Router, Unclaimed
 from tests.client.support import LIMIT_S
 from tests.client.test_router import subscribed
@@ -139,6 +141,15 @@ async def test_the_statuses_are_those_of_the_list(case: Fields) -> None:
         assert world.statuses == case["statuses"]
         assert [each.heard for each in listeners] == case["heard"]
         await world.callbacks.cancel()
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["error"]) for case in TABLE["publishes"]])
+def test_the_list_says_which_refusals_of_a_publish_are_for_good(case: Fields) -> None:
+    publish = {"errorCode": case["errorCode"], "message": "a reason"} if case["errorCode"] else {}
+    refusal = publish_refused(
+        {"channel": "/a", "successful": False, "error": case["error"], "ext": {"publish": publish}}
+    )
+    assert may_be_repeated(refusal) is case["isRepeated"]
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in TABLE["handshakes"]])

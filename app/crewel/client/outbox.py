@@ -310,7 +310,7 @@ class Outbox:
                 self._outcomes.append(_Outcome(row))
                 continue
             refusal = publish_refused(reply)
-            if may_be_repeated(refusal) or refusal.error_code == "resource.temporary.unavailable":
+            if may_be_repeated(refusal):
                 sent = _Sent.PUT_OFF
             else:
                 code, text = refusal.error_code or str(refusal.code), refusal.message or refusal.text

@@ -1,12 +1,15 @@
 package io.crewel.client;
 
 import java.lang.reflect.Array;
+import java.math.BigDecimal;
+import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 
 /** What is known of the JSON of a value before it is written: JSON libraries write NaN and halves of surrogate pairs as they are. */
@@ -21,6 +24,18 @@ final class Json {
     /** What JSON cannot represent in the value, such as {@code data.price[2] is NaN, which JSON cannot represent}; or null. */
     static String fault(String name, Object value) {
         return fault(name, new Part(name, value), Collections.newSetFromMap(new IdentityHashMap<>()));
+    }
+
+    /** The first number with more digits than JSON libraries read back, and its place; or null. */
+    static String tooPrecise(String name, Object value) {
+        Part part = new Part(name, value);
+        if (value instanceof BigInteger whole && whole.bitLength() >= Long.SIZE || value instanceof BigDecimal decimal
+            && (Double.isInfinite(decimal.doubleValue()) || decimal.compareTo(BigDecimal.valueOf(decimal.doubleValue())) != 0)) {
+            return name + " has more digits than a number of JSON that is read back: give it as text";
+        }
+        List<Part> parts = new ArrayList<>();
+        addParts(part, parts);
+        return parts.stream().map(each -> tooPrecise(each.path(), each.value())).filter(Objects::nonNull).findFirst().orElse(null);
     }
 
     /** The same for a part; {@code path} has the values in which it is. */

@@ -2,6 +2,7 @@ package io.crewel.client;
 
 import java.io.Serial;
 import java.util.Map;
+import java.util.Objects;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -15,6 +16,7 @@ public class PublishException extends RuntimeException {
     private static final int UNREADABLE = 400;
     private static final int TOO_LARGE = 413;
     private static final int CLOSED_FOR_SIZE = 1009;
+    private static final String TOO_LONG = "Max send Bayeux message size"; // what the client itself does not send
     private static final Pattern LIMIT = Pattern.compile("bayeux\\.max_message_bytes is ([0-9]{1,18})");
 
     /** The dotted code; empty if the server gave none. */
@@ -31,8 +33,14 @@ public class PublishException extends RuntimeException {
 
     /** The exception for an unsuccessful reply. */
     static PublishException of(String channel, Message reply, boolean isRefused) {
+        Failure failure = failure(reply);
+        return new PublishException(channel, failure.errorCode(), failure.message(), isRefused);
+    }
+
+    /** What an unsuccessful reply says: its code, if it has one, and words for people. */
+    static Failure failure(Message reply) {
         String code = Ext.text(Ext.part(reply, "publish").get("errorCode"));
-        return new PublishException(channel, code == null ? "" : code, reason(reply), isRefused);
+        return new Failure(code == null ? "" : code, reason(reply));
     }
 
     /**
@@ -82,6 +90,9 @@ public class PublishException extends RuntimeException {
         long status = Ext.whole(failure.get("httpCode"), Ext.whole(failure.get("websocketCode"), 0));
         if (status == TOO_LARGE || status == CLOSED_FOR_SIZE && isLarger(data, failure.toString())) {
             return new Failure("user.maxSizeExceed", "the message is larger than bayeux.max_message_bytes of the server");
+        }
+        if (failure.get("exception") instanceof IllegalArgumentException own && Objects.toString(own.getMessage()).startsWith(TOO_LONG)) {
+            return new Failure("user.maxSizeExceed", own.getMessage() + ": an option of the client, maxSendBayeuxMessageSize");
         }
         return status == UNREADABLE ? new Failure(Publisher.ILLEGAL, "the server cannot read the message (400), which probably "
             + "is nested deeper than bayeux.max_depth") : null;

@@ -13,4 +13,8 @@ import java.time.Duration;
 public record Refusal(String errorCode, String message, Duration retryAfter, boolean isFinal) {
     /** Another client has the session. */
     public static final String IDENTICAL_CLIENT = "user.configuration.identicalClient";
+    /** The code of refusals for the token, with those below it. */
+    static final String SECURITY = "user.security";
+    /** The token was valid once. */
+    static final String EXPIRED = "user.security.authentication.expired";
 }

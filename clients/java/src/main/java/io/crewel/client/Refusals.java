@@ -12,17 +12,15 @@ import org.cometd.client.BayeuxClient;
 import org.cometd.client.transport.TransportListener;
 
 /**
- * The refusals of one message. CometD sends in one request what is published in a batch or during a handshake, and a proxy may
- * refuse for reasons of its own: so only refusals in a row, each of a request that had only this message, are for good.
+ * The refusals of one message. CometD sends in one request what is published in a batch or during a handshake: so only the
+ * refusal of a request that had only this message is for good.
  */
 final class Refusals {
-    private static final int ENOUGH = 3;
     private static final int MOST = 10;
 
     private final Requests requests;
     private int attempts;
     private int number;
-    private int inARow;
 
     Refusals(BayeuxClient client) {
         this.requests = Requests.of(client);
@@ -41,16 +39,12 @@ final class Refusals {
     synchronized Failure add(Message reply, Object data) {
         Failure refusal = PublishException.neverTaken(reply, data);
         if (refusal == null) {
-            inARow = 0;
             return null;
         }
         number++;
         Map<String, Object> failure = Ext.fields(reply.get("failure"));
-        if (!failure.containsKey("httpCode")) {
-            return refusal; // by its own size
-        }
-        inARow = requests.hadOneMessage(failure.get("exception")) ? inARow + 1 : 0;
-        return inARow >= ENOUGH ? refusal : null;
+        boolean isBySize = failure.containsKey("websocketCode"); // by its own size, whatever was sent with it
+        return isBySize || requests.hadOneMessage(failure.get("exception")) ? refusal : null;
     }
 
     /** Whether this reply refuses the request, so that the server has not processed the message. */

@@ -52,7 +52,8 @@ final class ResumeFile {
         Files.move(beside, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
     }
 
-    private static FileAttribute<?>[] ownerOnly() {
+    /** The attributes of a file that only its owner can read. */
+    static FileAttribute<?>[] ownerOnly() {
         boolean hasPermissions = FileSystems.getDefault().supportedFileAttributeViews().contains("posix");
         return hasPermissions
             ? new FileAttribute<?>[] {PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"))}

@@ -9,9 +9,14 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 import org.cometd.bayeux.Channel;
 import org.cometd.bayeux.Message;
+import org.cometd.bayeux.Promise;
 import org.cometd.bayeux.client.ClientSession;
 import org.cometd.client.BayeuxClient;
 import org.cometd.client.transport.TransportListener;
@@ -28,16 +33,28 @@ import org.slf4j.LoggerFactory;
 public final class SessionExtension implements ClientSession.Extension {
     private static final Logger LOG = LoggerFactory.getLogger(SessionExtension.class);
     private static final SecureRandom RANDOM = new SecureRandom();
+    private static final long RETRY_MS = 1000;
+    private static final long QUIET_MS = 2000; // for which a connect is put off, well below the patience of any server
+    private static final long LOOK_MS = 20;
+    private static final long USUAL_HOLD_MS = 30_000; // of a connect, if the server has not said it
 
+    private final BayeuxClient client;
     private final SessionOptions options;
     private final ResumeFile file;
+    private final Tokens tokens; // null without a function
+    private volatile long holdMs = USUAL_HOLD_MS;
+    private volatile boolean isReporting; // whether the connect on its way carries statuses
+    private final Set<String> unanswered = ConcurrentHashMap.newKeySet(); // ids of what is on its way, but for connects
     private String resume;
     private Map<String, Object> reply;
     private Refusal refusal;
     private boolean hasSentResume; // with the last handshake
+    private volatile boolean hasHadSession;
 
-    private SessionExtension(SessionOptions options) {
+    private SessionExtension(BayeuxClient client, SessionOptions options) {
+        this.client = client;
         this.options = options;
+        this.tokens = options.token == null ? null : new Tokens(options.token);
         this.file = options.resumeFile == null ? null : new ResumeFile(options.resumeFile);
         this.resume = file == null ? null : file.read();
     }
@@ -51,14 +68,27 @@ public final class SessionExtension implements ClientSession.Extension {
      * @throws java.io.UncheckedIOException if the resume file cannot be read
      */
     public static SessionExtension addTo(BayeuxClient client, SessionOptions options) {
-        SessionExtension extension = new SessionExtension(Objects.requireNonNull(options));
+        SessionExtension extension = new SessionExtension(client, Objects.requireNonNull(options));
         client.addExtension(extension);
         LastHandshake.of(client); // for a publisher that is made after the login was refused
         // Extensions see a refused handshake after the client has read its advice; transport listeners see it before.
         client.addTransportListener(new TransportListener() {
             @Override
+            public void onSending(List<? extends Message> messages) {
+                messages.forEach(extension::sending);
+            }
+
+            @Override
             public void onMessages(List<Message.Mutable> messages) {
                 messages.forEach(extension::advise);
+                if (extension.tokens != null) {
+                    extension.renew(messages);
+                }
+            }
+
+            @Override
+            public void onFailure(Throwable failure, List<? extends Message> messages) {
+                messages.forEach(each -> extension.unanswered.remove(each.getId()));
             }
         });
         return extension;
@@ -92,8 +122,8 @@ public final class SessionExtension implements ClientSession.Extension {
     }
 
     /**
-     * Returns why there is no session: why the server refused the last handshake, or that another client has taken over the
-     * session.
+     * Returns why there is no session: why the server refused the last handshake, that another client has taken over the session,
+     * or that the function that gives the token failed.
      *
      * @return the reason; null if there is a session
      */
@@ -104,6 +134,55 @@ public final class SessionExtension implements ClientSession.Extension {
     /** Makes the next handshake open a new session. */
     public synchronized void forget() {
         keep(null);
+    }
+
+    @Override
+    public void outgoing(ClientSession session, Message.Mutable message, Promise<Boolean> promise) {
+        Runnable send = () -> ClientSession.Extension.super.outgoing(session, message, promise);
+        if (tokens != null && Channel.META_HANDSHAKE.equals(message.getChannel())) {
+            withToken(message, send);
+        } else if (tokens != null && Channel.META_CONNECT.equals(message.getChannel()) && tokens.isRenewed()) {
+            // Before the next token is shown, the server has to know what was received, and is to send nothing more.
+            Ext.put(message, "busy", true);
+            message.getAdvice(true).put(Message.TIMEOUT_FIELD, 0);
+            whenQuiet(System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(QUIET_MS), send);
+        } else {
+            send.run();
+        }
+    }
+
+    private void whenQuiet(long deadline, Runnable then) {
+        if (isQuiet() || System.nanoTime() > deadline) {
+            then.run();
+        } else {
+            StatusSender.later(LOOK_MS, () -> whenQuiet(deadline, then));
+        }
+    }
+
+    /** Gives a handshake its token: it waits until the function returns one. */
+    private void withToken(Message.Mutable handshake, Runnable then) {
+        tokens.take().whenComplete((token, failure) -> {
+            if (failure == null || client.isDisconnected()) {
+                Map<String, Object> asked = new LinkedHashMap<>(Ext.part(handshake, "session"));
+                if (token != null) {
+                    asked.put("token", token);
+                }
+                Ext.put(handshake, "session", asked);
+                then.run();
+                return;
+            }
+            String reason = "the function that gives the token failed: " + Failure.cause(failure);
+            boolean isNew;
+            synchronized (this) {
+                isNew = refusal == null || !refusal.message().equals(reason);
+                refusal = new Refusal("", reason, null, false);
+            }
+            if (isNew) {
+                LOG.warn("no handshake yet: {}", reason);
+                changed();
+            }
+            StatusSender.later(RETRY_MS, () -> withToken(handshake, then));
+        });
     }
 
     @Override
@@ -119,6 +198,11 @@ public final class SessionExtension implements ClientSession.Extension {
             RANDOM.nextBytes(nonce);
             asked.put("nonce", HexFormat.of().formatHex(nonce));
             Ext.put(message, "session", asked);
+        } else if (tokens != null && Channel.META_CONNECT.equals(message.getChannel())) {
+            long patience = tokens.patience();
+            if (patience < holdMs && message.getAdvice() == null) { // the next token is due before the server would answer
+                message.getAdvice(true).put(Message.TIMEOUT_FIELD, patience);
+            }
         }
         return true;
     }
@@ -140,13 +224,13 @@ public final class SessionExtension implements ClientSession.Extension {
             }
         }
         if (isChanged) {
-            try {
-                options.onChange.accept(this);
-            } catch (RuntimeException failure) {
-                LOG.warn("a callback of the application failed", failure);
-            }
+            changed();
         }
         return true;
+    }
+
+    private void changed() {
+        StatusSender.call(() -> options.onChange.accept(this));
     }
 
     private void answered(Message message) {
@@ -154,6 +238,7 @@ public final class SessionExtension implements ClientSession.Extension {
         if (message.isSuccessful()) {
             reply = told;
             refusal = null;
+            hasHadSession = true;
             keep(Ext.text(told.get("resume")));
             return;
         }
@@ -172,12 +257,63 @@ public final class SessionExtension implements ClientSession.Extension {
         }
     }
 
+    private void sending(Message message) {
+        if (Channel.META_CONNECT.equals(message.getChannel())) {
+            isReporting = message.getExt() != null && message.getExt().containsKey("update");
+        } else if (tokens != null) {
+            unanswered.add(message.getId());
+        }
+    }
+
+    /** Whether no message is being processed, and no reply is awaited but that of a connect. */
+    private boolean isQuiet() {
+        return unanswered.isEmpty() && updates().allMatch(UpdateExtension::isIdle);
+    }
+
+    private Stream<UpdateExtension> updates() {
+        return client.getExtensions().stream().filter(UpdateExtension.class::isInstance).map(UpdateExtension.class::cast);
+    }
+
+    /**
+     * Lets the client make a handshake with the next token, which takes the session over, in the place of its next connect. The
+     * server has to know of all that was received: it sends what is open again.
+     */
+    private void renew(List<Message.Mutable> messages) {
+        boolean hasDeliveries = false;
+        for (Message message : messages) {
+            boolean isReply = message.isMeta() || message.isPublishReply();
+            hasDeliveries |= !isReply;
+            if (isReply && message.getId() != null) {
+                unanswered.remove(message.getId());
+            }
+        }
+        if (!tokens.isRenewed() || hasDeliveries || isReporting || !isQuiet() || !updates().allMatch(UpdateExtension::isConfirmed)) {
+            return;
+        }
+        for (Message.Mutable message : messages) {
+            if (Channel.META_CONNECT.equals(message.getChannel()) && message.isSuccessful()) {
+                message.setSuccessful(false); // the client reads the advice of such a reply only
+                message.put(Message.ERROR_FIELD, "401::the next token is there");
+                tryAgain(message);
+            }
+        }
+    }
+
     /** Changes the advice of a refusal that a later handshake may overcome, before the client reads it. */
     private void advise(Message.Mutable message) {
+        Map<String, Object> advice = message.getAdvice();
+        if (advice != null && advice.get(Message.TIMEOUT_FIELD) instanceof Number hold) {
+            holdMs = hold.longValue();
+        }
         if (message.isSuccessful()) {
             return;
         }
-        if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
+        if (tokens != null && isAboutToken(message)) {
+            boolean isWanted = tokens.refused() || Refusal.EXPIRED.equals(codeOf(message)) && hasHadSession;
+            if (isWanted && Channel.META_HANDSHAKE.equals(message.getChannel())) {
+                tryAgain(message);
+            }
+        } else if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
             Map<String, Object> told = Ext.part(message, "session");
             // With `retryAfter`, the last client is gone: the name is free after a time unless that client returns. Without, it
             // is there; but a refusal of the secret does not say whether it is.
@@ -189,6 +325,17 @@ public final class SessionExtension implements ClientSession.Extension {
             forget();
             tryAgain(message);
         }
+    }
+
+    private static boolean isAboutToken(Message message) {
+        return message.isMeta() && (codeOf(message) + ".").startsWith(Refusal.SECURITY + ".");
+    }
+
+    /** The dotted code of a refusal: that of {@code ext.session}, or the text of its error. */
+    private static String codeOf(Message message) {
+        String code = Ext.text(Ext.part(message, "session").get("errorCode"));
+        String error = String.valueOf(message.get(Message.ERROR_FIELD));
+        return code == null ? error.substring(error.lastIndexOf(':') + 1) : code;
     }
 
     private synchronized boolean hasSentResume() {

@@ -11,7 +11,7 @@ import java.util.function.Supplier;
 /** The fields of {@code ext.session} in each handshake, and where the secret of the session is kept. */
 public final class SessionOptions {
     private final Map<String, Object> fields = new LinkedHashMap<>();
-    private Supplier<String> token;
+    Supplier<String> token;
     Path resumeFile;
     boolean waits;
     Consumer<SessionExtension> onChange = session -> { };
@@ -50,9 +50,10 @@ public final class SessionOptions {
     }
 
     /**
-     * Sets the token, such as a JSON Web Token.
+     * Sets what returns a token, such as a JSON Web Token. It is called before the first handshake, before the token expires,
+     * and when the server has refused it; for a token that does not say when it expires, before each handshake.
      *
-     * @param source called at each handshake, so that it can give a fresh one
+     * @param source called in a thread of its own, so that it may wait for an answer; null is no token
      * @return this
      */
     public SessionOptions token(Supplier<String> source) {
@@ -106,10 +107,6 @@ public final class SessionOptions {
     }
 
     Map<String, Object> asked() {
-        Map<String, Object> asked = new LinkedHashMap<>(fields);
-        if (token != null) {
-            asked.put("token", token.get());
-        }
-        return asked;
+        return fields;
     }
 }

@@ -212,6 +212,20 @@ public final class UpdateExtension implements ClientSession.Extension {
         }
     }
 
+    /** Whether no message is being processed: none would be processed twice if the server sent all open ones again. */
+    boolean isIdle() {
+        synchronized (lock) {
+            return sender.ledger().atWork().size() == sender.ledger().unclaimedCount();
+        }
+    }
+
+    /** Whether the server has confirmed all statuses. */
+    boolean isConfirmed() {
+        synchronized (lock) {
+            return sender.ledger().statuses.isEmpty();
+        }
+    }
+
     // Subscriptions
 
     private void add(Subscription made) {
@@ -265,6 +279,7 @@ public final class UpdateExtension implements ClientSession.Extension {
         // The client sends a subscribe for the first listener of a channel only.
         others.forEach(other -> other.target().unsubscribe(other.inner()));
         again.run();
+        handOver(made); // the client had no listener meanwhile
         others.forEach(other -> {
             other.target().subscribe(other.inner());
             handOver(other);

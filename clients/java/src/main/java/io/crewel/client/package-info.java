@@ -8,6 +8,7 @@
  * <tr><td>{@link io.crewel.client.SessionExtension}</td><td>a named session that the next process takes over</td></tr>
  * <tr><td>{@link io.crewel.client.UpdateExtension}</td><td>the delivery status of each message</td></tr>
  * <tr><td>{@link io.crewel.client.Publisher}</td><td>publishes with keys, which are repeated without harm</td></tr>
+ * <tr><td>{@link io.crewel.client.Outbox}</td><td>publishes that wait for the server in a file</td></tr>
  * <tr><td>{@link io.crewel.client.RequestExtension}</td><td>requests and replies</td></tr>
  * </table>
  *

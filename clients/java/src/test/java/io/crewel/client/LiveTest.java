@@ -26,6 +26,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 import org.cometd.bayeux.Message;
 import org.cometd.client.BayeuxClient;
+import org.cometd.client.transport.TransportListener;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
@@ -150,14 +151,25 @@ class LiveTest {
             deep, "user.illegalArgument the server cannot read the message (400), which probably is nested deeper than "
                 + "bayeux.max_depth",
             Map.of("price", List.of(1, Double.NaN)), "user.illegalArgument data.price[1] is NaN, which JSON cannot represent",
+            "x".repeat(2_000_000), "user.maxSizeExceed Max send Bayeux message size 1048576 exceeded: an option of the client, "
+                + "maxSendBayeuxMessageSize",
             "half \ud83d", "user.illegalArgument data is text that is not valid Unicode, which JSON cannot represent"
         );
-        Publisher publisher = publisher();
+        Person shop = person().open(reply -> { });
+        Publisher publisher = new Publisher(shop.client);
+        AtomicInteger requests = new AtomicInteger();
+        shop.client.addTransportListener(new TransportListener() {
+            @Override
+            public void onSending(List<? extends Message> messages) {
+                requests.addAndGet(messages.get(0).isMeta() ? 0 : 1);
+            }
+        });
         for (Map.Entry<Object, String> each : reasons.entrySet()) {
             PublishException refused = refusal(publisher.publish(channel, each.getKey(), PublishOptions.persistent()));
             assertEquals(each.getValue(), refused.errorCode() + refused.getMessage().replaceFirst(channel + ":", ""));
             assertTrue(refused.isRefused());
         }
+        assertEquals(2, requests.get(), "each of those that JSON can represent was sent once");
         assertNotNull(publish(publisher, "next"));
     }
 

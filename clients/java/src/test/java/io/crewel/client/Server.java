@@ -23,10 +23,12 @@ final class Server implements AutoCloseable {
 
     private final Path directory;
     private final int port;
+    private final List<String> sets;
     private Process process;
 
-    Server(Path directory) throws IOException {
+    Server(Path directory, String... sets) throws IOException {
         this.directory = directory;
+        this.sets = List.of(sets);
         try (ServerSocket socket = new ServerSocket(0)) {
             port = socket.getLocalPort();
         }
@@ -44,6 +46,7 @@ final class Server implements AutoCloseable {
         )) {
             command.add("--set=" + set);
         }
+        sets.forEach(set -> command.add("--set=" + set));
         ProcessBuilder builder = new ProcessBuilder(command).directory(directory.toFile());
         process = builder.redirectError(ProcessBuilder.Redirect.INHERIT).start();
         BufferedReader lines = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));

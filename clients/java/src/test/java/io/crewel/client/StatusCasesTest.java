@@ -38,6 +38,17 @@ class StatusCasesTest {
         return rows("handshakes").map(row -> DynamicTest.dynamicTest(row.get("name").toString(), () -> assertHandshake(row)));
     }
 
+    @TestFactory
+    Stream<DynamicTest> theListSaysWhichRefusalsOfAPublishAreForGood() throws IOException {
+        return rows("publishes").map(row -> DynamicTest.dynamicTest(row.get("error").toString(), () -> {
+            Message.Mutable reply = new HashMapMessage();
+            reply.setSuccessful(false);
+            reply.put(Message.ERROR_FIELD, row.get("error"));
+            reply.put(Message.EXT_FIELD, Map.of("publish", Map.of("errorCode", row.get("errorCode"))));
+            assertEquals(row.get("isRepeated"), Publisher.isLost(reply));
+        }));
+    }
+
     private static Stream<Map<String, Object>> rows(String part) throws IOException {
         Object list = plain(new JSON().fromJSON(Files.readString(LIST)));
         return Ext.list(Ext.fields(list).get(part)).stream().map(Ext::fields);

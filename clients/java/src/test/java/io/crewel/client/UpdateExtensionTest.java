@@ -109,6 +109,19 @@ class UpdateExtensionTest {
     }
 
     @Test
+    void aMessageThatComesBeforeASubscribeIsRepeatedGoesToItsListener() throws Exception {
+        UpdateExtension update = open(new UpdateOptions());
+        wire.cutsSubscribes = true;
+        CountDownLatch heard = new CountDownLatch(1);
+        update.subscribe("/a", delivery -> heard.countDown());
+        wire.deliver(message("/a", Map.of("id", "1"))); // the session goes on, and its subscription at the server
+        assertEquals(1, update.unclaimed());
+        wire.cutsSubscribes = false;
+        assertTrue(heard.await(20, TimeUnit.SECONDS));
+        assertEquals(0, update.unclaimed());
+    }
+
+    @Test
     void aMessageOfAnEndedSubscriptionIsAcknowledged() throws Exception {
         UpdateExtension update = open(new UpdateOptions());
         Subscription subscription = update.subscribe("/a/**", delivery -> told.add(delivery.id()));

@@ -8,6 +8,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
 
 import org.cometd.bayeux.Channel;
 import org.cometd.bayeux.Message;
@@ -26,6 +27,9 @@ final class Wire extends ClientTransport {
     final List<Object> subscribed = new CopyOnWriteArrayList<>();
     private final BlockingQueue<Held> held = new LinkedBlockingQueue<>();
     volatile boolean cutsSubscribes; // the connection breaks before the reply
+    final List<Message> published = new CopyOnWriteArrayList<>();
+    /** The answer to a publish; null cuts the connection before the reply. */
+    volatile Function<Message, Map<String, Object>> publishes = message -> Map.of("successful", true);
     private Object rejected = List.of(); // what the reply to the next connect says of its statuses
 
     /** A connect that waits for its reply. */
@@ -66,6 +70,15 @@ final class Wire extends ClientTransport {
                 held.add(new Held(listener, message));
             } else {
                 Message.Mutable reply = reply(message);
+                if (!message.isMeta() && !message.getChannel().equals("/service/update")) {
+                    published.add(message);
+                    Map<String, Object> answer = publishes.apply(message);
+                    if (answer == null) {
+                        listener.onFailure(new IOException("cut"), List.of(message));
+                        continue;
+                    }
+                    reply.putAll(answer);
+                }
                 if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
                     handshakes.add(message);
                     reply.put("ext", GRANTED);

@@ -1,0 +1,273 @@
+package io.crewel.client;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.io.StringReader;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.text.ParseException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+
+import org.cometd.common.JSONContext;
+
+/**
+ * The publishes of an outbox, in memory and in a file: one line of JSON for each that was added, and one for each that was
+ * accepted or refused. What is in memory follows from the lines. A kill may cut the last line off: its publish was not confirmed to the
+ * caller. The file is written again without what has ended when it is opened, and when it has grown. The lock of the outbox
+ * guards it.
+ */
+final class OutboxFile implements Closeable {
+    private static final String VERSION = "crewel.outbox";
+    private static final long FORMAT = 1;
+    private static final long SMALL = 1024 * 1024; // bytes of a file that is not written again, except when it is opened
+
+    private static final Set<Path> OPEN = ConcurrentHashMap.newKeySet(); // in this process
+
+    private final Path path;
+    private final JSONContext.Client json;
+    private final Map<String, String> waiting = new LinkedHashMap<>(); // lines by key, oldest first
+    private final Map<String, Refused> refused = new LinkedHashMap<>();
+    private long bytes; // of the lines that wait
+    private FileChannel lock;
+    private FileChannel channel;
+    private long size; // of what was written as a whole
+    private long large; // a file of more bytes is written again
+
+    /** A refused publish, as two lines. */
+    private record Refused(String added, String ended) { }
+
+    /** What the server has answered to the publish with this key; no refusal: it has accepted it. */
+    record Outcome(String key, Failure refusal) { }
+
+    /**
+     * Opens the file.
+     *
+     * @throws IllegalStateException if another outbox uses it
+     */
+    OutboxFile(Path path, JSONContext.Client json) throws IOException {
+        Path parent = path.toAbsolutePath().getParent();
+        Files.createDirectories(parent);
+        this.path = parent.toRealPath().resolve(path.getFileName());
+        this.json = json;
+        if (!OPEN.add(this.path)) { // the lock is of the process: to close its file a second time would give it up
+            throw inUse();
+        }
+        try {
+            lock();
+            read();
+            rewrite();
+        } catch (IOException | RuntimeException failure) {
+            close();
+            throw failure;
+        }
+    }
+
+    /** Another file is locked: this one is replaced when it is written again. */
+    private void lock() throws IOException {
+        var options = Set.of(StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+        lock = FileChannel.open(path.resolveSibling(path.getFileName() + ".lock"), options, ResumeFile.ownerOnly());
+        if (lock.tryLock() == null) {
+            throw inUse();
+        }
+    }
+
+    private IllegalStateException inUse() {
+        return new IllegalStateException("the outbox " + path + " is in use: one client of one process has it at a time");
+    }
+
+    private void read() throws IOException {
+        // Bytes that are no UTF-8 become marks, and their line is no JSON.
+        String text = Files.exists(path) ? new String(Files.readAllBytes(path), StandardCharsets.UTF_8) : "";
+        String whole = text.substring(0, text.lastIndexOf('\n') + 1);
+        if (whole.isEmpty() && !text.isEmpty()) {
+            throw new IOException("the file " + path + " is no outbox");
+        }
+        int number = 0;
+        for (String line : whole.lines().toList()) {
+            number++;
+            Map<String, Object> fields;
+            try {
+                fields = parsed(line);
+            } catch (IllegalArgumentException failure) {
+                throw new IOException("the outbox " + path + " is damaged: line " + number + " is not JSON", failure);
+            }
+            if (number == 1 && Ext.whole(fields.get(VERSION), 0) != FORMAT) {
+                throw new IOException("the file " + path + " is no outbox of format " + FORMAT);
+            }
+            apply(line, fields);
+        }
+    }
+
+    /** The fields of a line. */
+    Map<String, Object> parsed(String line) {
+        try {
+            return Ext.fields(json.getParser().parse(new StringReader(line), Object.class));
+        } catch (ParseException | RuntimeException failure) {
+            throw new IllegalArgumentException(failure);
+        }
+    }
+
+    private void apply(String line, Map<String, Object> fields) {
+        String key = Ext.text(fields.get("key"));
+        if (fields.containsKey("channel")) {
+            refused.remove(key);
+            waiting.put(key, line);
+            bytes += sizeOf(line);
+        } else if (key != null) {
+            String added = waiting.remove(key);
+            if (added != null) {
+                bytes -= sizeOf(added);
+                if (fields.containsKey("errorCode")) {
+                    refused.put(key, new Refused(added, line));
+                }
+            }
+        } else if (fields.containsKey("forgotten")) {
+            refused.clear();
+        }
+    }
+
+    static int sizeOf(String line) {
+        return line.getBytes(StandardCharsets.UTF_8).length;
+    }
+
+    int waiting() {
+        return waiting.size();
+    }
+
+    long bytes() {
+        return bytes;
+    }
+
+    boolean isWaiting(String key) {
+        return waiting.containsKey(key);
+    }
+
+    String line(Map<String, Object> fields) {
+        return json.getGenerator().generate(fields);
+    }
+
+    /** Adds the line of a publish; it is on disk then. A refused one with this key goes. */
+    void add(String line) throws IOException {
+        append(List.of(line));
+    }
+
+    /** So many that wait, the oldest first: one at least, and else no more than have so many bytes. */
+    List<Map<String, Object>> oldest(int most, int room) {
+        List<Map<String, Object>> taken = new ArrayList<>();
+        int left = room;
+        for (String line : waiting.values()) {
+            left -= sizeOf(line);
+            if (taken.size() == most || !taken.isEmpty() && left < 0) {
+                break;
+            }
+            taken.add(parsed(line));
+        }
+        return taken;
+    }
+
+    /** Notes what the server has answered. */
+    void settle(List<Outcome> outcomes) throws IOException {
+        List<String> lines = new ArrayList<>();
+        for (Outcome outcome : outcomes) {
+            Map<String, Object> fields = new LinkedHashMap<>();
+            fields.put("key", outcome.key());
+            if (outcome.refusal() != null) {
+                fields.put("errorCode", outcome.refusal().errorCode());
+                fields.put("message", outcome.refusal().message());
+            }
+            lines.add(line(fields));
+        }
+        append(lines);
+        if (size > large) {
+            rewrite();
+        }
+    }
+
+    List<RefusedPublish> refused() {
+        return refused.values().stream().map(each -> {
+            Map<String, Object> added = parsed(each.added());
+            Map<String, Object> ended = parsed(each.ended());
+            String channelName = added.get("channel").toString();
+            return new RefusedPublish(
+                added.get("key").toString(), channelName, added.get("data"), ended.get("errorCode").toString(),
+                String.valueOf(ended.get("message"))
+            );
+        }).toList();
+    }
+
+    void forgetRefused() throws IOException {
+        append(List.of(line(Map.of("forgotten", true))));
+    }
+
+    /** Writes lines to the disk, and obeys them: all, or none if that fails. */
+    private void append(List<String> lines) throws IOException {
+        if (lines.isEmpty()) {
+            return;
+        }
+        channel.truncate(size); // what an earlier attempt has left, on a disk that was full
+        size = write(channel, lines, size);
+        lines.forEach(line -> apply(line, parsed(line)));
+    }
+
+    private static long write(FileChannel target, List<String> lines, long from) throws IOException {
+        ByteBuffer buffer = ByteBuffer.wrap((String.join("\n", lines) + "\n").getBytes(StandardCharsets.UTF_8));
+        long end = from;
+        while (buffer.hasRemaining()) {
+            end += target.write(buffer, end);
+        }
+        target.force(false);
+        return end;
+    }
+
+    /** Replaces the file by one with what has not ended. */
+    private void rewrite() throws IOException {
+        List<String> lines = new ArrayList<>(List.of(line(Map.of(VERSION, FORMAT))));
+        refused.values().forEach(each -> lines.addAll(List.of(each.added(), each.ended())));
+        lines.addAll(waiting.values());
+        Path beside = path.resolveSibling(path.getFileName() + ".new");
+        Files.deleteIfExists(beside);
+        var options = Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
+        FileChannel made = FileChannel.open(beside, options, ResumeFile.ownerOnly());
+        try {
+            size = write(made, lines, 0);
+            Files.move(beside, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            if (path.getFileSystem().supportedFileAttributeViews().contains("posix")) { // others cannot open a directory
+                try (FileChannel directory = FileChannel.open(path.getParent())) {
+                    directory.force(true); // else a loss of power could bring the old file back
+                }
+            }
+        } catch (IOException failure) {
+            made.close();
+            throw failure;
+        }
+        if (channel != null) {
+            channel.close();
+        }
+        channel = made;
+        large = Math.max(SMALL, 2 * size);
+    }
+
+    @Override
+    public void close() throws IOException {
+        try {
+            if (channel != null) {
+                channel.close();
+            }
+        } finally {
+            if (lock != null) {
+                lock.close();
+            }
+            OPEN.remove(path);
+        }
+    }
+}
