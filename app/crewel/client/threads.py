@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 from typing import Any, NamedTuple
 
 from crewel.client.errors import said
@@ -32,8 +33,9 @@ async def in_thread(pool: ThreadPoolExecutor | None, function: Callable[..., Any
     """Call the function in a thread of the pool, or of the loop's own; what it returns. Raises its exceptions, a StopIteration
     as RuntimeError, and ProgramExit. Once the pool takes no more calls, it waits until it is cancelled."""
     run = copy_context().run  # the thread continues the trace of this task
+    call = partial(_outcome, function, *arguments)
     try:
-        called = asyncio.get_running_loop().run_in_executor(pool, run, _outcome, function, *arguments)
+        called: asyncio.Future[_Outcome] = asyncio.get_running_loop().run_in_executor(pool, run, call)
     except RuntimeError:  # the process ends, or the client is closed: the message stays open
         called = asyncio.Future()
     returned, error = await called
