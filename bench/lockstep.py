@@ -39,7 +39,8 @@ def _run(kind: str, seed: int, tell: Callable[[str], None]) -> None:
             super().check()
             waiting = [each.position or each.origin.id for each in self.queue]
             sent = [each.position or each.origin.id for each in self.sent()]
-            is_open = sorted(self.dispatcher.in_flight)
+            dispatcher = self.dispatcher
+            is_open = sorted(dispatcher.messages.opened if hasattr(dispatcher, "messages") else dispatcher.in_flight)
             evicted = [each for each in self.durable.evicted if self.durable.find(place_of(each)) is not None]
             text = f"{self.durable.name} {waiting} {evicted} {sent} {is_open} {sorted(self.volatile)}\n"
             if text != self.told:

@@ -47,7 +47,7 @@ class OneMessage:
             MessageState.STORED: self.durable.is_evicted(PLACE),
             MessageState.QUEUED: entry in mailbox.queue,
             MessageState.SENT: entry in mailbox.batches.unacknowledged and entry not in mailbox.queue,
-            MessageState.OPEN: str(PLACE) in mailbox.dispatcher.in_flight
+            MessageState.OPEN: str(PLACE) in mailbox.dispatcher.messages.opened
             and entry not in (*mailbox.queue, *mailbox.batches.unacknowledged),
         }
         found = [state for state, is_there in places.items() if is_there]
@@ -63,7 +63,7 @@ class OneMessage:
     def take(self) -> None:
         """As a response does."""
         for entry in (taken := self.mailbox.take(10**9)):
-            self.mailbox.dispatcher.send(entry, 0)
+            self.mailbox.told(entry, 0)
         if taken:
             self.mailbox.close_batch()
 

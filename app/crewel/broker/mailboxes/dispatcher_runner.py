@@ -190,7 +190,7 @@ class DispatcherRunner:
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
             return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
         now, now_ms = self._runtime.loop.time(), int(time() * 1000)
-        had_unclaimed = bool(dispatcher.unclaimed)
+        had_unclaimed = session.mailbox.view().unclaimed
         judgement = dispatcher.judge(statuses, session.name, now, now_ms)
         if judgement.unclaimed and not had_unclaimed:
             channels = ", ".join(sorted({entry.channel for entry in judgement.unclaimed})[:_NAMED_CHANNELS])
@@ -288,14 +288,11 @@ class DispatcherRunner:
                 self.conclude(session)
         return dispatcher.next_at()
 
-    def back(self, session: Session, *, has_backlog: bool) -> None:
+    def back(self, session: Session) -> None:
         """The client was away, and is there again."""
+        session.mailbox.come_back(self._runtime.loop.time())
         self._events.back(session)
-        session.mailbox.note_retained()
-        if session.mailbox.dispatcher is not NO_DISPATCHER:
-            session.mailbox.dispatcher.flushes = has_backlog
-            session.mailbox.dispatcher.restart_wait(self._runtime.loop.time())
-            self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
+        self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
         self._listener.is_active(session)
 
     def await_client(self, session: Session, now: float) -> None:
