@@ -3,10 +3,10 @@ somewhere, once, and leaves in its order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 
 from crewel.broker.mailboxes.backlog import Backlog
+from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
@@ -181,9 +181,9 @@ class Receiver(StoredMailbox):
         super().end(entry, reason)
         self.gone(entry)
 
-    def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[..., bool]) -> None:
-        super().carry_out(judgement, goes_elsewhere)
+    def _carry_out(self, judgement: Judgement, occasion: Occasion) -> Judgement:
         self.gone(*judgement.settled)
+        return super()._carry_out(judgement, occasion)
 
     def end_at(self, index: int, reason: EndReason) -> None:
         self.gone(self.queue[index])

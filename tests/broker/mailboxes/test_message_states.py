@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from crewel.broker.mailboxes.mailbox import Mailbox
-from crewel.broker.mailboxes.mailbox_listener import MailboxListener
+from crewel.broker.mailboxes.mailbox_listener import MailboxListener, Occasion
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.message_states import TRANSITIONS, MessageEvent, MessageState
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
@@ -68,8 +68,8 @@ class OneMessage:
             self.mailbox.close_batch()
 
     def report(self, verdict: Verdict, code: str = "") -> None:
-        judgement = self.mailbox.dispatcher.judge([Status(str(PLACE), verdict, code, "", {})], "client/joe/1", 0, 0)
-        self.mailbox.carry_out(judgement, lambda *_: False)
+        status = Status(str(PLACE), verdict, code, "", {})
+        self.mailbox.report([status], None, Occasion("client/joe/1", 0, 0, lambda _: False))
 
     def overflow(self) -> None:
         """One more message comes than there is room for."""

@@ -14,27 +14,18 @@ from typing import TYPE_CHECKING, Final
 from crewel.broker.mailboxes.fitting import fitting
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox_view import MailboxView
-from crewel.broker.mailboxes.offers import (
-    ENDED,
-    KEPT,
-    LEAVES,
-    NOT_OF_INBOX,
-    NOT_STORED,
-    NOTHING,
-    OVERFULL,
-    READY,
-    WAITS,
-)
+from crewel.broker.mailboxes.offers import ENDED, KEPT, LEAVES, NOT_OF_INBOX, NOTHING, OVERFULL, READY, UNSTORED, WAITS
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED, FailedDelivery
 from crewel.delivery.entry import NO_ENTRIES, Entry, as_they_came, in_order, insert, least
 from crewel.delivery.open_limit import OpenLimit
+from crewel.delivery.outcomes import Status, Verdict
 from crewel.delivery.records import EndReason, LogId
 from crewel.delivery.sent_messages import id_of
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 if TYPE_CHECKING:
-    from crewel.broker.mailboxes.mailbox_listener import MailboxListener
+    from crewel.broker.mailboxes.mailbox_listener import MailboxListener, Occasion
     from crewel.delivery.dispatcher import Dispatcher, Judgement
 
 _ANY_BURST: Final = Burst()
@@ -68,7 +59,7 @@ class Mailbox(ABC):
     queue: list[Entry]
     """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
     evicted: Sequence[int]
-    """The ranks of what is in the store only, sorted; NOT_STORED if the store does not have the session."""
+    """The ranks of what is in the store only, sorted; UNSTORED if the store does not have the session."""
     news: int
     """Whether something waits, and may leave: NOTHING, WAITS or LEAVES. It is read for each delivery, and written here only."""
     lazy_at: float
@@ -107,7 +98,7 @@ class Mailbox(ABC):
 
     def __init__(self, listener: MailboxListener) -> None:
         self._listener = listener
-        self.queue, self.news, self.evicted = NO_ENTRIES, NOTHING, NOT_STORED
+        self.queue, self.news, self.evicted = NO_ENTRIES, NOTHING, UNSTORED
         self._is_patient = False  # whether the queue need not leave at once: it is lazy, or goes with any next reply
         self.is_paused = self.is_absent = self.must_end = self.rejects_all = False
         self.lazy_at = inf
@@ -121,7 +112,7 @@ class Mailbox(ABC):
         """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
         for name in Mailbox.__slots__:
             setattr(self, name, getattr(former, name))
-        self.evicted = NOT_STORED
+        self.evicted = UNSTORED
 
     @abstractmethod
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
@@ -206,7 +197,7 @@ class Mailbox(ABC):
         """A message comes: one of the log when it is taken, a transient one when it is published. If there is room for it, or
         the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If not, it has ENDED, or the mailbox is OVERFULL.
         `cursor`, for a message that comes past the log: the place up to which that was read."""
-        if entry.position and self.evicted is not NOT_STORED:
+        if entry.position and self.evicted is not UNSTORED:
             return self._offer_stored(entry, cursor)
         queue, listener = self.queue, self._listener
         if (
@@ -467,9 +458,22 @@ class Mailbox(ABC):
     def reserve_batches(self) -> None:
         """Have more numbers reserved, so that they begin after those that were used, also after a restart."""
 
-    def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[[FailedDelivery], bool]) -> None:
-        """What statuses mean for messages, or that they did not come in time, is done with them. `goes_elsewhere` is asked of
-        each that failed whether another session gets it; it has no attempts if this one would try again."""
+    def report(self, statuses: list[Status], batch: int | None, occasion: Occasion) -> Judgement:
+        """Its client reports these statuses. `batch` is the last one that it has got, if it says that as well: of what was sent
+        after it, it repeats what it had said before. What they mean for the client itself waits for `conclude`."""
+        if batch is not None:
+            repeated = set(map(id_of, self.batches.sent_after(batch)))
+            statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
+        judgement = self.dispatcher.judge(statuses, occasion.receiver, occasion.now, occasion.now_ms)
+        return self._carry_out(judgement, occasion)
+
+    def overdue(self, occasion: Occasion) -> Judgement:
+        """Statuses may not have come in time: that is done with their messages."""
+        return self._carry_out(self.dispatcher.overdue(occasion.now, occasion.now_ms), occasion)
+
+    def _carry_out(self, judgement: Judgement, occasion: Occasion) -> Judgement:
+        """Do with messages what was judged."""
+        goes_elsewhere = occasion.goes_elsewhere
         self.take_out_many(judgement.settled)
         for entry in judgement.settled:
             self._end_place(entry.position, EndReason.SETTLED)
@@ -481,6 +485,7 @@ class Mailbox(ABC):
             self.take_back(put_back)
             self.recall(put_back)
         self.note_retained()
+        return judgement
 
     def pause(self, *, is_paused: bool) -> None:
         """Nothing leaves any more, or again."""
@@ -520,14 +525,6 @@ class Mailbox(ABC):
     def drop_where(self, is_dropped: Callable[[Entry], bool]) -> None:
         """Take out of the queue what this is true of. What the client has got stays open."""
         self._changed([entry for entry in self.queue if not is_dropped(entry)])
-
-    def drop_at(self, index: int) -> Entry:
-        """Take out of the queue what lies there."""
-        self.count_bytes()
-        entry = self.queue.pop(index)
-        self.queue_bytes -= len(entry.wire)
-        self._look()
-        return entry
 
     def take_out_many(self, gone: Collection[Entry]) -> None:
         """None of these waits, is sent or is open any more, at the cost of one look at the waiting messages."""
@@ -650,9 +647,12 @@ class Mailbox(ABC):
         if entry in self.batches.unacknowledged:  # put back by a failure, and its batch is not acknowledged yet
             self.end(entry, reason)
         else:
-            self.drop_at(index)
+            self.count_bytes()
+            self.queue.pop(index)
+            self.queue_bytes -= len(entry.wire)
             if self.dispatcher.messages.close(id_of(entry)):
-                self.note_retained()
+                self._count_retained()
+            self._look()
 
     @property
     @abstractmethod

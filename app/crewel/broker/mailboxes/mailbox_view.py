@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from crewel.broker.mailboxes.offers import NOT_STORED
+from crewel.broker.mailboxes.offers import UNSTORED
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
 
@@ -99,7 +99,7 @@ class MailboxView:
     @property
     def bounds(self) -> Bounds | None:
         """The bounds of its queue, if the store has it."""
-        return None if self._mailbox.evicted is NOT_STORED else self._mailbox.bounds
+        return None if self._mailbox.evicted is UNSTORED else self._mailbox.bounds
 
     @property
     def max_entries(self) -> int:

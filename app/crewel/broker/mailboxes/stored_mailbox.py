@@ -219,12 +219,6 @@ class StoredMailbox(Mailbox):
         super()._changed(queue)
         self._counted = self._droppable = None
 
-    def drop_at(self, index: int) -> Entry:
-        """Take out of the queue what lies there."""
-        entry = super().drop_at(index)
-        self._count_one(entry, -1)
-        return entry
-
     def _note_coming(self, entry: Entry) -> None:
         if not entry.position:  # a stored one is no transient one, and may be evicted
             self._count_one(entry, 1)
@@ -401,9 +395,10 @@ class StoredMailbox(Mailbox):
 
     def end_at(self, index: int, reason: EndReason) -> None:
         """The message at this index of the queue, which was never sent, ends in this way."""
-        place = self.queue[index].position
+        entry = self.queue[index]
         super().end_at(index, reason)
-        self._end_place(place, reason)
+        self._count_one(entry, -1)
+        self._end_place(entry.position, reason)
 
     def end_stored(self, place: LogId, reason: EndReason) -> None:
         """The stored message at this place ends in this way, and leaves nothing behind."""
