@@ -44,7 +44,7 @@ def dispatcher(*ids: str, rules: Rules = MESSAGE, now: float = 0.0) -> Dispatche
 
 def send(made: Dispatcher, message_id: str, now: float, channel: str = "/a") -> int:
     """Let the message of this id leave; how often it may have been sent before."""
-    return made.messages.send(message_id, entry(message_id, channel), now)
+    return made.messages.send(entry(message_id, channel), now)
 
 
 def tries(made: Dispatcher) -> dict[str, int]:
@@ -194,7 +194,7 @@ class TestStatuses:
         made = Dispatcher(MESSAGE)
         open_ones = [entry(each) for each in ("1", "2", "3")]
         for each in open_ones:
-            made.messages.send(id_of(each), each, 0.0)
+            made.messages.send(each, 0.0)
         assert made.messages.beside([open_ones[1], entry("9")]) == 2
 
     def test_the_last_failure_is_remembered(self) -> None:
@@ -629,7 +629,7 @@ class TestNothingIsLost:
 def test_while_the_client_is_away_memory_keeps_the_places_of_what_is_stored() -> None:
     made = dispatcher("t")
     stored = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""))
-    made.messages.send("17", stored, 0.0)
+    made.messages.send(stored, 0.0)
     made.messages.drop_body()
     assert [(each.wire == b"", each.position) for each in made.messages.entries] == [(False, 0), (True, 17)]
     assert [each.position for each in judge(made, ("17", OK)).settled] == [17]

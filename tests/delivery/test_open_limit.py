@@ -55,7 +55,7 @@ class Desk:
         if self.dispatcher.rules.tells:
             for each in leaving:
                 if each.origin is not None:
-                    self.dispatcher.messages.send(each.origin.id, each, 0.0)
+                    self.dispatcher.messages.send(each, 0.0)
         self.limit.left(self.queue)
         return numbers(leaving)
 

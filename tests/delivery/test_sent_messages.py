@@ -4,11 +4,17 @@ import orjson
 
 from crewel.delivery.entry import Entry
 from crewel.delivery.sent_messages import MOST, FailedAttempt, SentMessages
+from crewel.qos.update import Origin
+
+
+def entry(message_id: str) -> Entry:
+    """The message of this id."""
+    return Entry({"channel": "/a"}, origin=Origin(message_id, "0"))
 
 
 def fail(messages: SentMessages, message_id: str, at: int, code: str = "user.no", reason: str = "") -> None:
     """Let one more attempt at this message fail."""
-    messages.send(message_id, Entry({"channel": "/a"}), 0.0)
+    messages.send(entry(message_id), 0.0)
     messages.put_back(message_id, FailedAttempt(at, code, reason))
 
 
@@ -39,4 +45,4 @@ def test_of_what_waits_again_memory_keeps_no_body() -> None:
     messages = SentMessages()
     fail(messages, "7", 5)
     assert messages.waiting["7"].entry.wire == b""
-    assert (messages.times_sent("7"), messages.send("7", Entry({"channel": "/a"}), 1.0)) == (1, 1)
+    assert (messages.times_sent("7"), messages.send(entry("7"), 1.0)) == (1, 1)

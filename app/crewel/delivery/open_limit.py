@@ -36,8 +36,8 @@ class OpenLimit:
         if not self._dispatcher.rules.tells:
             # What is to be sent again is the front of the queue, and takes its place when it leaves.
             opened = 0 if batches.must_resend else self._count(batches.unacknowledged)
-        elif len(messages) < self.most:
-            opened = len(messages)
+        elif len(messages.opened) < self.most:
+            opened = len(messages.opened)
         else:
             opened = self._count(messages.entries)
         return max(self.most - opened, 0)

@@ -33,10 +33,10 @@ class SentMessage:
 
     __slots__ = ("entry", "failed", "is_unclaimed", "sent_at", "tries")
 
-    def __init__(self) -> None:
-        self.entry = _NOT_HERE
+    def __init__(self, entry: Entry, sent_at: float) -> None:
+        self.entry = entry
         """The message, while it is open."""
-        self.sent_at = inf
+        self.sent_at = sent_at
         """Since when its status is awaited."""
         self.tries = 0
         """How often it may have been sent before."""
@@ -58,10 +58,6 @@ class SentMessages:
         """What waits again."""
         self.unclaimed = 0
         """How many open messages no listener of the client takes."""
-
-    def __len__(self) -> int:
-        """How many messages are open."""
-        return len(self.opened)
 
     @property
     def entries(self) -> list[Entry]:
@@ -93,14 +89,17 @@ class SentMessages:
 
     # What moves them
 
-    def send(self, message_id: str, entry: Entry, now: float) -> int:
+    def send(self, entry: Entry, now: float) -> int:
         """The message leaves; returns how often it may have been sent before."""
+        assert entry.origin is not None
+        message_id = entry.origin.id
         known = self.opened.pop(message_id, None)
         if known is not None:  # no reply has confirmed it
             known.tries += 1
             self._claim(known)
-        else:
-            known = self.waiting.pop(message_id, None) or SentMessage()
+        elif not self.waiting or (known := self.waiting.pop(message_id, None)) is None:
+            self.opened[message_id] = SentMessage(entry, now)
+            return 0
         known.entry, known.sent_at = entry, now
         self.opened[message_id] = known
         return known.tries
@@ -122,7 +121,8 @@ class SentMessages:
         if known is None:
             self.waiting.pop(message_id, None)
             return None
-        self._claim(known)
+        if known.is_unclaimed:
+            self._claim(known)
         return known.entry
 
     def put_back(self, message_id: str, attempt: FailedAttempt | None = None) -> Entry:

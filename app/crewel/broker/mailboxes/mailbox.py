@@ -363,9 +363,8 @@ class Mailbox(ABC):
         return taken
 
     def told(self, entry: Entry, now: float) -> int:
-        """The entry leaves with its origin, at this loop time (s): its client will report its status. Returns how often it may
-        have been sent before."""
-        return self.dispatcher.messages.send(id_of(entry), entry, now)
+        """The entry leaves at this loop time (s), and its status is awaited. Returns how often it may have been sent before."""
+        return self.dispatcher.messages.send(entry, now)
 
     def _keep(self, entries: list[Entry]) -> None:
         """What leaves waits for its acknowledgement, but for what is not awaited again."""
@@ -396,7 +395,7 @@ class Mailbox(ABC):
         elif batches.must_resend:  # what was sent is in the queue, too
             self.retained = dispatcher.messages.beside(batches.unacknowledged)
         else:
-            self.retained = len(dispatcher.messages)
+            self.retained = len(dispatcher.messages.opened)
 
     # Acknowledgements
 
@@ -417,7 +416,7 @@ class Mailbox(ABC):
         """Seconds that the reply to the connect just acknowledged must wait; None if nothing goes out again with it."""
         if not self.batches.must_resend:
             return None
-        self.batches.note_busy(len(self.dispatcher.messages))
+        self.batches.note_busy(len(self.dispatcher.messages.opened))
         return self.batches.resend_delay()
 
     def acknowledge(self, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> None:
@@ -477,14 +476,17 @@ class Mailbox(ABC):
         self.take_out_many(judgement.settled)
         for entry in judgement.settled:
             self._end_place(entry.position, EndReason.SETTLED)
-        self._dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
-        why = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
-        put_back = [entry for entry in judgement.put_back if not goes_elsewhere(FailedDelivery(entry, *why))]
-        if put_back:
-            put_back += self.notices_after(put_back)
-            self.take_back(put_back)
-            self.recall(put_back)
-        self.note_retained()
+        if judgement.dead_letters:
+            self._dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
+        if judgement.put_back:
+            why = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
+            put_back = [entry for entry in judgement.put_back if not goes_elsewhere(FailedDelivery(entry, *why))]
+            if put_back:
+                put_back += self.notices_after(put_back)
+                self.take_back(put_back)
+                self.recall(put_back)
+        if judgement.dead_letters or judgement.put_back:
+            self.note_retained()  # another session may have got some
         return judgement
 
     def pause(self, *, is_paused: bool) -> None:
@@ -788,9 +790,8 @@ class Mailbox(ABC):
 
     def _failed(self, entry: Entry, code: str, reason: str, given: str = "") -> FailedDelivery:
         """The message as a dead letter of this code and reason, with how often the client has failed it before, and how."""
-        message_id, messages = id_of(entry), self.dispatcher.messages
-        attempts, tries = messages.times_sent(message_id), messages.failed(message_id)
-        return FailedDelivery(entry, code, reason, attempts, given, tries)
+        message_id, known = id_of(entry), self.dispatcher.messages
+        return FailedDelivery(entry, code, reason, known.times_sent(message_id), given, known.failed(message_id))
 
     # Attempts
 

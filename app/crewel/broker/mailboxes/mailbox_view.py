@@ -47,7 +47,7 @@ class MailboxView:
     @property
     def at_client(self) -> int:
         """How many messages were sent and are not settled."""
-        return max(len(self._mailbox.dispatcher.messages), self._mailbox.retained)
+        return max(len(self._mailbox.dispatcher.messages.opened), self._mailbox.retained)
 
     @property
     def sent_at(self) -> float | None:

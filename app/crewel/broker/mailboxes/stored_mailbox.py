@@ -230,7 +230,9 @@ class StoredMailbox(Mailbox):
 
     def _seen(self, stored: int = 0) -> _Seen:
         batches, queued = self.batches, len(self.queue)
-        return _Seen(batches.number, stored, queued, len(batches) + batches.resending, len(self.dispatcher.messages))
+        return _Seen(
+            batches.number, stored, queued, len(batches) + batches.resending, len(self.dispatcher.messages.opened)
+        )
 
     def _apply_policy(self, entry: Entry, bounds: Bounds, code: str, *, is_first: bool) -> bool:
         """Do as the policy says; True if a message was dropped for this one, which may not be the first."""
