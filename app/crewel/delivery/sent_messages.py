@@ -55,7 +55,7 @@ class SentMessages:
         self.opened: dict[str, SentMessage] = {}
         """What the client has got and not settled, in the order of sending or of its last word."""
         self.waiting: dict[str, SentMessage] = {}
-        """What waits again."""
+        """Messages that were sent and wait again."""
         self.unclaimed = 0
         """How many open messages no listener of the client takes."""
 
