@@ -133,7 +133,7 @@ class Dispatcher:
         """Failures (outcome, code, reason, code as given if another one counts) that concern more than their message, and that
         `conclude` has yet to look at."""
         self.messages = SentMessages()
-        """What the client was sent and has not settled, and what waits again."""
+        """What the client was sent and has not settled, and messages that wait again."""
         self.flushes = False
         """Whether what waited while the client was away is being sent."""
 
