@@ -33,17 +33,18 @@ def _run(kind: str, seed: int, tell: Callable[[str], None]) -> None:
     class Told(ranked.RankedReceiver if kind == "ranked" else receiver.Receiver):  # type: ignore[misc]
         """A mailbox that tells what it has, if that has changed."""
 
-        told = ""
+        noted = ""
 
         def check(self) -> None:
             super().check()
             waiting = [each.position or each.origin.id for each in self.queue]
             sent = [each.position or each.origin.id for each in self.sent()]
-            is_open = sorted(self.dispatcher.in_flight)
+            dispatcher = self.dispatcher
+            is_open = sorted(dispatcher.messages.opened if hasattr(dispatcher, "messages") else dispatcher.in_flight)
             evicted = [each for each in self.durable.evicted if self.durable.find(place_of(each)) is not None]
             text = f"{self.durable.name} {waiting} {evicted} {sent} {is_open} {sorted(self.volatile)}\n"
-            if text != self.told:
-                self.told = text
+            if text != self.noted:
+                self.noted = text
                 tell(text)
 
         def reply(self, count: int, now: float) -> tuple[int, list[str]]:

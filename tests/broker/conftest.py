@@ -17,7 +17,7 @@ def shared_objects_stay_empty() -> Iterator[None]:
     yield
     shared = NO_DISPATCHER
     assert (shared.rules, shared.holdback, shared.rejection, shared.waits_until) == (Rules(), None, None, 0.0)
-    assert not any((shared.in_flight, shared.tries, shared.unclaimed, shared.reported, shared.flushes))
+    assert not any((shared.messages.opened, shared.messages.waiting, shared.reported, shared.flushes))
     assert (NO_BATCHES.number, NO_BATCHES.unacknowledged, NO_BATCHES.must_resend) == (1, [], False)
 
 

@@ -335,7 +335,7 @@ def _left_over(session: Session, now: int) -> set[int]:
     """What should not wait any more, and is not at the client either."""
     assert session.durable is not None
     sent = [
-        *(entry for entry, _ in session.mailbox.dispatcher.in_flight.values()),
+        *session.mailbox.dispatcher.messages.entries,
         *session.mailbox.batches.unacknowledged,
     ]
     return {*session.durable.expired(now)} - {entry.position for entry in sent}
@@ -359,7 +359,7 @@ def _check(session: Session) -> None:
     waiting += [each for each in map(place_of, durable.evicted) if each in is_open]
     if len(waiting) != len(set(waiting)):
         raise Crossed(f"{session.name} would get something twice: {waiting}")
-    sent = [*(entry for entry, _ in dispatcher.in_flight.values()), *batches.unacknowledged]
+    sent = [*dispatcher.messages.entries, *batches.unacknowledged]
     somewhere = {*waiting, *(each.position for each in sent if each.position)}
     if lost := is_open - somewhere:
         raise Crossed(f"{sorted(lost)} are open for {session.name}, and nowhere")

@@ -3,15 +3,14 @@ somewhere, once, and leaves in its order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
-from typing import Any
 
 from crewel.broker.mailboxes.backlog import Backlog
+from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
-from crewel.delivery.dispatcher import Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, in_order, place_of, rank_of
 from crewel.delivery.records import EndReason, LogId, Transient
@@ -87,9 +86,7 @@ class Receiver(StoredMailbox):
     # What is where
 
     def sent(self) -> list[Entry]:
-        return list(
-            dict.fromkeys([*(each for each, _ in self.dispatcher.in_flight.values()), *self.batches.unacknowledged])
-        )
+        return list(dict.fromkeys([*self.dispatcher.messages.entries, *self.batches.unacknowledged]))
 
     def in_store_only(self) -> list[LogId]:
         return [each for each in map(place_of, self.durable.evicted) if self.durable.find(each) is not None]
@@ -146,7 +143,7 @@ class Receiver(StoredMailbox):
         again, self.burst = self.batches.resending, Burst(max_entries=count)
         leaving = [] if self.dispatcher.is_paused else self.take(10**9)
         for entry in leaving:
-            self.dispatcher.send(entry, now)
+            self.told(entry, now)
             if (
                 entry.position
                 and entry.position not in self.durable.pending
@@ -184,17 +181,17 @@ class Receiver(StoredMailbox):
         super().end(entry, reason)
         self.gone(entry)
 
-    def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[..., bool]) -> None:
-        super().carry_out(judgement, goes_elsewhere)
+    def _carry_out(self, judgement: Judgement, occasion: Occasion) -> Judgement:
         self.gone(*judgement.settled)
+        return super()._carry_out(judgement, occasion)
 
     def end_at(self, index: int, reason: EndReason) -> None:
         self.gone(self.queue[index])
         super().end_at(index, reason)
 
-    def dead_letter_new(self, entry: Entry, *why: Any, **more: Any) -> None:
-        super().dead_letter_new(entry, *why, **more)
-        self.gone(entry)
+    def dead_letter_new(self, failed: FailedDelivery) -> None:
+        super().dead_letter_new(failed)
+        self.gone(failed.entry)
 
     def drop_first(self, count: int) -> int:
         self.gone(*self.transients()[: max(count - len(self.stored()), 0)])

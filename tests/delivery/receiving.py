@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.offers import KEPT
-from crewel.delivery.dispatcher import Judgement, Rejection, Rules
+from crewel.delivery.dispatcher import Rejection, Rules
 from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -167,13 +168,12 @@ class ReceivingServer(Server):
         """Statuses came; returns those that do not count."""
         receiver = self.receiver(durable)
         statuses, rejected = read_statuses(given)
-        judgement = receiver.dispatcher.judge(statuses, durable.name, self.now, 0)
-        self._carry_out(receiver, judgement)
+        judgement = receiver.report(statuses, None, Occasion(durable.name, self.now, 0, lambda _: False))
+        self._conclude(receiver)
         return rejected + judgement.rejected
 
-    def _carry_out(self, receiver: Receiver, judgement: Judgement) -> None:
+    def _conclude(self, receiver: Receiver) -> None:
         dispatcher, durable = receiver.dispatcher, receiver.durable
-        receiver.carry_out(judgement, lambda *_: False)
         self.serving.mark_dirty(durable)
         death = dispatcher.conclude(self.now)
         if death is not None:
@@ -192,7 +192,8 @@ class ReceivingServer(Server):
         """It may be time for something."""
         receiver = self.receiver(durable)
         receiver.dispatcher.resume(self.now)
-        self._carry_out(receiver, receiver.dispatcher.overdue(self.now, 0))
+        receiver.overdue(Occasion(durable.name, self.now, 0, lambda _: False))
+        self._conclude(receiver)
 
     def operate(self, durable: DurableSession, what: str, count: int) -> None:
         """An operator does something with the queue."""

@@ -15,6 +15,7 @@ from crewel.delivery.dispatcher_states import DispatcherEvent, DispatcherState, 
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import INTERNAL_ERROR, NOT_OPEN, OnUserError, read_statuses
 from crewel.delivery.records import LogId
+from crewel.delivery.sent_messages import id_of
 from crewel.qos.connect import Settle
 from crewel.qos.update import Origin
 
@@ -37,8 +38,26 @@ def dispatcher(*ids: str, rules: Rules = MESSAGE, now: float = 0.0) -> Dispatche
     made = Dispatcher(rules)
     made.observe(is_gone=False)
     for each in ids:
-        made.send(entry(each), now)
+        send(made, each, now)
     return made
+
+
+def send(made: Dispatcher, message_id: str, now: float, channel: str = "/a") -> int:
+    """Let the message of this id leave; how often it may have been sent before."""
+    return made.messages.send(entry(message_id, channel), now)
+
+
+def tries(made: Dispatcher) -> dict[str, int]:
+    """How often messages may have been sent before, if they were."""
+    known = made.messages.opened | made.messages.waiting
+    return {message_id: each.tries for message_id, each in known.items() if each.tries}
+
+
+def unclaimed(made: Dispatcher) -> set[str]:
+    """What no listener of the client takes."""
+    found = {message_id for message_id, each in made.messages.opened.items() if each.is_unclaimed}
+    assert made.messages.unclaimed == len(found)
+    return found
 
 
 @dataclass
@@ -80,35 +99,35 @@ def dead_letters(judgement: Judgement) -> list[tuple[str, str, str, int]]:
 
 class TestSending:
     def test_what_leaves_is_open_in_the_order_of_sending(self) -> None:
-        assert list(dispatcher("2", "1", "3").in_flight) == ["2", "1", "3"]
+        assert ids(dispatcher("2", "1", "3").messages.entries) == ["2", "1", "3"]
 
     def test_the_first_time_a_message_was_not_sent_before(self) -> None:
-        assert Dispatcher(BATCH).send(entry("1"), 0.0) == 0
+        assert send(Dispatcher(BATCH), "1", 0.0) == 0
 
     def test_what_goes_out_again_without_an_answer_counts_how_often(self) -> None:
         made = dispatcher("1", "2")
-        assert [made.send(entry("1"), 1.0) for _ in range(3)] == [1, 2, 3]
-        assert made.send(entry("3"), 1.0) == 0
-        assert list(made.in_flight) == ["2", "1", "3"]
+        assert [send(made, "1", 1.0) for _ in range(3)] == [1, 2, 3]
+        assert send(made, "3", 1.0) == 0
+        assert ids(made.messages.entries) == ["2", "1", "3"]
 
     def test_settled_it_is_known_no_more(self) -> None:
         made = dispatcher("1")
-        made.send(entry("1"), 1.0)
+        send(made, "1", 1.0)
         judge(made, ("1", OK))
-        assert (made.in_flight, made.tries) == ({}, {})
+        assert (ids(made.messages.entries), tries(made)) == ([], {})
 
 
 class TestAcknowledging:
     def test_a_batch_settles_what_no_status_names(self) -> None:
         made = dispatcher("1", "2", rules=BATCH)
-        sent = [each for each, _ in made.in_flight.values()]
+        sent = made.messages.entries
         assert ids(made.acknowledge(sent)) == ["1", "2"]
-        assert not made.in_flight
+        assert not made.messages.opened
 
     def test_with_settle_message_it_settles_nothing(self) -> None:
         made = dispatcher("1", "2")
-        assert made.acknowledge([each for each, _ in made.in_flight.values()]) == []
-        assert list(made.in_flight) == ["1", "2"]
+        assert made.acknowledge(made.messages.entries) == []
+        assert ids(made.messages.entries) == ["1", "2"]
 
     @pytest.mark.parametrize("rules", [BATCH, MESSAGE])
     def test_a_message_of_unknown_origin_is_settled_for_no_status_can_name_it(self, rules: Rules) -> None:
@@ -117,7 +136,7 @@ class TestAcknowledging:
 
     def test_what_is_open_no_more_is_not_settled_twice(self) -> None:
         made = dispatcher("1", rules=BATCH)
-        sent = [each for each, _ in made.in_flight.values()]
+        sent = made.messages.entries
         judge(made, ("1", "user.no"))
         assert made.acknowledge(sent) == []
 
@@ -126,10 +145,10 @@ class TestAcknowledging:
         place = Entry.placeholder(LogId(17))
         waits = dispatcher("17")
         assert waits.acknowledge([place]) == []
-        assert list(waits.in_flight) == ["17"]
+        assert list(waits.messages.opened) == ["17"]
         settles = dispatcher("17", rules=BATCH)
         assert settles.acknowledge([place]) == [place]
-        assert not settles.in_flight
+        assert not settles.messages.opened
 
     def test_success_ends_a_row_of_failures(self) -> None:
         made = dispatcher("1", "2", rules=BATCH)
@@ -137,7 +156,7 @@ class TestAcknowledging:
         assert made.failures == 1
         made.acknowledge([])
         assert made.failures == 1
-        made.acknowledge([each for each, _ in made.in_flight.values()])
+        made.acknowledge(made.messages.entries)
         assert made.failures == 0
 
 
@@ -145,7 +164,7 @@ class TestStatuses:
     def test_ok_settles(self) -> None:
         made = dispatcher("1", "2", "3")
         assert ids(judge(made, ("3", OK), ("1", OK)).settled) == ["3", "1"]
-        assert list(made.in_flight) == ["2"]
+        assert ids(made.messages.entries) == ["2"]
 
     def test_what_is_not_open_is_told_back_and_a_repeat_is_harmless(self) -> None:
         made = dispatcher("1")
@@ -161,7 +180,7 @@ class TestStatuses:
         made = dispatcher("1", "2", rules=replace(MESSAGE, ack_wait=5.0))
         assert made.next_at() == 5.0
         judge(made, ("1", WORKING), now=3.0)
-        assert list(made.in_flight) == ["2", "1"]
+        assert ids(made.messages.entries) == ["2", "1"]
         assert ids(overdue(made, 5.0).put_back) == ["2"]
         assert overdue(made, 7.9).put_back == []
         assert ids(overdue(made, 8.0).put_back) == ["1"]
@@ -169,14 +188,14 @@ class TestStatuses:
     def test_a_status_names_single_messages_and_the_rest_is_untouched(self) -> None:
         made = dispatcher("1", "2", "3")
         judge(made, ("2", "user.no"))
-        assert list(made.in_flight) == ["1", "3"]
+        assert ids(made.messages.entries) == ["1", "3"]
 
     def test_open_messages_beside_others_are_counted(self) -> None:
         made = Dispatcher(MESSAGE)
         open_ones = [entry(each) for each in ("1", "2", "3")]
         for each in open_ones:
-            made.send(each, 0.0)
-        assert made.open_beside([open_ones[1], entry("9")]) == 2
+            made.messages.send(each, 0.0)
+        assert made.messages.beside([open_ones[1], entry("9")]) == 2
 
     def test_the_last_failure_is_remembered(self) -> None:
         made = dispatcher("1", "2")
@@ -187,12 +206,12 @@ class TestStatuses:
     def test_the_channels_of_failures_are_remembered_while_these_count(self) -> None:
         made = Dispatcher(replace(MESSAGE, retries=9, delay=0.0))
         for number, channel in enumerate(("/a", "/b", "/a", "/c"), start=1):
-            made.send(entry(str(number), channel), 0.0)
+            send(made, str(number), 0.0, channel)
         judge(made, ("1", "communication.no"), ("2", "communication.no"))
         assert (made.failures, made.failed_channels) == (1, ("/a", "/b"))
         judge(made, ("3", "user.no"))
         assert made.failed_channels == ("/b", "/a")
-        made.send(entry("1"), 0.0)
+        send(made, "1", 0.0)
         judge(made, ("1", OK))
         judge(made, ("4", "user.no"))
         assert (made.failures, made.failed_channels) == (0, ("/c",))
@@ -212,8 +231,8 @@ class TestStatuses:
     def test_an_acknowledgement_of_the_same_request_ends_the_row_of_failures_first(self) -> None:
         made = dispatcher("1", "2", rules=replace(BATCH, retries=1, delay=0.0))
         judge(made, ("1", GONE))
-        made.send(entry("1"), 0.0)
-        rest = [made.in_flight["2"][0]]
+        send(made, "1", 0.0)
+        rest = [made.messages.opened["2"].entry]
         made.judge(read_statuses([{"id": "1", "errorCode": GONE}])[0], JOE, 1.0, 0)
         assert ids(made.acknowledge(rest)) == ["2"]
         assert (made.conclude(1.0), made.failures) == (None, 1)
@@ -221,7 +240,7 @@ class TestStatuses:
     def test_until_the_request_is_read_to_its_end_a_failure_of_the_client_changes_nothing(self) -> None:
         made = dispatcher("1", "2")
         made.judge(read_statuses([{"id": "1", "errorCode": AUTH}])[0], JOE, 1.0, 0)
-        assert (made.state, made.is_paused, list(made.in_flight)) == (ALIVE, False, ["2"])
+        assert (made.state, made.is_paused, ids(made.messages.entries)) == (ALIVE, False, ["2"])
         assert made.conclude(1.0) == (AUTH, "")
         assert (made.state, made.conclude(1.0)) == (DEAD, None)
 
@@ -237,10 +256,10 @@ class TestLetters:
 
     def test_a_letter_has_how_often_the_message_was_sent(self) -> None:
         made = dispatcher("1")
-        made.send(entry("1"), 1.0)
-        made.send(entry("1"), 2.0)
+        send(made, "1", 1.0)
+        send(made, "1", 2.0)
         assert dead_letters(judge(made, ("1", "user.no"))) == [("1", "user.no", "why", 3)]
-        assert made.tries == {}
+        assert tries(made) == {}
 
 
 class TestHoldback:
@@ -274,7 +293,7 @@ class TestHoldback:
     def test_sent_again_the_message_says_so(self) -> None:
         made = dispatcher("1")
         judge(made, ("1", HELD))
-        assert made.send(entry("1"), 1.0) == 1
+        assert send(made, "1", 1.0) == 1
 
     @pytest.mark.parametrize("code", ["user.no", GONE])
     def test_another_failure_does_not_end_it(self, code: str) -> None:
@@ -308,7 +327,7 @@ class TestRetries:
             judge(made, ("1", GONE), now=number * 100.0)
             pauses.append(made.waits_until - number * 100.0)
             assert made.resume(made.waits_until)
-            made.send(entry("1"), number * 100.0 + 50)
+            send(made, "1", number * 100.0 + 50)
         assert pauses == [2.0, 6.0, 18.0, 20.0, 20.0]
         assert made.rules.pause(5000) == 20.0
 
@@ -361,7 +380,7 @@ class TestRetries:
         for number in range(retries):
             assert judge(made, ("1", GONE), now=number * 100.0).death is None
             assert made.resume(number * 100.0 + 60)
-            made.send(entry("1"), number * 100.0 + 60)
+            send(made, "1", number * 100.0 + 60)
         judgement = judge(made, ("1", GONE), now=1000.0)
         assert judgement.death == (GONE, "why")
         assert ids(judgement.put_back) == ["1"]
@@ -371,8 +390,8 @@ class TestRetries:
         made = dispatcher("1", rules=replace(MESSAGE, retries=-1, delay=0.0))
         for _ in range(1000):
             assert judge(made, ("1", GONE)).death is None
-            made.send(entry("1"), 0.0)
-        assert made.tries == {"1": 1000}
+            send(made, "1", 0.0)
+        assert tries(made) == {"1": 1000}
 
     def test_any_ok_begins_the_row_anew(self) -> None:
         made = dispatcher("1", "2", "3", rules=replace(MESSAGE, retries=1, delay=0.0))
@@ -394,7 +413,7 @@ class TestDeath:
         assert dead_letters(judgement) == [("1", AUTH, "why", 1)]
         assert judgement.death == (AUTH, "why")
         assert made.state is DEAD
-        assert list(made.in_flight) == ["2"]  # who ends the session ends these
+        assert ids(made.messages.entries) == ["2"]  # who ends the session ends these
 
     def test_the_first_reason_counts(self) -> None:
         made = dispatcher("1", "2", rules=replace(MESSAGE, retries=0))
@@ -439,16 +458,16 @@ class TestSink:
 class TestTakeOver:
     def test_what_was_open_goes_out_again_and_counts_as_sent_once_more(self) -> None:
         made = dispatcher("1", "2")
-        made.send(entry("1"), 1.0)
-        assert ids(made.forget()) == ["2", "1"]
-        assert (made.in_flight, made.tries) == ({}, {"1": 2, "2": 1})
-        assert made.send(entry("1"), 2.0) == 2
-        assert made.forget()
-        assert made.tries == {"1": 3, "2": 1}
+        send(made, "1", 1.0)
+        assert ids(made.messages.put_all_back()) == ["2", "1"]
+        assert (ids(made.messages.entries), tries(made)) == ([], {"1": 2, "2": 1})
+        assert send(made, "1", 2.0) == 2
+        assert made.messages.put_all_back()
+        assert tries(made) == {"1": 3, "2": 1}
 
     def test_statuses_of_the_client_before_do_not_count(self) -> None:
         made = dispatcher("1")
-        made.forget()
+        made.messages.put_all_back()
         assert judge(made, ("1", OK)).rejected == [{"id": "1", "state": "OK", "reason": NOT_OPEN}]
 
     def test_a_new_handshake_ends_the_delay_and_the_row_of_failures(self) -> None:
@@ -467,17 +486,17 @@ class TestTakeOver:
 class TestEndsOfOtherKinds:
     def test_what_has_ended_otherwise_is_open_no_more(self) -> None:
         made = dispatcher("1", "2")
-        made.close(made.in_flight["1"][0])
-        assert list(made.in_flight) == ["2"]
-        made.close(entry("1"))
-        made.close(Entry({"channel": "/a"}))  # of unknown origin
-        assert list(made.in_flight) == ["2"]
+        made.messages.close("1")
+        assert ids(made.messages.entries) == ["2"]
+        made.messages.close("1")
+        made.messages.close(id_of(Entry({"channel": "/a"})))  # of unknown origin
+        assert ids(made.messages.entries) == ["2"]
 
     def test_how_often_it_was_sent_is_forgotten_with_it(self) -> None:
         made = dispatcher("1", "2")
-        made.forget()
-        made.close(entry("1"))
-        assert made.tries == {"2": 1}
+        made.messages.put_all_back()
+        made.messages.close("1")
+        assert tries(made) == {"2": 1}
 
 
 class TestAckWait:
@@ -490,7 +509,7 @@ class TestAckWait:
 
     def test_the_oldest_decides_when_to_look(self) -> None:
         made = dispatcher("1", rules=self.RULES, now=1.0)
-        made.send(entry("2"), 3.0)
+        send(made, "2", 3.0)
         assert made.next_at() == 6.0
 
     def test_the_end_of_a_delay_may_come_first(self) -> None:
@@ -500,11 +519,11 @@ class TestAckWait:
 
     def test_only_what_is_overdue_is_judged(self) -> None:
         made = dispatcher("1", rules=self.RULES)
-        made.send(entry("2"), 1.0)
+        send(made, "2", 1.0)
         assert made.overdue(4.9, 0) == Judgement()
         judgement = overdue(made, 5.0)
         assert ids(judgement.put_back) == ["1"]
-        assert list(made.in_flight) == ["2"]
+        assert ids(made.messages.entries) == ["2"]
 
     def test_a_missing_answer_counts_as_a_failure_of_the_client(self) -> None:
         made = dispatcher("1", "2", rules=self.RULES)
@@ -516,7 +535,7 @@ class TestAckWait:
     def test_too_many_end_the_session(self) -> None:
         made = dispatcher("1", rules=replace(self.RULES, retries=1, delay=0.0))
         assert overdue(made, 5.0).death is None
-        made.send(entry("1"), 5.0)
+        send(made, "1", 5.0)
         assert overdue(made, 10.0).death == (NO_STATUS, "no status came within 5 s")
 
     def test_without_retries_the_message_becomes_a_letter_and_the_session_lives(self) -> None:
@@ -582,17 +601,17 @@ class TestNothingIsLost:
             judgement = Judgement()
             if what == "send":
                 if places[message_id] == "waiting":
-                    made.send(entry(message_id), now)
+                    send(made, message_id, now)
                     places[message_id] = "open"
             elif what == "forget":
-                places |= dict.fromkeys(ids(made.forget()), "waiting")
+                places |= dict.fromkeys(ids(made.messages.put_all_back()), "waiting")
             elif what == "resume":
                 made.resume(now)
             else:
                 judgement = overdue(made, now) if what == "wait" else judge(made, (message_id, what), now=now)
             self._move(judgement, before, places)
-            assert {each for each, place in places.items() if place == "open"} == set(made.in_flight)
-            assert set(made.tries) <= {each for each, place in places.items() if place in ("waiting", "open")}
+            assert {each for each, place in places.items() if place == "open"} == set(made.messages.opened)
+            assert set(tries(made)) <= {each for each, place in places.items() if place in ("waiting", "open")}
             assert made.next_at() == inf or made.next_at() > 0
 
     @staticmethod
@@ -610,18 +629,18 @@ class TestNothingIsLost:
 def test_while_the_client_is_away_memory_keeps_the_places_of_what_is_stored() -> None:
     made = dispatcher("t")
     stored = Entry.logged("/a", LogId(17), b'{"channel":"/a"}', origin=Origin.stored(LogId(17), "", b""))
-    made.send(stored, 0.0)
-    made.drop_body()
-    assert [(each.wire == b"", each.position) for each, _ in made.in_flight.values()] == [(False, 0), (True, 17)]
+    made.messages.send(stored, 0.0)
+    made.messages.drop_body()
+    assert [(each.wire == b"", each.position) for each in made.messages.entries] == [(False, 0), (True, 17)]
     assert [each.position for each in judge(made, ("17", OK)).settled] == [17]
 
 
 def test_no_wait_runs_out_while_the_client_is_away() -> None:
     made = dispatcher("t", rules=replace(MESSAGE, ack_wait=5.0, retries=0))
-    made.drop_body()
+    made.messages.drop_body()
     assert made.next_at() == inf
     assert overdue(made, 100.0).dead_letters == []
-    made.restart_wait(100.0)
+    made.messages.restart_wait(100.0)
     assert made.next_at() == 105.0
     assert [each.code for each in overdue(made, 105.0).dead_letters] == [NO_STATUS]
 
@@ -632,10 +651,10 @@ class TestUnclaimed:
     def test_an_acknowledgement_does_not_settle_it(self) -> None:
         made = dispatcher("1", "2", rules=BATCH)
         judgement = judge(made, ("1", UNCLAIMED))
-        assert (ids(judgement.unclaimed), judgement.settled, made.unclaimed) == (["1"], [], {"1"})
+        assert (ids(judgement.unclaimed), judgement.settled, unclaimed(made)) == (["1"], [], {"1"})
         assert ids(made.acknowledge([entry("1"), entry("2")])) == ["2"]
         assert ids(judge(made, ("1", OK)).settled) == ["1"]
-        assert not made.unclaimed
+        assert not unclaimed(made)
 
     def test_saying_it_again_is_no_news(self) -> None:
         made = dispatcher("1")
@@ -646,15 +665,15 @@ class TestUnclaimed:
     def test_any_other_word_of_it_ends_that(self, what: str) -> None:
         made = dispatcher("1")
         judge(made, ("1", UNCLAIMED), ("1", what))
-        assert not made.unclaimed
+        assert not unclaimed(made)
 
     def test_a_copy_that_is_sent_and_another_client_begin_anew(self) -> None:
         made = dispatcher("1", "2")
         judge(made, ("1", UNCLAIMED), ("2", UNCLAIMED))
-        made.send(entry("1"), 5.0)
-        assert made.unclaimed == {"2"}
-        made.forget()
-        assert not made.unclaimed
+        send(made, "1", 5.0)
+        assert unclaimed(made) == {"2"}
+        made.messages.put_all_back()
+        assert not unclaimed(made)
 
     @pytest.mark.parametrize("retries", [0, 2])
     def test_when_its_wait_is_over_it_is_sent_again_and_nothing_has_failed(self, retries: int) -> None:
@@ -665,4 +684,4 @@ class TestUnclaimed:
         assert made.next_at() == 30.0
         judgement = overdue(made, 30.0)
         assert (ids(judgement.put_back), judgement.dead_letters, judgement.death) == (["1"], [], None)
-        assert (made.failures, made.waits_until, made.unclaimed) == (0, 0.0, set())
+        assert (made.failures, made.waits_until, unclaimed(made)) == (0, 0.0, set())

@@ -15,6 +15,7 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.pending_dead_letters import PendingDeadLetters
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage
+from crewel.delivery.sent_messages import id_of
 from tests.delivery.failing import FailingRun, FailingStore
 from tests.delivery.receiver import Receiver
 from tests.delivery.receiving import ReceivingServer
@@ -58,7 +59,7 @@ class ForgetsWhatIsQueued(Receiver):
 class SendsWhatHasEnded(Receiver):
     def take_out_many(self, gone: Collection[Entry]) -> None:
         for entry in gone:
-            self.dispatcher.close(entry)
+            self.dispatcher.messages.close(id_of(entry))
 
 
 class DropsWhatIsAtTheClient(Receiver):

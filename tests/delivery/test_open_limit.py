@@ -55,7 +55,7 @@ class Desk:
         if self.dispatcher.rules.tells:
             for each in leaving:
                 if each.origin is not None:
-                    self.dispatcher.send(each, 0.0)
+                    self.dispatcher.messages.send(each, 0.0)
         self.limit.left(self.queue)
         return numbers(leaving)
 
@@ -150,7 +150,7 @@ class TestAnswers:
     def test_open_answers_leave_the_room_as_it_is(self) -> None:
         desk = Desk(1).wait(entry("answer", "/ret/abc/3000001"))
         desk.send()
-        assert "answer" in desk.dispatcher.in_flight
+        assert "answer" in desk.dispatcher.messages.opened
         desk.wait(entry(1), entry(2))
         assert desk.send() == [1]
 

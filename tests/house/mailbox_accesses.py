@@ -19,6 +19,7 @@ VERBS: Final = frozenset(
         "confirm",
         "acknowledge",
         "report",
+        "overdue",
         "conclude",
         "tick",
         "expire",

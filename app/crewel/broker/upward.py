@@ -15,8 +15,8 @@ from crewel.bayeux.message import Message
 from crewel.broker.exchange import Peer
 from crewel.broker.session import Event, Session
 from crewel.broker.writing.pending_publish import PendingPublish
+from crewel.delivery.dispatcher import FailedDelivery
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
 from crewel.delivery.records import PendingDeadLetter, SessionRecord, Submission
 from crewel.errors import StoreError
 from crewel.storage.log import Appended
@@ -46,12 +46,9 @@ class UpwardCalls:
         """The session takes no messages of shared queues for the time being."""
         self._broker.addressing.requeue.requeue_all(session)
 
-    def try_other(
-        self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str, tries: str
-    ) -> bool:
+    def try_other(self, session: Session, failed: FailedDelivery) -> bool:
         """Whether another session gets a message that this one has failed."""
-        requeue = self._broker.addressing.requeue
-        return requeue.try_other(session, entry, code, reason, attempts, given, tries)
+        return self._broker.addressing.requeue.try_other(session, failed)
 
     # To topics and subscriptions
 

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from crewel.delivery.dispatcher_states import TRANSITIONS, DispatcherEvent, DispatcherState, Holdback
 from crewel.delivery.entry import Entry
-from crewel.delivery.failed_attempts import FailedAttempts
 from crewel.delivery.outcomes import NOT_OPEN, OnUserError, Outcome, Status, Verdict, outcome_of
+from crewel.delivery.sent_messages import FailedAttempt, SentMessages, id_of
 from crewel.qos.connect import Settle
 
 NO_STATUS = "communication.responseTimeout"
@@ -62,12 +62,12 @@ class Rules:
 
 
 class FailedDelivery(NamedTuple):
-    """A message that becomes a dead letter."""
+    """A message that its receiver has failed, or that becomes a dead letter in another way."""
 
     entry: Entry
     code: str
     reason: str
-    attempts: int
+    attempts: int = 0
     given: str = ""
     """The code as the receiver gave it, if another one counts."""
     tries: str = ""
@@ -100,22 +100,19 @@ class Judgement:
 
 
 class Dispatcher:
-    """One session's. `in_flight` is what the client was sent and has not acknowledged, by id, in the order of sending."""
+    """One session's."""
 
     __slots__ = (
-        "attempts",
         "failed_channels",
         "failures",
         "flushes",
         "holdback",
-        "in_flight",
         "last_failure",
+        "messages",
         "rejection",
         "reported",
         "rules",
         "state",
-        "tries",
-        "unclaimed",
         "waits_until",
     )
 
@@ -135,16 +132,10 @@ class Dispatcher:
         self.reported: list[tuple[Outcome, str, str, str]] = []
         """Failures (outcome, code, reason, code as given if another one counts) that concern more than their message, and that
         `conclude` has yet to look at."""
-        self.in_flight: dict[str, tuple[Entry, float]] = {}
-        self.unclaimed: set[str] = set()
-        """Ids of messages in flight that no listener of the client takes. Acknowledging their batch does not end them. When
-        their time limit passes they are sent again, and that is no failure: the client has reported them."""
+        self.messages = SentMessages()
+        """What the client was sent and has not settled, and messages that wait again."""
         self.flushes = False
         """Whether what waited while the client was away is being sent."""
-        self.tries: dict[str, int] = {}
-        """How often a message may have been sent before."""
-        self.attempts: FailedAttempts | None = None
-        """The attempts that failed; None as long as none has."""
 
     @property
     def is_paused(self) -> bool:
@@ -168,73 +159,21 @@ class Dispatcher:
         """Go to the state that the table names, if it names one."""
         self.state = TRANSITIONS[self.state].get(event, self.state)
 
-    # What leaves, and what is acknowledged
-
-    def send(self, entry: Entry, now: float) -> int:
-        """The message leaves; returns how often it may have been sent before."""
-        assert entry.origin is not None
-        message_id = entry.origin.id
-        if self.in_flight.pop(message_id, None) is not None:  # no reply has confirmed it
-            self.tries[message_id] = self.tries.get(message_id, 0) + 1
-            self.unclaimed.discard(message_id)
-        self.in_flight[message_id] = (entry, now)
-        return self.tries.get(message_id, 0) if self.tries else 0
+    # What is acknowledged
 
     def acknowledge(self, entries: Iterable[Entry]) -> list[Entry]:
         """The client has got these; returns those that are settled by that. Of a message whose id it did not get, there
         will be no status."""
+        messages = self.messages
         if self.rules.settle is Settle.MESSAGE:
-            return [entry for entry in entries if entry.origin is None and _id(entry) not in self.in_flight]
-        if self.unclaimed:
-            entries = [entry for entry in entries if _id(entry) not in self.unclaimed]
-        settled = [entry for entry in entries if self._close(_id(entry)) is not None or entry.origin is None]
+            return [entry for entry in entries if entry.origin is None and id_of(entry) not in messages.opened]
+        if messages.unclaimed:
+            opened = messages.opened
+            entries = [each for each in entries if (known := opened.get(id_of(each))) is None or not known.is_unclaimed]
+        settled = [entry for entry in entries if messages.close(id_of(entry)) is not None or entry.origin is None]
         if settled:
             self.failures = 0
         return settled
-
-    def forget(self) -> list[Entry]:
-        """Another client continues: it has received nothing. Returns what was in flight; each counts as sent once more."""
-        entries = []
-        for message_id, (entry, _) in self.in_flight.items():
-            self.tries[message_id] = self.tries.get(message_id, 0) + 1
-            entries.append(entry)
-        self.in_flight.clear()
-        self.unclaimed.clear()
-        return entries
-
-    def drop_body(self) -> None:
-        """The client is away: keep of what is stored no more than its place, and let no wait for a status run out."""
-        self.in_flight = {message_id: (entry.drop_body(), inf) for message_id, (entry, _) in self.in_flight.items()}
-
-    def restart_wait(self, now: float) -> None:
-        """The client is there again, and has time to report the statuses of its messages."""
-        self.in_flight = {message_id: (entry, now) for message_id, (entry, _) in self.in_flight.items()}
-
-    def close(self, entry: Entry) -> bool:
-        """The message has ended in another way; whether the client had it."""
-        return self._close(_id(entry)) is not None
-
-    @property
-    def opened(self) -> list[Entry]:
-        """What the client has got and not settled, in the order of sending."""
-        return [entry for entry, _ in self.in_flight.values()]
-
-    def times_sent(self, message_id: str) -> int:
-        """How often the message may have been sent by this server."""
-        return self.tries.get(message_id, 0) + (message_id in self.in_flight)
-
-    def open_beside(self, entries: Iterable[Entry]) -> int:
-        """How many messages the client has that are none of these."""
-        return len(self.in_flight.keys() - map(_id, entries))
-
-    def _close(self, message_id: str) -> Entry | None:
-        entry, _ = self.in_flight.pop(message_id, (None, 0.0))
-        self.unclaimed.discard(message_id)
-        if self.tries:
-            self.tries.pop(message_id, None)
-            if self.attempts is not None:
-                self.attempts.forget(message_id)
-        return entry
 
     # What the client says
 
@@ -243,16 +182,12 @@ class Dispatcher:
         from 1970."""
         judgement = Judgement()
         for status in _failures_last(statuses):
-            if status.id not in self.in_flight:
+            known = self.messages.opened.get(status.id)
+            if known is None:
                 judgement.rejected.append({**status.given, "reason": NOT_OPEN})
             elif status.verdict in (Verdict.WORKING, Verdict.UNCLAIMED):
-                entry, _ = self.in_flight.pop(status.id)
-                self.in_flight[status.id] = (entry, now)
-                if status.verdict is Verdict.WORKING:
-                    self.unclaimed.discard(status.id)
-                elif status.id not in self.unclaimed:
-                    self.unclaimed.add(status.id)
-                    judgement.unclaimed.append(entry)
+                if self.messages.hear(status.id, now, is_unclaimed=status.verdict is Verdict.UNCLAIMED):
+                    judgement.unclaimed.append(known.entry)
             elif status.verdict is Verdict.OK:
                 self._settled(status.id, judgement)
             else:
@@ -279,14 +214,14 @@ class Dispatcher:
         return death
 
     def _settled(self, message_id: str, judgement: Judgement) -> None:
-        entry = self._close(message_id)
+        entry = self.messages.close(message_id)
         assert entry is not None
         judgement.settled.append(entry)
         self.failures = 0
 
     def _failed(self, status: Status, judgement: Judgement, receiver: str, now_ms: int) -> None:
         code, reason = status.code, status.reason
-        self._remember(code, reason, self.in_flight[status.id][0].channel)
+        self._remember(code, reason, self.messages.opened[status.id].entry.channel)
         outcome = outcome_of(code, self.rules.on_user_error)
         if outcome is Outcome.HOLDBACK:
             self._put_back(status.id, judgement, now_ms, code, reason)
@@ -315,23 +250,13 @@ class Dispatcher:
         return is_held or self.failures > 0 or self.waits_until > 0
 
     def _dead_letter(self, message_id: str, code: str, reason: str, judgement: Judgement, given: str = "") -> None:
-        attempts, tries = self.tries.get(message_id, 0) + 1, self.failed_before(message_id)
-        entry = self._close(message_id)
+        attempts, tries = self.messages.times_sent(message_id), self.messages.failed(message_id)
+        entry = self.messages.close(message_id)
         assert entry is not None
         judgement.dead_letters.append(FailedDelivery(entry, code, reason, attempts, given, tries))
 
-    def failed_before(self, message_id: str) -> str:
-        """The attempts at the message that have failed, as the store keeps them; empty if none is known."""
-        return "" if self.attempts is None else self.attempts.text(message_id)
-
     def _put_back(self, message_id: str, judgement: Judgement, now_ms: int, code: str, reason: str) -> None:
-        if self.attempts is None:
-            self.attempts = FailedAttempts()
-        self.attempts.add(message_id, now_ms, code, reason)
-        entry, _ = self.in_flight.pop(message_id)
-        self.unclaimed.discard(message_id)
-        self.tries[message_id] = self.tries.get(message_id, 0) + 1
-        judgement.put_back.append(entry)
+        judgement.put_back.append(self.messages.put_back(message_id, FailedAttempt(now_ms, code, reason)))
 
     def _fail(self, now: float) -> bool:
         """One more failure in a row, unless it reports the same trouble as the last one. Whether that is one too many."""
@@ -350,8 +275,8 @@ class Dispatcher:
     def next_at(self) -> float:
         """When `overdue` or `resume` has something to do; infinite if never."""
         due = self.waits_until or inf
-        if self.in_flight and self.rules.ack_wait != inf:
-            due = min(due, next(iter(self.in_flight.values()))[1] + self.rules.ack_wait)
+        if self.messages.opened and self.rules.ack_wait != inf:
+            due = min(due, next(iter(self.messages.opened.values())).sent_at + self.rules.ack_wait)
         return due
 
     def resume(self, now: float) -> bool:
@@ -370,13 +295,13 @@ class Dispatcher:
         """What the statuses that did not come in time mean for their messages; `now_ms` counts from 1970."""
         judgement = Judgement()
         reason = f"no status came within {self.rules.ack_wait:g} s"
-        for message_id, (entry, sent) in list(self.in_flight.items()):
-            if sent + self.rules.ack_wait > now:
+        for message_id, known in list(self.messages.opened.items()):
+            if known.sent_at + self.rules.ack_wait > now:
                 break
-            if message_id in self.unclaimed:
+            if known.is_unclaimed:
                 self._put_back(message_id, judgement, now_ms, NO_STATUS, UNCLAIMED)
                 continue
-            self._remember(NO_STATUS, reason, entry.channel)
+            self._remember(NO_STATUS, reason, known.entry.channel)
             if self.rules.retries == 0:  # the client is there: one message is not worth its session
                 self._dead_letter(message_id, NO_STATUS, reason, judgement)
             else:
@@ -400,8 +325,3 @@ def _failures_last(statuses: Iterable[Status]) -> list[Status]:
             failed.add(status.id)
         (failures if status.id in failed else others).append(status)
     return others + failures
-
-
-def _id(entry: Entry) -> str:
-    """What the client calls the message. Memory may have no more of a stored one than its place."""
-    return str(entry.position) if entry.origin is None else entry.origin.id

@@ -32,14 +32,14 @@ class OpenLimit:
 
     def room(self, batches: Batches) -> int:
         """How many messages more the client may get."""
-        in_flight = self._dispatcher.in_flight
+        messages = self._dispatcher.messages
         if not self._dispatcher.rules.tells:
             # What is to be sent again is the front of the queue, and takes its place when it leaves.
             opened = 0 if batches.must_resend else self._count(batches.unacknowledged)
-        elif len(in_flight) < self.most:
-            opened = len(in_flight)
+        elif len(messages.opened) < self.most:
+            opened = len(messages.opened)
         else:
-            opened = self._count(entry for entry, _ in in_flight.values())
+            opened = self._count(messages.entries)
         return max(self.most - opened, 0)
 
     def lets_some_leave(self, queue: list[Entry], batches: Batches) -> bool:
@@ -70,8 +70,8 @@ class OpenLimit:
 
     def _passes(self, entry: Entry) -> bool:
         """Whether the entry leaves whatever the limit: because it is open already, or is never open."""
-        in_flight = self._dispatcher.in_flight
-        return not self._counts(entry) or (entry.origin is not None and entry.origin.id in in_flight)
+        opened = self._dispatcher.messages.opened
+        return not self._counts(entry) or (entry.origin is not None and entry.origin.id in opened)
 
     def _count(self, entries: Iterable[Entry]) -> int:
         return sum(map(self._counts, entries))

@@ -370,11 +370,15 @@ def test_a_server_that_ends_while_it_reads_commits_nothing_of_what_was_before(
     joe.take()
     joe.take()  # acknowledges it
 
+    has_failed = asyncio.Event()
+
     async def away(*_: object) -> None:
+        has_failed.set()
         raise StoreUnavailable("away")
 
     monkeypatch.setattr(durability, "stored_queues", away)
     reading = world.loop.create_task(world.durability._reload())
+    world.wait(has_failed.wait())
     world.settle()
     commits = list[object]()
     submit = world.store.submit

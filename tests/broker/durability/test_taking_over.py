@@ -117,8 +117,8 @@ def test_a_server_that_loses_its_lease_while_it_starts_reads_all_again_when_it_h
 ) -> None:
     receiver = Receiver(stored).started("/news", name="joe/1")
     heir = lose_its_place(stored, False)
-    heir.settle()
-    assert heir.access.phase is StorePhase.SERVING
+    while heir.access.token == heir.durability.lease.own[0] or heir.access.phase is not StorePhase.SERVING:
+        heir.wait(heir.store.reader.ping())
     store(heir, "/news", "meanwhile")
     assert come(heir, receiver) == ["meanwhile"]
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
@@ -129,5 +129,7 @@ def test_a_server_that_is_replaced_while_it_starts_gives_way_when_it_has_started
 ) -> None:
     Receiver(stored).started("/news", name="joe/1")
     heir = lose_its_place(stored, True)
-    heir.settle()
+    assert heir.access.phase in (StorePhase.SERVING, StorePhase.SUPERSEDED)
+    while heir.access.phase is StorePhase.SERVING:
+        heir.wait(heir.store.reader.ping())
     assert heir.access.phase is StorePhase.SUPERSEDED

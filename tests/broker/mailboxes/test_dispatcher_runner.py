@@ -219,7 +219,7 @@ class TestAbsence:
         assert joe.take() == []
         assert len(stored.ended()) == 2
         assert joe.session.mailbox.view().depth == 0
-        assert joe.session.mailbox.dispatcher.in_flight == {}
+        assert joe.session.mailbox.dispatcher.messages.opened == {}
 
     @pytest.mark.parametrize("settle", ["batch", "message"])
     def test_what_a_status_names_is_not_settled_by_the_batch(self, stored: StoredWorld, settle: str) -> None:

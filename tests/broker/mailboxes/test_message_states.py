@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from crewel.broker.mailboxes.mailbox import Mailbox
-from crewel.broker.mailboxes.mailbox_listener import MailboxListener
+from crewel.broker.mailboxes.mailbox_listener import MailboxListener, Occasion
 from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.message_states import TRANSITIONS, MessageEvent, MessageState
 from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
@@ -47,7 +47,7 @@ class OneMessage:
             MessageState.STORED: self.durable.is_evicted(PLACE),
             MessageState.QUEUED: entry in mailbox.queue,
             MessageState.SENT: entry in mailbox.batches.unacknowledged and entry not in mailbox.queue,
-            MessageState.OPEN: str(PLACE) in mailbox.dispatcher.in_flight
+            MessageState.OPEN: str(PLACE) in mailbox.dispatcher.messages.opened
             and entry not in (*mailbox.queue, *mailbox.batches.unacknowledged),
         }
         found = [state for state, is_there in places.items() if is_there]
@@ -63,13 +63,13 @@ class OneMessage:
     def take(self) -> None:
         """As a response does."""
         for entry in (taken := self.mailbox.take(10**9)):
-            self.mailbox.dispatcher.send(entry, 0)
+            self.mailbox.told(entry, 0)
         if taken:
             self.mailbox.close_batch()
 
     def report(self, verdict: Verdict, code: str = "") -> None:
-        judgement = self.mailbox.dispatcher.judge([Status(str(PLACE), verdict, code, "", {})], "client/joe/1", 0, 0)
-        self.mailbox.carry_out(judgement, lambda *_: False)
+        status = Status(str(PLACE), verdict, code, "", {})
+        self.mailbox.report([status], None, Occasion("client/joe/1", 0, 0, lambda _: False))
 
     def overflow(self) -> None:
         """One more message comes than there is room for."""

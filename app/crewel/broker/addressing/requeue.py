@@ -12,8 +12,8 @@ from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, stored_of
+from crewel.delivery.dispatcher import FailedDelivery
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import POISON
 from crewel.delivery.records import EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError
@@ -37,19 +37,11 @@ class Requeue:
 
     # While the session lives
 
-    def try_other(
-        self,
-        session: Session,
-        entry: Entry,
-        code: str,
-        reason: str,
-        attempts: int = 0,
-        given: str = "",
-        tries: str = "",
-    ) -> bool:
+    def try_other(self, session: Session, delivery: FailedDelivery) -> bool:
         """The session has failed a message, which its dispatcher has counted so many attempts of and forgotten; none if it
         would try again. Whether another one gets it: if it may go to any of several, and one is there, or else expected back,
         that has not failed it before. What is to be a dead letter becomes one at once."""
+        entry, code, reason, attempts, given, tries = delivery
         place = entry.position
         waiting = session.inbox.get(place)
         if waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):

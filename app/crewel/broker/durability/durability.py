@@ -401,12 +401,10 @@ class Durability:
     def on_connect(self, session: Session) -> asyncio.Future[None] | None:
         """A connect has come. The messages that wait for it and are not in memory are on their way; the future
         says when they are there."""
-        mailbox = session.mailbox
-        if mailbox.is_absent:
-            mailbox.come_back()
+        if session.mailbox.is_absent:
             if session.durable is not None:
                 self._away[session.durable.name] = 0
-            self._dispatchers.back(session, has_backlog=bool(mailbox.queue or mailbox.count_evicted()))
+            self._dispatchers.back(session)
         return self.backlog.load(session)
 
     def on_disconnect(self, session: Session) -> None:

@@ -14,6 +14,7 @@ from time import time
 from typing import Any, Final
 
 from crewel.broker.mailboxes.events import Events
+from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.pings import Pings
@@ -25,7 +26,7 @@ from crewel.broker.session import Event, Session, State
 from crewel.delivery.dispatcher import NO_DISPATCHER, Dispatcher, Judgement, Rejection, Rules
 from crewel.delivery.dispatcher_states import DispatcherState, Holdback
 from crewel.delivery.entry import Entry
-from crewel.delivery.outcomes import OnUserError, Verdict, read_statuses
+from crewel.delivery.outcomes import OnUserError, read_statuses
 from crewel.delivery.records import DEAD_SESSION, EndReason, SessionRecord
 from crewel.errors import IllegalArgument
 from crewel.qos.connect import ConnectQos, Retries
@@ -179,25 +180,19 @@ class DispatcherRunner:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
         for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
         of what was sent after it, it repeats what it had said before."""
-        dispatcher = session.mailbox.dispatcher
+        mailbox, dispatcher = session.mailbox, session.mailbox.dispatcher
         statuses, rejected = read_statuses(given)
-        if batch is not None:
-            repeated = {
-                entry.origin.id for entry in session.mailbox.batches.sent_after(batch) if entry.origin is not None
-            }
-            statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
         if not (dispatcher.rules.tells and session.is_live):
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
             return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
-        now, now_ms = self._runtime.loop.time(), int(time() * 1000)
-        had_unclaimed = bool(dispatcher.unclaimed)
-        judgement = dispatcher.judge(statuses, session.name, now, now_ms)
+        had_unclaimed = mailbox.view().unclaimed
+        judgement = mailbox.report(statuses, batch, self._occasion(session, self._runtime.loop.time()))
         if judgement.unclaimed and not had_unclaimed:
             channels = ", ".join(sorted({entry.channel for entry in judgement.unclaimed})[:_NAMED_CHANNELS])
             log.warning(
                 "%s: no listener takes its messages of %s; they stay open until one does", session.name, channels
             )
-        self._carry_out(session, dispatcher, judgement)
+        self._note(session, judgement)
         if not dispatcher.reported:
             self._follow(session, dispatcher)
         return rejected + judgement.rejected
@@ -213,9 +208,11 @@ class DispatcherRunner:
         else:
             self._follow(session, dispatcher)
 
-    def _carry_out(self, session: Session, dispatcher: Dispatcher, judgement: Judgement) -> None:
+    def _occasion(self, session: Session, now: float) -> Occasion:
+        return Occasion(session.name, now, int(time() * 1000), partial(self._listener.try_other, session))
+
+    def _note(self, session: Session, judgement: Judgement) -> None:
         self._events.judged(session, judgement)
-        session.mailbox.carry_out(judgement, partial(self._listener.try_other, session))
         self._runtime.metrics.redeliveries += len(judgement.put_back)
         if judgement.holdback is not None:
             self._note_hold(session, judgement.holdback)
@@ -282,20 +279,17 @@ class DispatcherRunner:
             self._apply_state(session)
             self._listener.is_active(session)
         if dispatcher.rules.ack_wait != inf:
-            judgement = dispatcher.overdue(now, int(time() * 1000))
+            judgement = session.mailbox.overdue(self._occasion(session, now))
             if judgement.dead_letters or judgement.put_back:
-                self._carry_out(session, dispatcher, judgement)
+                self._note(session, judgement)
                 self.conclude(session)
         return dispatcher.next_at()
 
-    def back(self, session: Session, *, has_backlog: bool) -> None:
+    def back(self, session: Session) -> None:
         """The client was away, and is there again."""
+        session.mailbox.come_back(self._runtime.loop.time())
         self._events.back(session)
-        session.mailbox.note_retained()
-        if session.mailbox.dispatcher is not NO_DISPATCHER:
-            session.mailbox.dispatcher.flushes = has_backlog
-            session.mailbox.dispatcher.restart_wait(self._runtime.loop.time())
-            self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
+        self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
         self._listener.is_active(session)
 
     def await_client(self, session: Session, now: float) -> None:

@@ -14,26 +14,18 @@ from typing import TYPE_CHECKING, Final
 from crewel.broker.mailboxes.fitting import fitting
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox_view import MailboxView
-from crewel.broker.mailboxes.offers import (
-    ENDED,
-    KEPT,
-    LEAVES,
-    NOT_OF_INBOX,
-    NOT_STORED,
-    NOTHING,
-    OVERFULL,
-    READY,
-    WAITS,
-)
+from crewel.broker.mailboxes.offers import ENDED, KEPT, LEAVES, NOT_OF_INBOX, NOTHING, OVERFULL, READY, UNSTORED, WAITS
 from crewel.delivery.batches import NO_BATCHES, Batches
-from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED
+from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED, FailedDelivery
 from crewel.delivery.entry import NO_ENTRIES, Entry, as_they_came, in_order, insert, least
 from crewel.delivery.open_limit import OpenLimit
+from crewel.delivery.outcomes import Status, Verdict
 from crewel.delivery.records import EndReason, LogId
+from crewel.delivery.sent_messages import id_of
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 if TYPE_CHECKING:
-    from crewel.broker.mailboxes.mailbox_listener import MailboxListener
+    from crewel.broker.mailboxes.mailbox_listener import MailboxListener, Occasion
     from crewel.delivery.dispatcher import Dispatcher, Judgement
 
 _ANY_BURST: Final = Burst()
@@ -67,7 +59,7 @@ class Mailbox(ABC):
     queue: list[Entry]
     """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
     evicted: Sequence[int]
-    """The ranks of what is in the store only, sorted; NOT_STORED if the store does not have the session."""
+    """The ranks of what is in the store only, sorted; UNSTORED if the store does not have the session."""
     news: int
     """Whether something waits, and may leave: NOTHING, WAITS or LEAVES. It is read for each delivery, and written here only."""
     lazy_at: float
@@ -106,7 +98,7 @@ class Mailbox(ABC):
 
     def __init__(self, listener: MailboxListener) -> None:
         self._listener = listener
-        self.queue, self.news, self.evicted = NO_ENTRIES, NOTHING, NOT_STORED
+        self.queue, self.news, self.evicted = NO_ENTRIES, NOTHING, UNSTORED
         self._is_patient = False  # whether the queue need not leave at once: it is lazy, or goes with any next reply
         self.is_paused = self.is_absent = self.must_end = self.rejects_all = False
         self.lazy_at = inf
@@ -120,7 +112,7 @@ class Mailbox(ABC):
         """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
         for name in Mailbox.__slots__:
             setattr(self, name, getattr(former, name))
-        self.evicted = NOT_STORED
+        self.evicted = UNSTORED
 
     @abstractmethod
     def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
@@ -205,7 +197,7 @@ class Mailbox(ABC):
         """A message comes: one of the log when it is taken, a transient one when it is published. If there is room for it, or
         the policy of the queue makes some, it waits: KEPT, READY or EVICTED. If not, it has ENDED, or the mailbox is OVERFULL.
         `cursor`, for a message that comes past the log: the place up to which that was read."""
-        if entry.position and self.evicted is not NOT_STORED:
+        if entry.position and self.evicted is not UNSTORED:
             return self._offer_stored(entry, cursor)
         queue, listener = self.queue, self._listener
         if (
@@ -370,6 +362,10 @@ class Mailbox(ABC):
         self.queue_bytes = size - sum(len(entry.wire) for entry in taken)
         return taken
 
+    def told(self, entry: Entry, now: float) -> int:
+        """The entry leaves at this loop time (s), and its status is awaited. Returns how often it may have been sent before."""
+        return self.dispatcher.messages.send(entry, now)
+
     def _keep(self, entries: list[Entry]) -> None:
         """What leaves waits for its acknowledgement, but for what is not awaited again."""
         kept = [entry for entry in entries if not entry.is_oneway] if self.batches.has_oneway else entries
@@ -397,9 +393,9 @@ class Mailbox(ABC):
         if not dispatcher.rules.tells:
             self.retained = len(batches)
         elif batches.must_resend:  # what was sent is in the queue, too
-            self.retained = dispatcher.open_beside(batches.unacknowledged)
+            self.retained = dispatcher.messages.beside(batches.unacknowledged)
         else:
-            self.retained = len(dispatcher.in_flight)
+            self.retained = len(dispatcher.messages.opened)
 
     # Acknowledgements
 
@@ -420,7 +416,7 @@ class Mailbox(ABC):
         """Seconds that the reply to the connect just acknowledged must wait; None if nothing goes out again with it."""
         if not self.batches.must_resend:
             return None
-        self.batches.note_busy(len(self.dispatcher.in_flight))
+        self.batches.note_busy(len(self.dispatcher.messages.opened))
         return self.batches.resend_delay()
 
     def acknowledge(self, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> None:
@@ -461,24 +457,37 @@ class Mailbox(ABC):
     def reserve_batches(self) -> None:
         """Have more numbers reserved, so that they begin after those that were used, also after a restart."""
 
-    def carry_out(self, judgement: Judgement, goes_elsewhere: Callable[[Entry, str, str, int, str, str], bool]) -> None:
-        """What statuses mean for messages, or that they did not come in time, is done with them. `goes_elsewhere` is asked of
-        each that failed whether another session gets it: with the code, the reason, the attempts, the code as given and the
-        earlier attempts."""
+    def report(self, statuses: list[Status], batch: int | None, occasion: Occasion) -> Judgement:
+        """Its client reports these statuses. `batch` is the last one that it has got, if it says that as well: of what was sent
+        after it, it repeats what it had said before. What they mean for the client itself waits for `conclude`."""
+        if batch is not None:
+            repeated = set(map(id_of, self.batches.sent_after(batch)))
+            statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
+        judgement = self.dispatcher.judge(statuses, occasion.receiver, occasion.now, occasion.now_ms)
+        return self._carry_out(judgement, occasion)
+
+    def overdue(self, occasion: Occasion) -> Judgement:
+        """Statuses may not have come in time: that is done with their messages."""
+        return self._carry_out(self.dispatcher.overdue(occasion.now, occasion.now_ms), occasion)
+
+    def _carry_out(self, judgement: Judgement, occasion: Occasion) -> Judgement:
+        """Do with messages what was judged."""
+        goes_elsewhere = occasion.goes_elsewhere
         self.take_out_many(judgement.settled)
         for entry in judgement.settled:
             self._end_place(entry.position, EndReason.SETTLED)
-        failed = [each for each in judgement.dead_letters if not goes_elsewhere(*each)]
-        self.take_out_many([each.entry for each in failed])
-        for each in failed:
-            self.dead_letter_new(*each)
-        failure = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
-        put_back = [entry for entry in judgement.put_back if not goes_elsewhere(entry, *failure, 0, "", "")]
-        if put_back:
-            put_back += self.notices_after(put_back)
-            self.take_back(put_back)
-            self.recall(put_back)
-        self.note_retained()
+        if judgement.dead_letters:
+            self._dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
+        if judgement.put_back:
+            why = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
+            put_back = [entry for entry in judgement.put_back if not goes_elsewhere(FailedDelivery(entry, *why))]
+            if put_back:
+                put_back += self.notices_after(put_back)
+                self.take_back(put_back)
+                self.recall(put_back)
+        if judgement.dead_letters or judgement.put_back:
+            self.note_retained()  # another session may have got some
+        return judgement
 
     def pause(self, *, is_paused: bool) -> None:
         """Nothing leaves any more, or again."""
@@ -499,13 +508,17 @@ class Mailbox(ABC):
         """The client has been away for long: memory keeps of what is stored no more than its place."""
         self.is_absent = True
         self.batches.drop_body()
-        self.dispatcher.drop_body()
+        self.dispatcher.messages.drop_body()
         self._changed([entry.drop_body() for entry in self.queue])
 
-    def come_back(self) -> list[LogId]:
-        """The client is there again. Returns the places of what is stored, which has to be loaded; the rest waits."""
+    def come_back(self, now: float) -> list[LogId]:
+        """The client is there again, and has time from now (loop time, s) to report the statuses of what it has. Returns the
+        places of what is stored, which has to be loaded; the rest waits."""
         self.is_absent = False
         entries = [*self.batches.reset(), *self.queue]
+        if self.dispatcher is not NO_DISPATCHER:
+            self.dispatcher.messages.restart_wait(now)
+            self.dispatcher.flushes = bool(entries or self.evicted)
         self.replace(in_order([entry for entry in entries if not entry.position]))
         return [entry.position for entry in entries if entry.position]
 
@@ -515,18 +528,10 @@ class Mailbox(ABC):
         """Take out of the queue what this is true of. What the client has got stays open."""
         self._changed([entry for entry in self.queue if not is_dropped(entry)])
 
-    def drop_at(self, index: int) -> Entry:
-        """Take out of the queue what lies there."""
-        self.count_bytes()
-        entry = self.queue.pop(index)
-        self.queue_bytes -= len(entry.wire)
-        self._look()
-        return entry
-
     def take_out_many(self, gone: Collection[Entry]) -> None:
         """None of these waits, is sent or is open any more, at the cost of one look at the waiting messages."""
         for entry in gone:
-            self.dispatcher.close(entry)
+            self.dispatcher.messages.close(id_of(entry))
         self.take_back(gone)
 
     def take_back(self, entries: Collection[Entry]) -> None:
@@ -539,7 +544,7 @@ class Mailbox(ABC):
         was sent and never acknowledged."""
         queue, gone = self.batches.expire(now, self.queue, is_away=is_away)
         for entry in gone:
-            self.dispatcher.close(entry)
+            self.dispatcher.messages.close(id_of(entry))
         self._changed(queue)
         return gone
 
@@ -554,11 +559,11 @@ class Mailbox(ABC):
     def at_client(self) -> list[Entry]:
         """What the client was sent and has not settled."""
         entries = [] if self.batches.must_resend else self.batches.unacknowledged
-        return list(dict.fromkeys((*entries, *self.dispatcher.opened)))
+        return list(dict.fromkeys((*entries, *self.dispatcher.messages.entries)))
 
     def in_memory(self) -> dict[Entry, None]:
         """Every entry, in the order open at the client, sent, queued; each once."""
-        return dict.fromkeys((*self.dispatcher.opened, *self.batches.unacknowledged, *self.queue))
+        return dict.fromkeys((*self.dispatcher.messages.entries, *self.batches.unacknowledged, *self.queue))
 
     def transients(self) -> list[Entry]:
         """The messages that are not stored: what the client has got first, then what is queued."""
@@ -613,7 +618,7 @@ class Mailbox(ABC):
         if self.dispatcher is NO_DISPATCHER:
             self.replace(in_order([*self.batches.reset(), *self.queue]))
         else:
-            self.recall(dict.fromkeys((*self.dispatcher.forget(), *self.batches.reset())))
+            self.recall(dict.fromkeys((*self.dispatcher.messages.put_all_back(), *self.batches.reset())))
             self.dispatcher.flushes = bool(self.queue or self.count_evicted())
 
     def forget_stored(self, place: LogId) -> None:
@@ -644,9 +649,12 @@ class Mailbox(ABC):
         if entry in self.batches.unacknowledged:  # put back by a failure, and its batch is not acknowledged yet
             self.end(entry, reason)
         else:
-            self.drop_at(index)
-            if self.dispatcher.close(entry):
-                self.note_retained()
+            self.count_bytes()
+            self.queue.pop(index)
+            self.queue_bytes -= len(entry.wire)
+            if self.dispatcher.messages.close(id_of(entry)):
+                self._count_retained()
+            self._look()
 
     @property
     @abstractmethod
@@ -735,20 +743,20 @@ class Mailbox(ABC):
 
     # Dead letters
 
-    def dead_letter(
-        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
-    ) -> None:
+    def dead_letter(self, failed: FailedDelivery) -> None:
         """The message becomes a dead letter, whether or not it was queued. One of the server's own about itself only ends, and
-        so does one of a session that the store does not have. `given` is the code as the receiver gave it, if another one
-        counts; `tries` are the earlier attempts."""
-        self.take_out_many((entry,))
-        self.dead_letter_new(entry, code, reason, attempts, given, tries)
+        so does one of a session that the store does not have."""
+        self._dead_letter_many([failed])
+
+    def _dead_letter_many(self, failed: Collection[FailedDelivery]) -> None:
+        """All of these become dead letters, at the cost of one look at the waiting messages."""
+        self.take_out_many([each.entry for each in failed])
+        for each in failed:
+            self.dead_letter_new(each)
 
     @abstractmethod
-    def dead_letter_new(
-        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
-    ) -> None:
-        """The same, of a message that is not in memory yet."""
+    def dead_letter_new(self, failed: FailedDelivery) -> None:
+        """A message that is not in memory, or not any more, becomes a dead letter."""
 
     @abstractmethod
     def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
@@ -756,10 +764,7 @@ class Mailbox(ABC):
 
     def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""
-        failed = [(entry, *self._failures(entry)) for entry in self.transients()]
-        self.take_out_many(dict.fromkeys(entry for entry, *_ in failed))
-        for entry, attempts, tries in failed:
-            self.dead_letter_new(entry, code, reason, attempts, given, tries)
+        self._dead_letter_many([self._failed(entry, code, reason, given) for entry in self.transients()])
         self.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
     def dead_letter_one(self, message_id: str, code: str, reason: str, *, or_first: bool = True) -> bool:
@@ -769,8 +774,7 @@ class Mailbox(ABC):
         found += [place for place in places if str(place) == message_id]
         first = next(iter([*found, *places, *transients] if or_first else found), None)
         if isinstance(first, Entry):
-            attempts, tries = self._failures(first)
-            self.dead_letter(first, code, reason, attempts, tries=tries)
+            self.dead_letter(self._failed(first, code, reason))
             return True
         return first is not None and self.dead_letter_stored(first, code, reason)
 
@@ -784,14 +788,13 @@ class Mailbox(ABC):
         self.dead_letter_transients(code, reason, given)
         return count
 
-    def _failures(self, entry: Entry) -> tuple[int, str]:
-        """How often the client has failed the message, and how: for its dead letter, before the dispatcher forgets it."""
-        if entry.origin is None:
-            return 0, ""
-        return self.dispatcher.times_sent(entry.origin.id), self.dispatcher.failed_before(entry.origin.id)
+    def _failed(self, entry: Entry, code: str, reason: str, given: str = "") -> FailedDelivery:
+        """The message as a dead letter of this code and reason, with how often the client has failed it before, and how."""
+        message_id, known = id_of(entry), self.dispatcher.messages
+        return FailedDelivery(entry, code, reason, known.times_sent(message_id), given, known.failed(message_id))
 
     # Attempts
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""
-        return self.dispatcher.times_sent(str(place))
+        return self.dispatcher.messages.times_sent(str(place))

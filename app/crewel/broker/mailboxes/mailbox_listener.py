@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.backlog import Backlog
+    from crewel.delivery.dispatcher import FailedDelivery
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.records import EndReason, Transient
     from crewel.qos.connect import Bounds, OverflowPolicy
     from crewel.settings.server_settings import Bayeux
+
+
+class Occasion(NamedTuple):
+    """At which a mailbox looks at the statuses of its messages."""
+
+    receiver: str
+    """The name of its session."""
+    now: float
+    """Loop time (s)."""
+    now_ms: int
+    """Milliseconds since 1970."""
+    goes_elsewhere: Callable[[FailedDelivery], bool]
+    """Whether another session gets a message that this one has failed; it has no attempts if this one would try again."""
 
 
 class MailboxListener(Protocol):

@@ -7,7 +7,7 @@ from typing import Protocol
 from crewel.bayeux.message import Message
 from crewel.broker.exchange import Peer
 from crewel.broker.session import Event, Session
-from crewel.delivery.entry import Entry
+from crewel.delivery.dispatcher import FailedDelivery
 
 
 class OutboundListener(Protocol):
@@ -38,11 +38,8 @@ class DispatcherListener(Protocol):
     def is_blocked(self, session: Session) -> None:
         """The session takes no messages of shared queues for the time being."""
 
-    def try_other(
-        self, session: Session, entry: Entry, code: str, reason: str, attempts: int, given: str, tries: str
-    ) -> bool:
-        """Whether another session gets a message that this one has failed: its code, reason, attempts (none if this one would
-        try again), the code as given if another one counts, and its earlier attempts."""
+    def try_other(self, session: Session, failed: FailedDelivery) -> bool:
+        """Whether another session gets a message that this one has failed; it has no attempts if this one would try again."""
 
     def end(self, session: Session, event: Event) -> None:
         """The client of the session has failed for good: the session ends."""

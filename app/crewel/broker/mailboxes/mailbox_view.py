@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from crewel.broker.mailboxes.offers import NOT_STORED
+from crewel.broker.mailboxes.offers import UNSTORED
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crewel.delivery.dispatcher import Rejection
     from crewel.delivery.dispatcher_states import Holdback
     from crewel.delivery.entry import Entry
+    from crewel.delivery.records import LogId
     from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 
@@ -46,23 +47,27 @@ class MailboxView:
     @property
     def at_client(self) -> int:
         """How many messages were sent and are not settled."""
-        return max(len(self._mailbox.dispatcher.in_flight), self._mailbox.retained)
+        return max(len(self._mailbox.dispatcher.messages.opened), self._mailbox.retained)
 
     @property
     def sent_at(self) -> float | None:
         """The loop time (s) at which the first of them was sent; None if that is not known."""
-        first = next(iter(self._mailbox.dispatcher.in_flight.values()), None)
-        return first[1] if first is not None and isfinite(first[1]) else None
+        first = next(iter(self._mailbox.dispatcher.messages.opened.values()), None)
+        return first.sent_at if first is not None and isfinite(first.sent_at) else None
 
     @property
     def lazy_at(self) -> float:
         """The loop time (s) at which lazy messages stop waiting; infinite if none waits."""
         return self._mailbox.lazy_at
 
+    def is_open(self, place: LogId) -> bool:
+        """Whether the client has the stored message, or notice, at this place, and has not settled it."""
+        return str(place) in self._mailbox.dispatcher.messages.opened
+
     @property
     def unclaimed(self) -> int:
         """How many messages no listener of the client takes, as far as it says."""
-        return len(self._mailbox.dispatcher.unclaimed)
+        return self._mailbox.dispatcher.messages.unclaimed
 
     @property
     def is_at_rest(self) -> bool:
@@ -72,7 +77,7 @@ class MailboxView:
             mailbox.queue
             or mailbox.retained
             or mailbox.count_evicted()
-            or dispatcher.in_flight
+            or dispatcher.messages.opened
             or dispatcher.waits_until
             or dispatcher.holdback is not None
             or dispatcher.rejection is not None
@@ -94,7 +99,7 @@ class MailboxView:
     @property
     def bounds(self) -> Bounds | None:
         """The bounds of its queue, if the store has it."""
-        return None if self._mailbox.evicted is NOT_STORED else self._mailbox.bounds
+        return None if self._mailbox.evicted is UNSTORED else self._mailbox.bounds
 
     @property
     def max_entries(self) -> int:

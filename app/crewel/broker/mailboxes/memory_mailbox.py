@@ -9,7 +9,7 @@ from typing import assert_never
 from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.offers import ENDED
-from crewel.delivery.dispatcher import NO_DISPATCHER
+from crewel.delivery.dispatcher import NO_DISPATCHER, FailedDelivery
 from crewel.delivery.entry import NO_ENTRIES, Entry, beyond
 from crewel.delivery.records import EndReason, LogId
 from crewel.qos.connect import OverflowPolicy
@@ -153,9 +153,7 @@ class MemoryMailbox(Mailbox):
     def end_evicted(self, place: LogId, reason: EndReason) -> None:
         """Nothing is evicted."""
 
-    def dead_letter_new(
-        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
-    ) -> None:
+    def dead_letter_new(self, failed: FailedDelivery) -> None:
         """The message only ends."""
         self._listener.left_no_letter()
 

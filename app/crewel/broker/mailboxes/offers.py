@@ -6,7 +6,7 @@ from crewel.delivery.records import LogId
 
 NOT_OF_INBOX: Final = LogId(0)
 """What is offered does not come past the log."""
-NOT_STORED: Final[tuple[int, ...]] = ()
+UNSTORED: Final[tuple[int, ...]] = ()
 """In place of what is evicted: the store does not have the session."""
 UNSURE: Final = -3
 """Nothing has been done: to be certain that there is room takes a closer look."""

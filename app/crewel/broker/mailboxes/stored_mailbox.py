@@ -14,10 +14,11 @@ from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.offers import ENDED, EVICTED, LEAVES, OVERFULL, READY, UNSURE
 from crewel.delivery.batches import NO_BATCHES
-from crewel.delivery.dispatcher import NO_DISPATCHER
+from crewel.delivery.dispatcher import NO_DISPATCHER, FailedDelivery
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, beyond, comes_before, place_of, priority_of
 from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter
+from crewel.delivery.sent_messages import id_of
 from crewel.qos.connect import Bounds, OverflowPolicy
 
 SIZE: Final = "resource.overflow.queue.bytes"
@@ -156,7 +157,7 @@ class StoredMailbox(Mailbox):
         the session must."""
         bounds, rejection = self.bounds, self.dispatcher.rejection
         if rejection is not None:
-            self.dead_letter_new(entry, rejection.code, rejection.reason, given=rejection.given)
+            self.dead_letter_new(FailedDelivery(entry, rejection.code, rejection.reason, given=rejection.given))
             return False
         if (
             self._waiting_at_most() < bounds.max_entries
@@ -218,12 +219,6 @@ class StoredMailbox(Mailbox):
         super()._changed(queue)
         self._counted = self._droppable = None
 
-    def drop_at(self, index: int) -> Entry:
-        """Take out of the queue what lies there."""
-        entry = super().drop_at(index)
-        self._count_one(entry, -1)
-        return entry
-
     def _note_coming(self, entry: Entry) -> None:
         if not entry.position:  # a stored one is no transient one, and may be evicted
             self._count_one(entry, 1)
@@ -235,7 +230,9 @@ class StoredMailbox(Mailbox):
 
     def _seen(self, stored: int = 0) -> _Seen:
         batches, queued = self.batches, len(self.queue)
-        return _Seen(batches.number, stored, queued, len(batches) + batches.resending, len(self.dispatcher.in_flight))
+        return _Seen(
+            batches.number, stored, queued, len(batches) + batches.resending, len(self.dispatcher.messages.opened)
+        )
 
     def _apply_policy(self, entry: Entry, bounds: Bounds, code: str, *, is_first: bool) -> bool:
         """Do as the policy says; True if a message was dropped for this one, which may not be the first."""
@@ -256,7 +253,7 @@ class StoredMailbox(Mailbox):
                 self.must_end = True
             case OverflowPolicy.DEAD_MESSAGE:
                 if self.leaves_letters:
-                    self.dead_letter_new(entry, code, "the queue of the receiver is full")
+                    self.dead_letter_new(FailedDelivery(entry, code, "the queue of the receiver is full"))
                     if why := self._listener.charged(durable):
                         durable.death, self.must_end = (EXHAUSTED, why), True
                 else:
@@ -360,9 +357,9 @@ class StoredMailbox(Mailbox):
                 durable.evict(place)
         self._let_wait(*([each for each in some if not each.position] for some in (entries, queue)))
 
-    def come_back(self) -> list[LogId]:
+    def come_back(self, now: float) -> list[LogId]:
         """The client is there again. What is stored waits in the store; returns its places."""
-        places = super().come_back()
+        places = super().come_back(now)
         for place in places:
             self.durable.evict(place)
         return places
@@ -390,19 +387,20 @@ class StoredMailbox(Mailbox):
         found = [durable.find(each.position) for each in entries]
         channels = {each.channel for each in found if each is not None}
         channels.update(each.channel for each in entries if not each.position)
-        notices = [each for each in dispatcher.opened if each.position in durable.notices]
+        notices = [each for each in dispatcher.messages.entries if each.position in durable.notices]
         after = [each for each in notices if any(durable.notices[each.position].is_about(name) for name in channels)]
         for entry in after:
-            dispatcher.close(entry)
+            dispatcher.messages.close(id_of(entry))
         return after
 
     # Ends
 
     def end_at(self, index: int, reason: EndReason) -> None:
         """The message at this index of the queue, which was never sent, ends in this way."""
-        place = self.queue[index].position
+        entry = self.queue[index]
         super().end_at(index, reason)
-        self._end_place(place, reason)
+        self._count_one(entry, -1)
+        self._end_place(entry.position, reason)
 
     def end_stored(self, place: LogId, reason: EndReason) -> None:
         """The stored message at this place ends in this way, and leaves nothing behind."""
@@ -412,7 +410,7 @@ class StoredMailbox(Mailbox):
     def end_evicted(self, place: LogId, reason: EndReason) -> None:
         """The evicted message at this place ends in this way. The queue does not have it, and is not looked through."""
         sent = self.batches.unacknowledged
-        if any(each.position == place for each in sent) or str(place) in self.dispatcher.in_flight:
+        if any(each.position == place for each in sent) or str(place) in self.dispatcher.messages.opened:
             self.end_stored(place, reason)
         else:
             self.durable.forget_evicted(place)
@@ -477,11 +475,10 @@ class StoredMailbox(Mailbox):
 
     # Dead letters
 
-    def dead_letter_new(
-        self, entry: Entry, code: str, reason: str, attempts: int = 0, given: str = "", tries: str = ""
-    ) -> None:
-        """Make a dead letter of a message that is not in memory yet. One of the server about itself only ends."""
-        durable, place = self.durable, entry.position
+    def dead_letter_new(self, failed: FailedDelivery) -> None:
+        """Make a dead letter of a message that is not in memory, or not any more. One of the server about itself only ends."""
+        durable, (entry, code, reason, attempts, given, tries) = self.durable, failed
+        place = entry.position
         if entry.leaves_letter:
             message = None if place else self._listener.as_transient(entry)
             attempts += self._stored_attempts(place)
@@ -497,7 +494,7 @@ class StoredMailbox(Mailbox):
         durable = self.durable
         if place not in durable.pending and place not in durable.inbox:
             return False
-        attempts, tries = self.attempts(place), self.dispatcher.failed_before(str(place))
+        attempts, tries = self.attempts(place), self.dispatcher.messages.failed(str(place))
         self.forget_stored(place)
         durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, given=given, tries=tries))
         self._listener.has_changed(durable)
@@ -530,7 +527,7 @@ class StoredMailbox(Mailbox):
         """The session ends: its client will say nothing more of what it has got. The dead letters of what is stored are written
         later, with the attempts of this server."""
         super().leave(now)
-        for message_id in {*self.dispatcher.tries, *self.dispatcher.in_flight}:
+        for message_id in {*self.dispatcher.messages.waiting, *self.dispatcher.messages.opened}:
             if message_id.isdecimal():
-                tries = self.dispatcher.failed_before(message_id)
-                self.durable.attempted(LogId(int(message_id)), self.dispatcher.times_sent(message_id), tries)
+                tries = self.dispatcher.messages.failed(message_id)
+                self.durable.attempted(LogId(int(message_id)), self.dispatcher.messages.times_sent(message_id), tries)

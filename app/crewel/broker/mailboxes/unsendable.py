@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from crewel.delivery.dispatcher import FailedDelivery
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 
 if TYPE_CHECKING:
@@ -20,4 +21,5 @@ def dead_letter_unsendable(session: Session, entry: Entry, error: Exception) -> 
     log.error("a message on %s could not be sent, and becomes a dead letter: %r", entry.channel, error)
     log.debug("where that happened", exc_info=error)
     if not entry.channel.startswith("/meta/"):
-        session.mailbox.dead_letter(entry, INTERNAL_ERROR, f"the server could not send it: {error}"[:MAX_REASON])
+        why = f"the server could not send it: {error}"[:MAX_REASON]
+        session.mailbox.dead_letter(FailedDelivery(entry, INTERNAL_ERROR, why))

@@ -66,7 +66,7 @@ class Updates:
             if entry.origin is None:
                 parts.append(entry.wire)
                 continue
-            redeliver = 0 if entry.is_oneway else dispatcher.send(entry, now)
+            redeliver = 0 if entry.is_oneway else session.mailbox.told(entry, now)
             waiting = durable.find(entry.position) if durable is not None and entry.position else None
             if waiting is not None:
                 redeliver += waiting.attempts  # an earlier server may have sent it

@@ -221,15 +221,15 @@ class StoredSubscriber(Subscriber):
         for place, each in self._durable.notices.items():
             if each.channel in channels and each.channel not in self._durable.failed:  # else it is another notice
                 places.setdefault(each.channel, []).append(place)
-        in_flight = self._session.mailbox.dispatcher.in_flight
+        view = self._session.mailbox.view()
         for channel, some in places.items():
-            if not any(str(place) in in_flight for place in some):  # else the client has it
+            if not any(map(view.is_open, some)):  # else the client has it
                 self._forget_notice(channel)
 
     def withdraw_failure(self, pattern: str) -> bool:
         """The notice that the subscription has failed does not leave any more. False if it has left before."""
         mailbox, [place] = self._session.mailbox, self._places(pattern)
-        if str(place) in mailbox.dispatcher.in_flight:
+        if mailbox.view().is_open(place):
             return False  # its client has it, and knows it if it comes again
         is_unsent = self._durable.is_evicted(place) or any(entry.position == place for entry in mailbox.queue)
         mailbox.forget_stored(place)
