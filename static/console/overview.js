@@ -122,7 +122,7 @@ function finding(each, has) {
     const more = each.count - receivers.length;
     return h("article", {class: `finding ${each.level}`},
         h("h3", {}, has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title, since(each.since)),
-        receivers.length ? h("ul", {class: "of"}, receivers.map((one) => h("li", {}, nodesOf({nodes: one.node ? [one.node] : [], severalNodes: each.severalNodes}), h("a", {href: `#${one.link}`}, one.title), ": ", coded(one.cause), away(one), since(one.since))), more > 0 ? h("li", {}, h("a", {href: `#${each.link}`}, `and ${count(more)} more`)) : null)
+        receivers.length ? h("ul", {class: "of"}, receivers.map((one) => h("li", {}, nodesOf({nodes: one.node ? [one.node] : [], severalNodes: each.severalNodes}), h("span", {class: "named"}, h("a", {href: `#${one.link}`}, one.title), ":"), " ", coded(one.cause), away(one), since(one.since))), more > 0 ? h("li", {}, h("a", {href: `#${each.link}`}, `and ${count(more)} more`)) : null)
             : h("p", {}, nodesOf(each), coded(capital(each.cause)), only && away(only)),
         h("p", {class: "hint advice"}, each.advice));
 }
