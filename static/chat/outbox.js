@@ -12,8 +12,8 @@ const KEPT = 100;
 const PAUSE = 1000;
 /** Milliseconds after which a line is not published again: the server forgets its key after two minutes. */
 const LASTING = 100_000;
-/** What the server answers a session that it does not know; nothing was done, and a new session will follow. */
-const UNKNOWN = "402:";
+/** What the server answers a session that it does not know, or whose token has expired; nothing was done, and another follows. */
+const UNSEEN = /^402:|^403:token_expired:/;
 
 /** The statuses of requests that the server refuses: it processed nothing of them. */
 const REFUSED = [400, 413];
@@ -114,7 +114,7 @@ export class Outbox {
         }
         line.refusals = REFUSED.includes(reply.failure?.httpCode) ? line.refusals + 1 : 0;
         const isToBlame = line.refusals === REFUSALS;
-        const wasNotSeen = reply.error?.startsWith(UNKNOWN) || (line.refusals > 0 && !isToBlame);
+        const wasNotSeen = UNSEEN.test(reply.error ?? "") || (line.refusals > 0 && !isToBlame);
         const isRepeatable = !isToBlame && line.key !== null && !reply.error && this.#now() - line.since < LASTING;
         if (wasNotSeen || isRepeatable) {
             this.#wait(line);

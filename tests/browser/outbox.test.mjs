@@ -121,15 +121,17 @@ test("a private line is not said twice: if its answer is lost, its author decide
     assert.equal(world.refused.length, 1);
 });
 
-test("what a session said that the server did not know waits for the new session", () => {
-    const world = outbox();
-    world.outbox.open();
-    world.outbox.say("/service/privatechat", {chat: "psst", peer: "sue"});
-    world.outbox.close();
-    world.answer(0, {successful: false, error: "402::session_unknown"});
-    assert.equal(world.outbox.waiting, 1);
-    world.outbox.open();
-    assert.deepEqual(world.texts(), ["psst", "psst"]);
+test("what a session said that the server did not know, or whose token had expired, waits for the new session", () => {
+    for (const error of ["402::session_unknown", "403:token_expired:publish_denied"]) {
+        const world = outbox();
+        world.outbox.open();
+        world.outbox.say("/service/privatechat", {chat: "psst", peer: "sue"});
+        world.outbox.close();
+        world.answer(0, {successful: false, error});
+        assert.equal(world.outbox.waiting, 1);
+        world.outbox.open();
+        assert.deepEqual(world.texts(), ["psst", "psst"]);
+    }
 });
 
 test("too much is refused, and what is over is forgotten", () => {

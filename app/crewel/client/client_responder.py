@@ -17,12 +17,12 @@ from crewel.client.arguments import check_function, check_whole
 from crewel.client.callbacks import result_of
 from crewel.client.client_message import Message
 from crewel.client.errors import (
-    UNKNOWN_SESSION,
     ClientError,
     PayloadRefusedError,
     PublishRefused,
     TransportError,
     failure_of,
+    is_of_session,
 )
 from crewel.client.subscription import Subscription
 from crewel.client.traces import NO_TRACES, Traces
@@ -147,7 +147,7 @@ class Responder:
                 await self._publish(*response)
             except (TransportError, PublishRefused) as error:
                 is_taken = not isinstance(error, PayloadRefusedError)
-                is_lost = is_taken and (isinstance(error, TransportError) or error.code in UNKNOWN_SESSION)
+                is_lost = is_taken and (isinstance(error, TransportError) or is_of_session(error))
                 if not (is_lost and left):
                     raise
             else:

@@ -268,6 +268,12 @@ def is_about_token(error: RefusedError | None) -> bool:
     return error is not None and is_below(error.error_code, _SECURITY)
 
 
+def is_of_session(error: RefusedError) -> bool:
+    """Whether something was refused because the server does not know its session, or the token of that has expired. The server
+    has not taken it; another session follows, or another token."""
+    return error.code in UNKNOWN_SESSION or "token_expired" in error.arguments or error.error_code == _EXPIRED
+
+
 def publish_refused(reply: Fields) -> PublishRefused:
     """The error for a message that was refused."""
     error = PublishRefused(reply)

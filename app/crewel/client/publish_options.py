@@ -16,7 +16,6 @@ from crewel.bayeux.z85 import encode_z85
 from crewel.client.arguments import check_names
 from crewel.client.client_message import CONTENT_TYPE, Reply, SendPayload, channel_name, is_successful
 from crewel.client.errors import (
-    UNKNOWN_SESSION,
     ClientError,
     NotConnectedError,
     NotStored,
@@ -24,6 +23,7 @@ from crewel.client.errors import (
     PublishRefused,
     RequestTimeoutError,
     TransportError,
+    is_of_session,
     publish_refused,
 )
 from crewel.client.retry import Backoff, BackoffRule
@@ -236,4 +236,4 @@ def may_be_repeated(error: ClientError) -> bool:
     # It stays too large or too deep, however often it is sent.
     if isinstance(error, PayloadRefusedError):
         return False
-    return not isinstance(error, PublishRefused) or isinstance(error, NotStored) or error.code in UNKNOWN_SESSION
+    return not isinstance(error, PublishRefused) or isinstance(error, NotStored) or is_of_session(error)

@@ -46,6 +46,7 @@ from crewel.client.errors import (
     ended,
     handshake_refused,
     is_about_token,
+    is_of_session,
     said,
 )
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
@@ -478,7 +479,7 @@ class Subscriber:
                 # The reply may be about a session that was lost while it was on its way.
                 interest.confirmed = client_id == self._connection.client_id
                 _take_position(interest, message, reply)
-            elif RefusedError(reply).code not in UNKNOWN_SESSION:
+            elif not is_of_session(RefusedError(reply)):
                 refusals.append(SubscribeRefused(reply))
                 self._router.refuse(interest, refusals[-1])
         return refusals

@@ -1,6 +1,7 @@
 package io.crewel.client;
 
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
@@ -19,6 +20,7 @@ public final class Publisher {
     /** The code of what is wrong with a message itself. */
     static final String ILLEGAL = "user.illegalArgument";
     private static final long PAUSE_MS = 500;
+    private static final List<String> PASSING = List.of("401:", "402:", "403:token_expired:", "503:");
 
     private final BayeuxClient client;
     private final Duration patience;
@@ -106,11 +108,10 @@ public final class Publisher {
 
     /**
      * Whether a later attempt may succeed: the server was not reached, did not know the session, or could not store the
-     * message.
+     * message, or the token of the session had expired.
      */
     static boolean isLost(Message reply) {
         String error = reply.get(Message.ERROR_FIELD) instanceof String text ? text : "";
-        boolean isUnknown = error.startsWith("401:") || error.startsWith("402:") || error.startsWith("503:");
-        return reply.containsKey("failure") || isUnknown;
+        return reply.containsKey("failure") || PASSING.stream().anyMatch(error::startsWith);
     }
 }
