@@ -68,7 +68,7 @@ def failed(*failures: tuple[str, str]) -> Queue:
     for number, (channel, code) in enumerate(failures):
         entry = Entry({"channel": channel})
         entry.origin = Origin(str(number), str(number))
-        queue.dispatcher.send(entry, 0.0)
+        queue.dispatcher.messages.send(entry, 0.0)
         status = {"id": str(number), **({"state": code} if code == "OK" else {"errorCode": code})}
         queue.dispatcher.judge(read_statuses([status])[0], "client/joe/1", 1.0, 1000)
         queue.dispatcher.conclude(1.0)
