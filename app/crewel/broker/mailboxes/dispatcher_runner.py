@@ -313,13 +313,12 @@ class DispatcherRunner:
         return is_gone or self._times.is_away(session, self._runtime.loop.time())
 
     def away_since(self, session: Session) -> float:
-        """The loop time (s) since which the session's client, which is away, is not there."""
+        """The loop time (s) since which nothing has come from the session's client, which is away."""
         rests_since = self._times.rests_since(session)
         if rests_since is None or session.state is not State.CONNECTED:  # no connect has come yet
             return session.added_at
-        if not session.last_seen:  # it came back from the store, which said since when, and its client has a grace
-            return min(rests_since, session.added_at)
-        return min(max(rests_since, session.last_seen), self._runtime.loop.time())
+        # Nothing may have come here from one that the store brought back: the store said since when, its client has a grace.
+        return session.last_seen or min(rests_since, session.added_at)
 
     async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
         """Let the session's messages wait until it is activated. A session that is on hold already stays as it is."""
