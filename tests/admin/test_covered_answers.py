@@ -49,7 +49,7 @@ class Stage(NamedTuple):
 
 
 def person(server: Server, name: str, *channels: str, group: str = "", **session: Any) -> Receiver:
-    token = signed(sub=name.partition("/")[0], subscribe=["/**"], group=["/**"])
+    token = signed(sub=name.partition("/")[0], subscribe=["/**"], group=["/**"], presence=["/**"])
     receiver = Receiver(server).be(name, token=token, **session)
     options = {"ext": {"subscribe": {"group": group}}} if group else {}
     for channel in channels:
@@ -99,6 +99,10 @@ def staged(server: Server, *, has_payroll: bool) -> Stage:
     person(server, "cook/2", "/a/orders", group="workers")
     person(server, "mixed/1", "/a/orders", channel)
     person(server, "reader/1", "/v/menu")
+    member = person(server, "member/1", "/a/orders")
+    for entered in ("/a/orders", channel):
+        member.publish("/service/presence", {"channel": entered, "action": "enter", "data": "here"})
+    until(lambda: len(admin.get("/presence")["channels"]) == 2)
     person(server, "phoenix/1", channel)
     say(speaker, channel, word)
     former = person(server, "former/1", channel)
@@ -295,6 +299,8 @@ CASES: dict[str, Callable[[Names, Names], list[Ask]]] = {
     "DELETE /topics/{channel}": of_channel("/topics/CHANNEL"),
     "DELETE /history/{channel}": of_channel("/history/CHANNEL"),
     "GET /prefixes": plain("/prefixes", "/prefixes?count=1", "/prefixes?below=/payroll", "/prefixes?below=/a"),
+    "GET /presence": plain("/presence", "/presence?count=1", "/presence?after=/a/orders"),
+    "GET /presence/{channel}": of_channel("/presence/CHANNEL", channels="payroll/x a/orders v/menu a/nowhere nowhere/x"),
     "POST /publish/{channel}": of_channel("/publish/CHANNEL", {"data": 1}, "payroll/x v/menu nowhere/x a/unheard"),
     "GET /groups/{channel}": plain(
         "/groups/payroll/**?name=workers", "/groups/**?name=everything", "/groups/a/orders?name=workers",

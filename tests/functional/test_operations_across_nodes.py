@@ -72,11 +72,13 @@ def fill(servers: list[Server], desks: list[Desk]) -> dict[str, str]:
     desks[1].post("/dead-letters/discard", {"ids": [binned["id"]]})
     Person(servers[0]).be("client/blocked/1")
     desks[1].post("/subjects/blocked/block")
+    later = speaker.publish("/busy/later", {"n": 1}, ext={"publish": {**STORED, "deliverAfter": 3_600_000}})
     job = desks[0].post("/jobs", {"what": "redrive", "all": True, "channel": "/dying", "contains": "not there"})["id"]
     until(lambda: all(desk.get(f"/topics{CHANNEL}")["queued"] > 0 for desk in desks))
     return {
         "subject": "busy", "number": "2", "channel": CHANNEL[1:], "id": letter["id"], "job": job,
         "message": messages[-1][-1]["ext"]["publish"]["id"], "binned": binned["id"],
+        "scheduled": later[-1]["ext"]["publish"]["id"],
     }  # fmt: skip
 
 
@@ -95,6 +97,10 @@ SAME = {
     "/dead-letters/groups",
     "/jobs",
     "/jobs/{job}",
+    "/scheduled-messages",
+    "/scheduled-messages/{scheduled}",
+    "/presence",
+    "/presence/{channel}",
     "/messages/{message}",
     "/messages",
 }

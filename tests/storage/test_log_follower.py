@@ -14,14 +14,14 @@ from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage.log_follower import LogFollower, Unread
 from crewel.storage.store import Store
-from crewel.storage.store_connection import LIMIT_S as LIMIT
+from crewel.storage.store_connection import ANSWER_LIMIT_S as LIMIT
 from crewel.storage.store_connection import client_name
 from tests.lines import Line
 from tests.ports import free_ports
 from tests.storage.owner import started
 from tests.store_process import StoreProcess, own_prefix
 
-LIMIT_S = 30
+ANSWER_LIMIT_S = 30
 
 
 async def test_what_is_appended_comes_in_its_order(store: Store) -> None:
@@ -37,7 +37,7 @@ async def test_what_is_appended_comes_in_its_order(store: Store) -> None:
 
     follower = LogFollower(store)
     following = asyncio.create_task(follower.follow(first[0], take))
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_LIMIT_S):
         await came.wait()
         ids = [*first, *await owner.publish("/c"), *await owner.publish("/d", "/e", "/f")]
         await following
@@ -57,7 +57,7 @@ async def test_a_lost_connection_is_told_and_made_again(store: Store) -> None:
     follower = LogFollower(store)
     following = asyncio.create_task(follower.follow(LogId(0), lambda entries: LogId(0)))
     await asyncio.sleep(0)
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(ANSWER_LIMIT_S):
         while not (waiting := [each["id"] for each in await store.reader.client_list() if waits(each, store)]):
             await asyncio.sleep(0.005)
         await store.reader.client_kill_filter(_id=waiting[0])
@@ -84,7 +84,7 @@ async def test_an_answer_that_comes_late_is_taken(tmp_path: Path) -> None:
         assert line.accepted == connections + 1
         line.degrade(LIMIT / 2 + 0.2, 0)
         found: list[Unread] = []
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(ANSWER_LIMIT_S):
             await follower.follow(LogId(0), found.extend)
         line.heal()
         assert [each.read().channel for each in found] == ["/a"]
