@@ -49,3 +49,13 @@ export async function call(method, about, {query = {}, body} = {}) {
 
 export const get = (about, query) => call("GET", about, {query});
 export const post = (about, body) => call("POST", about, {body});
+
+/** What is there; null if there is nothing. */
+export async function find(about) {
+    return get(about).catch((error) => {
+        if (error.status !== 404) {
+            throw error;
+        }
+        return null;
+    });
+}

@@ -53,9 +53,9 @@ function row(entry) {
     ];
 }
 
-/** Dead letters as links to what became of them; of a job it is how many there were. */
+/** Dead letters and messages as links to what became of them; of a job it is how many there were. */
 function letters(ids) {
-    return Array.isArray(ids) ? h("span", {}, ids.slice(0, SHOWN).map((id) => [h("a", {href: `#/dead-letters/${id}`}, id), " "]), ids.length > SHOWN ? "…" : "") : "";
+    return Array.isArray(ids) ? h("span", {}, ids.slice(0, SHOWN).map((id) => [h("a", {href: `#/${id.includes("-") ? "dead-letters" : "message"}/${id}`}, id), " "]), ids.length > SHOWN ? "…" : "") : "";
 }
 
 /** What the names of details mean to a reader. Others are shown as they are. */

@@ -13,9 +13,9 @@ export function may(role, needed) {
 
 /**
  * Resolves to `{reason, rate, values}`, the first two of which may be empty, or to null if the operator does not want it after all.
- * `warning` says what stands in its way; `thing` is what a rate counts; without it none is asked for. `fields` have `name`, `element` and `value()` of what else is asked.
+ * `warning` says what stands in its way; `thing` is what a rate counts; without it none is asked for. `leave` is the button that does nothing. `fields` have `name`, `element` and `value()` of what else is asked.
  */
-export function ask({title, effect, warning = "", button, isFinal = false, hasReason = true, thing = "", fields = []}) {
+export function ask({title, effect, warning = "", button, leave = "Cancel", isFinal = false, hasReason = true, thing = "", fields = []}) {
     return new Promise((resolve) => {
         const reason = h("input", {id: "reason", maxlength: "1024", autocomplete: "off"});
         const rate = h("input", {id: "rate", type: "number", min: "0.001", max: "1000000", step: "any", inputmode: "decimal"});
@@ -31,7 +31,7 @@ export function ask({title, effect, warning = "", button, isFinal = false, hasRe
                 h("span", {class: "hint"}, "Optional. Without a limit all are sent at once, as far as the queues have room.")) : "",
             h("p", {class: "actions"},
                 h("button", {value: "yes", class: "primary"}, button),
-                h("button", {value: "", formnovalidate: true}, "Cancel")));
+                h("button", {value: "", formnovalidate: true}, leave)));
         const dialog = h("dialog", {"aria-label": title}, form);
         dialog.addEventListener("close", () => {
             dialog.remove();

@@ -96,6 +96,11 @@ export function ago(milliseconds) {
     return `${time(milliseconds)}, ${span(Date.now() - milliseconds)} ago`;
 }
 
+/** Which session published a message. */
+export function senderText({sender}) {
+    return sender || "the server, or a back end";
+}
+
 /** When a message was published, of its id, which is microseconds since 1970. */
 export function millisecondsOf(id) {
     return Number(id) / 1000;

@@ -2,10 +2,10 @@
  * One dead letter: why it was made, each attempt, its message, which may be edited and sent again, and what happened to it later.
  */
 
-import {get, post} from "./api.js";
+import {find, get, post} from "./api.js";
 import {action, json, may} from "./dialogs.js";
 import {described, facts, h, result, sections, swap, table, topicLink, parts} from "./elements.js";
-import {ago, count, span, things, time} from "./format.js";
+import {ago, count, senderText, span, things, time} from "./format.js";
 import {name, restored, works} from "./letter_works.js";
 import {discarded} from "./message.js";
 import {Resource, letterOf, messageOf} from "./resource.js";
@@ -37,7 +37,7 @@ function about(letter) {
         ["To", letter.to],
         ["Message", h("a", {href: `#/message/${letter.persistent ? encodeURIComponent(letter.message) : letter.id}`}, letter.message)],
         [letter.returns ? "Redriven" : "Published", ago(Number(letter.rcvTimestamp) / 1e6)],
-        ["Sender", letter.sender || "the server, or a back end"],
+        ["Sender", senderText(letter)],
         ["Persistent", letter.persistent ? "yes" : "no"],
     ]);
 }
@@ -59,12 +59,7 @@ function attempts(letter) {
 
 /** What happened to a dead letter that has gone. */
 async function end(id, me) {
-    const gone = await get(letterOf(id).below("end", {isNamed: false})).catch((error) => {
-        if (error.status !== 404) {
-            throw error;
-        }
-        return null;
-    });
+    const gone = await find(letterOf(id).below("end", {isNamed: false}));
     if (gone === null) {
         return h("p", {}, "There is no such dead letter, or it has been removed, and its outcome is not recorded.");
     }
@@ -82,7 +77,7 @@ async function end(id, me) {
 
 /** What became of a message that was sent again, by receiver. */
 async function since(id) {
-    const told = await found(messageOf(id));
+    const told = await find(messageOf(id));
     const states = told?.receivers.slice(0, NAMED).map((each) => `${each.state}: ${each.receiver}`) ?? [];
     return states.length ? [", now ", h("strong", {}, states.join(", ")), told.receivers.length > NAMED ? ", …" : ""] : "";
 }
@@ -116,7 +111,7 @@ export function deadLetter({words: [id], me, again}) {
         h("h1", {}, `Dead letter ${id}`), choice, result(output), body);
 
     async function refresh() {
-        const letter = await found(letterOf(id));
+        const letter = await find(letterOf(id));
         if (letter === null) {
             await showGone();
             return;
@@ -133,7 +128,7 @@ export function deadLetter({words: [id], me, again}) {
 
     /** It has gone: into the bin, from where it can come back, or for good. */
     async function showGone() {
-        const [told, kept] = [await end(id, me), await found(new Resource("/dead-letters/bin/{id}", {id}, {id}))];
+        const [told, kept] = [await end(id, me), await find(new Resource("/dead-letters/bin/{id}", {id}, {id}))];
         choice.replaceChildren(...kept !== null && may(kept.may, "operate") ? [restored(id, kept, output, again)] : []);
         const letter = kept ?? shown;
         const until = kept && h("p", {class: "hint"}, `The bin keeps it for ${span(kept.discarded.until - Date.now())} more.`);
@@ -142,14 +137,4 @@ export function deadLetter({words: [id], me, again}) {
     }
 
     return {element, refresh, everyMs: 3000};
-}
-
-/** What is there; null if there is nothing. */
-async function found(about) {
-    return get(about).catch((error) => {
-        if (error.status !== 404) {
-            throw error;
-        }
-        return null;
-    });
 }

@@ -18,6 +18,7 @@ import {overview} from "./overview.js";
 import {receiver, receivers} from "./receivers.js";
 import {requests} from "./requests.js";
 import {showSaved} from "./saved.js";
+import {scheduled} from "./scheduled.js";
 import {timeline} from "./timeline.js";
 import {topic, topics} from "./topics.js";
 
@@ -35,6 +36,7 @@ const VIEWS = [
     {address: /^\/dead-letters\/([0-9]+-[0-9]+)$/, name: "Dead letter", show: deadLetter},
     {address: /^\/message$/, key: "m", name: "Message", href: "#/message", show: findMessage},
     {address: /^\/message\/([^/]+)$/, name: "Message", show: message},
+    {address: /^\/scheduled$/, key: "s", name: "Scheduled", href: "#/scheduled", show: scheduled},
     {address: /^\/topics$/, key: "t", name: "Topics", href: "#/topics", show: topics},
     {address: /^\/topics\/(.+)$/, name: "Topic", show: topic},
     {address: /^\/groups\/([^/]+)\/(.+)$/, name: "Group", show: group, under: "/receivers"},

@@ -3,10 +3,12 @@
  * idempotency key, or by a text in them.
  */
 
-import {get} from "./api.js";
-import {data, facts, h, missing, pager, parts, receiverLink, sections, swap, table, topicLink} from "./elements.js";
-import {ago, count, sentence, things, time} from "./format.js";
-import {letterOf, messageOf} from "./resource.js";
+import {find, get} from "./api.js";
+import {may} from "./dialogs.js";
+import {data, described, facts, h, missing, pager, parts, receiverLink, result, sections, swap, table, topicLink} from "./elements.js";
+import {ago, count, senderText, sentence, things, time} from "./format.js";
+import {letterOf, messageOf, scheduledOf} from "./resource.js";
+import {cancelling, receiversText, scheduleFacts} from "./scheduled.js";
 
 const IDS = /^[0-9]{12,}$|^[0-9]+-[0-9]+$/;
 const LETTERS = 20;
@@ -74,7 +76,7 @@ export function findMessage({query, go}) {
 function row(each) {
     const isGone = each.qos === null;
     return [h("a", {href: `#/message/${each.message}`}, each.message), h("span", {"data-message": each.message}), ago(each.publishedAt), parts(each.channel, "/"),
-        isGone ? "" : sender(each), isGone ? h("span", {class: "hint"}, "no longer stored") : data(each.data)];
+        isGone ? "" : senderText(each), isGone ? h("span", {class: "hint"}, "no longer stored") : data(each.data)];
 }
 
 /** Where a message is: the state at each of the first receivers, the number of others. */
@@ -85,30 +87,20 @@ async function place(id) {
     return [...receivers.slice(0, 2).map((each, index) => h("span", {}, index ? ", " : "", state(each), ": ", receiverLink(each.receiver))), all > 2 ? ` and ${count(all - 2)} more` : ""];
 }
 
-function sender(each) {
-    return each.sender || "the server, or a back end";
-}
-
 const MOST_REDRIVES = 10;
 
 /** The message that this one was before all its redrives, as far as that is recorded; null if it was none. */
 async function original(told) {
     let found = null;
-    const known = (about) => get(about).catch((error) => {
-        if (error.status !== 404) {
-            throw error;
-        }
-        return null;
-    });
     for (let redrives = 0, at = told; at?.redriveOf && redrives < MOST_REDRIVES; redrives += 1) {
-        const end = await known(letterOf(at.redriveOf).below("end", {isNamed: false}));
-        at = end?.message ? await known(messageOf(end.message)) : null;
+        const end = await find(letterOf(at.redriveOf).below("end", {isNamed: false}));
+        at = end?.message ? await find(messageOf(end.message)) : null;
         found = at ?? found;
     }
     return found;
 }
 
-export function message({words: [id], query, me, go}) {
+export function message({words: [id], query, me, go, again}) {
     const wanted = query.get("receiver") ?? "";
     const body = h("div", {class: "stack"});
     const summary = h("span", {});
@@ -117,9 +109,22 @@ export function message({words: [id], query, me, go}) {
         event.preventDefault();
         go({receiver: field.value.trim()});
     }}, summary, field, h("button", {}, "Show"));
-    const element = h("div", {class: "stack"}, h("h1", {}, `Message ${id}`), form(id), body, chooser);
+    const actions = h("div", {class: "actions"});
+    const output = h("p", {class: "outcome"});
+    const element = h("div", {class: "stack"}, h("h1", {}, `Message ${id}`), form(id), actions, result(output), body, chooser);
 
     let first;
+    let waiting = null;
+
+    /** What is scheduled can be cancelled. */
+    async function offerCancel({schedule}) {
+        const isOpen = schedule !== null && !schedule.publishedAs && !schedule.cancelled;
+        waiting = isOpen ? await find(scheduledOf(id)) : null;
+        const isOffered = waiting !== null && may(waiting.may, "destroy");
+        if (isOffered !== actions.hasChildNodes()) {
+            swap(actions, ...isOffered ? [described(cancelling(waiting.may, () => [waiting], output, again), "it is not published")] : []);
+        }
+    }
 
     /** Of many receivers: how many there are in each state, and a field to choose some. */
     function summarise({states, receivers}) {
@@ -140,6 +145,7 @@ export function message({words: [id], query, me, go}) {
             swap(body, h("p", {}, sentence(error.message)), /^[0-9]+-[0-9]+$/.test(id) ? h("p", {class: "hint"}, gone(me, `contains=${id}`)) : "");
             return;
         }
+        await offerCancel(told);
         summarise(told);
         if (told.redriveOf && (first === undefined || told.qos === null)) { // the original may leave the store meanwhile
             first = await original(told) ?? first;
@@ -152,17 +158,18 @@ export function message({words: [id], query, me, go}) {
         swap(body,
             h("section", {class: "card"}, facts([
                 ["Channel", told.channel || first?.channel ? topicLink(told.channel || first.channel) : "no longer recorded"],
-                [told.firstPublishedAt ? "Redriven" : "Published", told.recorded ? ago(told.publishedAt) : "no longer recorded"],
+                ...scheduleFacts(told, waiting, me),
+                told.schedule ? [] : [told.firstPublishedAt ? "Redriven" : "Published", told.recorded ? ago(told.publishedAt) : "no longer recorded"],
                 ["Idempotency key", told.key || first?.key],
                 ["First published", told.firstPublishedAt && ago(told.firstPublishedAt)],
-                ["Sender", from.data === null && from.sender === null ? "no longer recorded" : sender(from)],
+                ["Sender", from.data === null && from.sender === null ? "no longer recorded" : senderText(from)],
                 ["To", from.to],
                 ["Original", first && h("a", {href: `#/message/${encodeURIComponent(first.message)}`}, `message ${first.message}`)],
                 ["Redrive of", told.redriveOf && h("a", {href: `#/dead-letters/${told.redriveOf}`}, `dead letter ${told.redriveOf}`)],
                 ["Redriven as", told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat().length
                     ? h("span", {}, told.redrivenAs.map((each) => [h("a", {href: `#/message/${each}`}, each), " "]).flat()) : ""],
             ])),
-            table("Receivers", ["Receiver", "State", "At", "More"], rows, wanted ? "None with this text in its name." : "It had no receiver."),
+            told.schedule ? h("p", {class: "hint"}, receiversText(told.schedule)) : table("Receivers", ["Receiver", "State", "At", "More"], rows, wanted ? "None with this text in its name." : "It had no receiver."),
             ...from.qos === null ? [h("p", {class: "hint"}, "The store no longer has its data.")] : [
                 from === told ? "" : h("p", {class: "hint"}, "The store no longer has its data; this is that of the original message."),
                 ...sections([["Data", from.data], ["Properties", from.qos.clientProperties], ["Options of the publish", withoutProperties(from.qos)], ["Other ext", from.ext]])],

@@ -84,6 +84,11 @@ export function letterOf(id) {
     return new Resource("/dead-letters/{id}", {id}, {id});
 }
 
+/** A scheduled message, as long as it is one. */
+export function scheduledOf(id) {
+    return new Resource("/scheduled-messages/{scheduled}", {scheduled: id}, {id});
+}
+
 /** A message, by its own id or by that of its dead letter. */
 export function messageOf(id) {
     return new Resource("/messages/{message}", {message: id});

@@ -60,6 +60,7 @@ def test_one_is_shown_with_what_its_publisher_said(desk: Desk, kept: list[str], 
     assert told["deliverAt"] == told["nextAttempt"]
     assert now_ms() < told["deliverAt"] <= now_ms() + HOUR_MS
     assert told["refusal"] == ""
+    assert told["bytes"] > len('{"n":"a"}')
     assert desk.ask("GET", "/scheduled-messages/17").status == 404
 
 

@@ -36,6 +36,7 @@ VIEWS = (
     "/topics",
     "/topics/jobs/resize",
     "/timeline",
+    "/scheduled",
     "/requests",
     "/jobs",
     "/audit",

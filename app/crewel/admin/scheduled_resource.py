@@ -56,6 +56,7 @@ def _view(ask: Ask, scheduled: ScheduledMessage) -> dict[str, Any]:
         "nextAttempt": scheduled.next_ms,
         "refusal": scheduled.refusal,
         "account": message.account,
+        "bytes": len(message.body),
         **{name: content[name] for name in ("data", "ext", "qos", "sender")},
     }
 
@@ -105,10 +106,10 @@ _IDS: Final = Field(
     f"Ids of scheduled messages, at most {MAX_PAGE}.",
 )
 _MESSAGE: Final = (
-    "`id`, `channel`, `deliverAt`, `nextAttempt`, `refusal`, `account`, `data`, `ext`, `qos` and `sender`. `deliverAt` is when"
-    " it is to be published, and `nextAttempt` when the server tries it: then, or a minute after it was refused. `refusal`: why"
-    " it could not be published; empty if it was not tried. `account`: which is charged for it; empty for the server. `qos`:"
-    " what its publisher asked for"
+    "`id`, `channel`, `deliverAt`, `nextAttempt`, `refusal`, `account`, `bytes`, `data`, `ext`, `qos` and `sender`. `deliverAt`"
+    " is when it is to be published, and `nextAttempt` when the server tries it: then, or a minute after it was refused."
+    " `refusal`: why it could not be published; empty if it was not tried. `account`: which is charged for it; empty for the"
+    " server. `bytes`: the size of its JSON. `qos`: what its publisher asked for"
 )
 
 SCHEDULED_ROUTES: Final = (
