@@ -63,7 +63,7 @@ const WORDS = {toChannel: "to their channels", forGood: "for good", restoredAs: 
 
 /** What belongs to an entry and is not in another column. */
 function details({about: name, count: number, details: told = {}}) {
-    const isSaid = ([key, value]) => value === false || value === "" || (key === "asked" && value === number) || (key === "ids" && !name && Array.isArray(value));
+    const isSaid = ([key, value]) => value === false || value === "" || (key === "undone" && value === 0) || (key === "asked" && value === number) || (key === "ids" && !name && Array.isArray(value));
     return h("span", {class: "data"}, Object.entries(told ?? {}).filter((each) => !isSaid(each)).map(([key, value], index) => [index ? "; " : "", WORDS[key] ?? key, " ",
         key === "restoredAs" ? letters(value) : key === "redrivenAs" ? h("a", {href: `#/message/${value}`}, `message ${value}`)
             : value === true ? "" : readable(key, value)]));

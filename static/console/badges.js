@@ -8,7 +8,7 @@ import {count, figure} from "./format.js";
 /** By the address of a view: the number, the words after it, whether they are seen, and what the number is of. */
 const BADGES = {
     "#/receivers": ({findings}) => {
-        const found = findings.filter(({level, receivers}) => level === "bad" && receivers?.length); // a receiver is in one finding
+        const found = findings.filter(({receivers}) => receivers?.length); // a receiver is in one finding
         return [found.reduce((sum, each) => sum + each.count, 0), "in trouble", true, found.map(({title}) => title).join("; ")];
     },
     "#/dead-letters": ({store: {letters}}) => [letters, letters === 1 ? "dead letter" : "dead letters", false],

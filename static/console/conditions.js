@@ -21,26 +21,21 @@ const CONDITIONS = {
     away: ["", "Its client is not there; its messages wait for it."],
     connected: ["good", "Its client is there."],
 };
-/** Words that are bad only if messages wait. */
-const BAD_WITH_MESSAGES = ["away", "without a member"];
-
 export const WORDS = Object.keys(CONDITIONS);
 
 /** How a receiver stands, as words: one element, for a cell of a table lays out each of its children on a phone. */
-export function standing({conditions = [], causes = [], state, waiting}) {
+export function standing({conditions = [], causes = [], state}) {
     // That the client is there says something only if nothing is wrong, or while it is away.
     return h("span", {class: "states"}, conditions.filter((word, index) => index === 0 || word !== "connected").map((word, index) => {
         const [usual, meaning] = CONDITIONS[word] ?? ["", ""];
         // As urgent as its cause, which may be worse for one receiver than for another.
         const level = causes.find(({kind}) => CAUSES[kind] === word)?.level ?? usual;
-        const look = level === "info" ? "" : level;
-        const kind = waiting > 0 && BAD_WITH_MESSAGES.includes(word) ? "bad" : look;
-        return [index ? ", " : "", h("span", {class: `mark ${kind}`, title: `${meaning} State in the API: ${state}.`}, word)];
+        return [index ? ", " : "", h("span", {class: `mark ${level === "info" ? "" : level}`, title: `${meaning} State in the API: ${state}.`}, word)];
     }));
 }
 
 /** The causes that a list can be filtered by, where the word of the API does not say it. */
-export const CAUSES = {held: "on hold", token: "expired token", rejects: "rejects messages", filling: "soon full", slow: "falling behind", recovering: "catching up", refused: "refused login", retry: "waiting to retry", unclaimed: "messages that no listener takes", overflow: "messages were turned away", "nearly-full": "nearly full"};
+export const CAUSES = {away: "away", members: "without a member", full: "full", rejecting: "rejecting everything", held: "on hold", token: "expired token", rejects: "rejects messages", filling: "soon full", slow: "falling behind", recovering: "catching up", refused: "refused login", retry: "waiting to retry", unclaimed: "messages that no listener takes", overflow: "messages were turned away", "nearly-full": "nearly full"};
 
 /** The times of a cause, by its kind. */
 const TIMES = {
@@ -96,10 +91,15 @@ export function causesInList({name, causes = [], lastFailure, waiting}) {
         others.map((each) => h("div", {}, each)));
 }
 
+/** What to do, in which the dead letters of the receiver are a link to them. */
+export function advice(text = "", name = "") {
+    return name.startsWith("client/") ? text.split(/([Rr]edrive its dead letters)/).map((part, index) => index % 2 ? h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(name)}`}, part) : part) : text;
+}
+
 /** The causes on the page of a receiver, each with what to do. */
 export function causesOf(receiver) {
     return (receiver.causes ?? []).map((each) => h("article", {class: `finding ${each.level}`},
-        h("h2", {}, causeText(each)), h("p", {class: "hint advice"}, each.advice),
+        h("h2", {}, causeText(each)), h("p", {class: "hint advice"}, advice(each.advice, receiver.name)),
         each.shape ? h("p", {}, coded(`${each.shape}.`)) : null,
         each.kind === "rejects" && each.of > each.count ? h("p", {class: "hint"}, "What tells the rejected messages from those that it took: see the report of ", h("code", {}, "crewel pipeline report --html report.html"), ". The server does not keep the data of messages that were taken.") : null));
 }

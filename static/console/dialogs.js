@@ -67,8 +67,11 @@ export function check(name, label, hint = "") {
     return {name, element, value: () => box.checked};
 }
 
-/** A button that asks, does, and says what came of it in `output`. */
-export function action({name, question, work, output, again, kind = ""}) {
+/** How long an answer may take until that is said. */
+const PATIENCE_MS = 2000;
+
+/** A button that asks, does, and says what came of it in `output`. `began` is called when the server is asked. */
+export function action({name, question, work, output, again, began = () => {}, kind = ""}) {
     const button = h("button", {type: "button", class: kind}, name);
     const failed = (error) => {
         output.textContent = error.message;
@@ -82,8 +85,12 @@ export function action({name, question, work, output, again, kind = ""}) {
             const asked = await question();
             told = asked === null ? null : await ask(asked);
             if (told !== null) {
-                output.replaceChildren(...[await work(told.reason, told.rate, told.values)].flat());
+                output.replaceChildren();
                 output.classList.remove("trouble");
+                const waiting = setTimeout(() => output.hasChildNodes() || output.append(`${name}: no answer yet. While the store is out, the server does what it can, and the entry in the audit waits for the store.`), PATIENCE_MS);
+                const working = work(told.reason, told.rate, told.values);
+                began();
+                output.replaceChildren(...[await working.finally(() => clearTimeout(waiting))].flat());
                 say(output.textContent);
             }
         } catch (error) {

@@ -42,9 +42,10 @@ function sentence(job) {
 }
 
 /** What became of the messages of a redrive: "3 acknowledged, 2 dead letters again". Empty where it is not known. */
-function outcome({states = {}, partial, readTo}) {
+function outcome({states = {}, partial, readTo}, done = 0) {
     const told = Object.entries(states).sort().map(([state, number]) => state === "dead letter" ? `${things(number, state)} again` : `${count(number)} ${state}`);
-    return told.join(", ") + (partial && told.length ? `, counted up to ${time(readTo)}; the server is still counting` : "");
+    const isWhole = !partial && !states.waiting && Object.values(states).reduce((sum, number) => sum + number, 0) === done;
+    return (told.length && !isWhole ? "so far " : "") + told.join(", ") + (partial && told.length ? `, counted up to ${time(readTo)}; the server is still counting` : "");
 }
 
 /** What became of the messages of a job: the server reads on with each request. */
@@ -67,8 +68,8 @@ export async function work(body, output) {
         await new Promise((wake) => setTimeout(wake, FOLLOW_MS));
         job = await get(jobOf(job.id));
     }
-    const became = outcome(await wholeOutcome(job.id, output));
-    return became ? [...told(), `: so far ${became}.`] : told();
+    const became = outcome(await wholeOutcome(job.id, output), job.done);
+    return became ? [...told(), `: ${became}.`] : told();
 }
 
 export function jobs({query, go}) {
@@ -153,7 +154,7 @@ export function job({words: [id], query, go, again}) {
             ...what === "redrive" ? [each.state ? h("span", {class: `mark ${{acknowledged: "good", "dead letter": "bad"}[each.state] ?? ""}`}, each.state) : ""] : []]);
         swap(letters,
             h("h2", {}, what === "redrive" ? "Where they are now" : "What was discarded"),
-            h("p", {class: "hint"}, outcome(page)),
+            h("p", {class: "hint"}, outcome(page, done)),
             table("Dead letters", what === "redrive" ? ["Dead letter", "At", "To", "Now message", "State"] : ["Dead letter", "At", "Receiver", "Message"], rows,
                 page.next ? "None so far; the next page continues." : done ? "No longer recorded." : "None yet."),
             pager(asked, page.next, go));
@@ -180,7 +181,7 @@ function chosen({ids, sessions, first, ...filters}) {
     if (sessions !== undefined) {
         return sessions === 1 ? receiverLink(first) : [receiverLink(first), ` and ${things(sessions - 1, "other")}`];
     }
-    return Object.entries(filters).map(([name, value]) => `${name} ${name === "since" ? time(value) : value}`).join(", ") || "all";
+    return Object.entries(filters).map(([name, value]) => `${name} ${name === "since" ? time(value) : name === "until" ? time(Number(value.split("-")[0])) : value}`).join(", ") || "all";
 }
 
 function about(told) {

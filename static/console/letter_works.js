@@ -45,7 +45,7 @@ function obstacles(groups) {
  * Buttons that redrive or discard what `which` says, ids or a filter, each after a question that says how many those are, for which
  * receivers, and whether their queues have room. What arrives after the question is not part of the answer.
  */
-export function works(role, which, output, again) {
+export function works(role, which, output, again, began) {
     let until = "";
     let waits = false;
     const make = (verb, text, needed, effect, more = {}, kind = "") => may(role, needed) && action({
@@ -71,6 +71,7 @@ export function works(role, which, output, again) {
         },
         output,
         again,
+        began,
         kind,
     });
     return [

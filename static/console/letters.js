@@ -51,10 +51,7 @@ export function deadLetters({query, go, me, again, changed}) {
     const choice = h("div", {class: "actions bulk"});
     const selection = new Selection("dead letter", () => enable());
     const which = () => selection.isAll ? {all: true, ...wanted} : {ids: selection.ids};
-    const made = works(me.role, which, output, () => {
-        selection.clear();
-        return again();
-    });
+    const made = works(me.role, which, output, again, () => selection.clear());
     const buttons = made.map(([button]) => button);
     const kept = h("span", {});
     choice.replaceChildren(...made.map(([button, does]) => described(button, does)), selection.element);
@@ -120,7 +117,7 @@ function group({by, groups, values, partial}, heading, field, asked, changed) {
             h("a", {href: changed({[field]: isOn ? "" : wanted, after: ""}), "aria-current": isOn && "true", title: isOn ? "Show all again" : null}, by === "returns" ? cameBack(value) : parts(value || "without a reason", SEPARATORS[by] ?? "/")),
             h("span", {class: "number"}, count(number)));
     });
-    const hints = [values > GROUPED && `and ${count(values - GROUPED)} more`, partial && "of the newest ones"].filter(Boolean).join(", ");
+    const hints = [asked[field] && "without this filter", values > GROUPED && `and ${count(values - GROUPED)} more`, partial && "of the newest ones"].filter(Boolean).join(", ");
     return [h("h2", {}, heading), rows.length ? h("ul", {}, rows) : h("p", {class: "hint"}, "None."), h("p", {class: "hint", hidden: !hints}, hints)];
 }
 

@@ -8,7 +8,7 @@ import {showBadges} from "./badges.js";
 import {commands} from "./commands.js";
 import {h, say} from "./elements.js";
 import {Feed} from "./feed.js";
-import {sentence, zone} from "./format.js";
+import {sentence, time, zone} from "./format.js";
 import {group} from "./groups.js";
 import {job, jobs} from "./jobs.js";
 import {deadLetter} from "./letter.js";
@@ -70,6 +70,10 @@ let looking = 0;
 let noticed = 0;
 /** Since when the server does not answer, as performance.now(); null while it does. */
 let lostAt = null;
+/** What keeps the view from being shown. */
+let warning = "";
+/** The finding about a store that cannot be used; null while it can. */
+let storeOut = null;
 const feed = new Feed({
     overview: (told) => {
         badges(told);
@@ -120,6 +124,7 @@ async function route({focus = false} = {}) {
     const view = viewOf(path);
     close();
     openMenu(false);
+    tellTrouble();
     for (const link of nav.querySelectorAll("a:not(.badge)")) {
         const at = view?.under ?? path;
         const isHere = at.startsWith(link.getAttribute("href").slice(1)) && (link.hash !== "#/" || at === "/");
@@ -135,7 +140,7 @@ async function route({focus = false} = {}) {
     }
     document.title = `${view.name} – Crewel`;
     const words = view.address.exec(path).slice(1).map((word) => decodeURIComponent(word));
-    shown = view.show({me, query, words, go, note, changed, badges, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => refresh(shown)});
+    shown = view.show({me, query, words, go, note, changed, badges, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => Promise.all([refresh(shown), lookAround(true)])});
     main.replaceChildren(shown.element);
     if (focus) {
         main.focus({preventScroll: true});
@@ -155,6 +160,8 @@ async function refresh(view) {
     const began = performance.now();
     try {
         await view.refresh();
+        view.isKnown = true;
+        view.element.classList.remove("unknown");
         if (isNews(began)) {
             lostAt = null;
             warn("");
@@ -164,6 +171,7 @@ async function refresh(view) {
             lose();
         } else if (isNews(began)) {
             warn(cause(error));
+            view.element.classList.toggle("unknown", !view.isKnown); // nothing of it is known: it has no empty frames
         }
     }
     if (view === shown && me !== null && view.everyMs) {
@@ -181,8 +189,15 @@ function cause(error) {
 }
 
 function warn(text) {
-    trouble.textContent = text;
-    trouble.hidden = text === "";
+    warning = text;
+    tellTrouble();
+}
+
+/** One line above each view: what keeps it from being shown, else that the store is out. What to do is in the overview. */
+function tellTrouble() {
+    const text = warning || (storeOut && me !== null ? `${storeOut.title} since ${time(storeOut.since)}: what the store knows is missing here.` : "");
+    trouble.replaceChildren(text, ...text && storeOut && me?.everywhere !== null ? [" ", h("a", {href: "#/"}, "What to do")] : []);
+    trouble.hidden = text === "" || (warning === "" && place().path === "/"); // which says it first
 }
 
 /** Whether the answer to what was asked at that time tells how the server is now: one that was on its way when the network was lost does not. */
@@ -210,18 +225,20 @@ async function pulse() {
     setTimeout(pulse, PULSE_MS);
 }
 
-/** Shows beside the views what an overview says of them. */
+/** Shows beside the views, and above them, what an overview says. */
 function badges(told) {
     showBadges(nav, told);
+    storeOut = told.findings.find(({key}) => key === "not-ready-store") ?? null;
+    tellTrouble();
 }
 
 /** Asks for what the badges say, now and again, unless the live feed brings it. */
-async function lookAround() {
+async function lookAround(isNow = false) {
     clearTimeout(looking);
-    if (!document.hidden && me?.everywhere && !feed.isLive) {
+    if (!document.hidden && me?.everywhere && (isNow || !feed.isLive)) {
         await get("/overview", {after: Date.now()}).then((told) => me && badges(told), () => {});
     }
-    looking = setTimeout(lookAround, BADGES_MS);
+    looking = setTimeout(() => lookAround(), BADGES_MS);
 }
 
 /** The address with other values in its query: what was left out stays, what is empty goes. */

@@ -4,7 +4,7 @@
 
 import {get} from "./api.js";
 import {Chart} from "./charts.js";
-import {WORDS} from "./conditions.js";
+import {WORDS, advice} from "./conditions.js";
 import {coded, facts, h, isNarrow, missing, parts, swap, table} from "./elements.js";
 import {ago, bytes, capital, clock, count, figure, span, things, time, took} from "./format.js";
 import {Samples} from "./samples.js";
@@ -12,6 +12,8 @@ import {pastOutages, shortTimeline} from "./timeline.js";
 
 /** How a session stands at least. */
 const PRESENCE = ["connected", "away"];
+/** Past troubles that are shown at once; of more, the figures below would be off the screen. */
+const OVER = 3;
 /** How often the page asks although the live feed brings what is new. */
 const LIVE_MS = 60_000;
 
@@ -84,7 +86,9 @@ export function overview({query, has, badges}) {
         swap(wrong, h("h2", {id: "wrongTitle"}, title(told.findings)), ...told.findings.map((each) => finding({...each, severalNodes}, has)));
         const over = [...happened === null ? [] : pastOutages(happened), ...(told.over ?? []).map((each) => ended({...each, severalNodes}, has))];
         past.hidden = over.length === 0;
-        swap(past, h("h2", {}, `Over, in the last hour: ${over.length}`), ...over);
+        const rest = over.slice(OVER);
+        swap(past, h("h2", {}, `Over, in the last hour: ${over.length}`), ...over.slice(0, OVER),
+            rest.length ? h("details", {class: "wrong", "data-key": "over"}, h("summary", {}, `${things(rest.length, "earlier one")}`), rest) : "");
         swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
         swap(day, ...happened === null ? [] : shortTimeline(happened));
         swap(tiles, ...figures(told, samples));
@@ -124,7 +128,7 @@ function finding(each, has) {
         h("h3", {}, has(each.link) ? h("a", {href: `#${each.link}`}, each.title) : each.title, since(each.since)),
         receivers.length ? h("ul", {class: "of"}, receivers.map((one) => h("li", {}, nodesOf({nodes: one.node ? [one.node] : [], severalNodes: each.severalNodes}), h("span", {class: "named"}, h("a", {href: `#${one.link}`}, one.title), ":"), " ", coded(one.cause), away(one), since(one.since))), more > 0 ? h("li", {}, h("a", {href: `#${each.link}`}, `and ${count(more)} more`)) : null)
             : h("p", {}, nodesOf(each), coded(capital(each.cause)), only && away(only)),
-        h("p", {class: "hint advice"}, each.advice));
+        h("p", {class: "hint advice"}, advice(each.advice, only?.name)));
 }
 
 /** Since when it is so, if that is known; on a telephone without the date. */

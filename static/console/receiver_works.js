@@ -18,7 +18,7 @@ const NAMED = 3;
 const WORKS = [
     ["activate", "Release", "operate", (each) => each.held, (names, waiting) => `Delivers to ${names} again. ${waiting}`, "released", "delivers again"],
     ["skip", "Skip one", "operate", (each) => each.waiting > 0, (names, waiting) => `Turns the first message of ${names} into a dead letter. ${waiting}`, "skipped one message", "the first message becomes a dead letter"],
-    ["clear", "Clear", "destroy", (each) => each.waiting > 0, (names, waiting) => `Drops the whole queues of ${names} without dead letters. ${waiting}`, "cleared", "drops the queues, without dead letters"],
+    ["clear", "Clear queues", "destroy", (each) => each.waiting > 0, (names, waiting) => `Drops the whole queues of ${names} without dead letters. ${waiting}`, "cleared", "drops the queues, without dead letters"],
 ];
 
 export class ReceiverWorks {

@@ -89,7 +89,7 @@ export function receivers({query, go, me, again, changed}) {
         const [headings, rows] = hasNodes ? [[...sorted, "Node"], told.receivers.map((each) => [...row(each, columns), h("span", {class: "id"}, each.node)])] : [sorted, told.receivers.map((each) => row(each, columns))];
         swap(list,
             missing(told, "receivers are missing here"),
-            told.unknownSince ? h("p", {class: "trouble"}, `The store cannot be used since ${time(told.unknownSince)}: this is what the server has in memory. What only the store knows is unknown.`) : "",
+            told.unknownSince && me.everywhere === null ? h("p", {class: "trouble"}, `The store cannot be used since ${time(told.unknownSince)}: this is what the server has in memory. What only the store knows is unknown.`) : "",
             table("Receivers", ...works.boxed(...withRates(headings, rows, told.receivers.map((each) => each.name), rates), told.receivers, !asked.after && !told.next), told.unknownSince ? `Unknown since ${time(told.unknownSince)}.` : empty), pager(asked, told.next, go));
     }
 
@@ -213,10 +213,10 @@ function session({words: [name], query, go, me, again}) {
             queue.replaceChildren();
             return;
         }
-        const [rates, messages] = await Promise.all([ratesBy("receiver"), get(resource.below("messages"), {count: most})]);
+        const [rates, messages, letters] = await Promise.all([ratesBy("receiver"), get(resource.below("messages"), {count: most}), get("/dead-letters/count", {receiver: name}).then((each) => each.count, () => null)]);
         told.waiting = messages.waiting; // one view has one number of them
         swap(why, ...causesOf(told));
-        swap(head, about(told, rates?.[name], failedAt));
+        swap(head, about(told, rates?.[name], failedAt, letters));
         const possible = ACTIONS.filter(([, , role, fits]) => may(told.may, role) && fits(told));
         if (known !== possible.map(([verb]) => verb).join()) { // a button under the pointer stays where it is
             known = possible.map(([verb]) => verb).join();
@@ -283,7 +283,7 @@ function queued(messages, number, most, go, held = "") {
     ];
 }
 
-function about(session, rates, failedAt) {
+function about(session, rates, failedAt, letters) {
     const {holdback} = session;
     return h("section", {class: "card"}, facts([
         ["State", standing(session)],
@@ -293,7 +293,7 @@ function about(session, rates, failedAt) {
         ["Waiting", `${things(session.waiting, "message")}, ${bytes(session.waitingBytes)}, of at most ${count(session.maxEntries)}`],
         ["Oldest", session.oldest ? ["has waited for ", span(Date.now() - session.oldest), ", since ", h("span", {class: "id"}, time(session.oldest))] : ""],
         [session.transport === null ? "Sent before" : "At its client", session.inFlight ? `${things(session.inFlight, "message")}, sent and not acknowledged` : ""],
-        ["Acknowledged", pace(session.pace)],
+        ["Acknowledged", pace(session.pace, session.loggedIn)],
         ["Last ten minutes", rates && sparkline(rates)],
         ["Transport", session.transport ?? "none at the moment: its client is away, or between two requests"],
         ["Address", session.address && (session.transport ? session.address : `${session.address}, the last one`)],
@@ -302,17 +302,17 @@ function about(session, rates, failedAt) {
         ["Ends", session.ends && `in ${span(session.ends.at - Date.now())}: ${session.ends.why}`],
         ["At this server since", ago(session.loggedIn)],
         ["Subscriptions", session.subscriptions.length ? session.subscriptions.map((each) => subscription(each, session.subscriptionOptions[each])) : session.ptp ? "none: it takes what is addressed to its subject" : "none"],
-        ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, "of this receiver")],
+        ["Dead letters", h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(session.name)}`}, `${letters === null ? "" : `${count(letters)} `}of this receiver`)],
     ]));
 }
 
 /** How fast the receiver has been lately. */
-function pace(told) {
+function pace(told, since) {
     if (!told?.last) {
         return told ? `none in the last ${span(told.withinMs)}` : "";
     }
-    const minutes = Math.max(told.withinMs / 60_000, 1 / 60);
-    return `${figure(told.count / minutes)} a minute (${things(told.count, "message")} in ${span(told.withinMs)}), the last one ${ago(told.last)}`;
+    const withinMs = Math.max(Math.min(told.withinMs, Date.now() - since), 1000);
+    return `${figure(told.count * 60_000 / withinMs)} a minute (${things(told.count, "message")} in ${span(withinMs)}), the last one ${ago(told.last)}`;
 }
 
 /** A subscription with what it asks for beyond all messages of its channel: a filter, a group, a history. */

@@ -27,7 +27,7 @@ export class Selection {
         this.#changed = changed;
         this.text = h("span", {class: "hint", role: "status"});
         this.all = h("button", {type: "button", class: "plain", onclick: () => this.#choose(() => { this.#isAll = true; })});
-        this.none = h("button", {type: "button", class: "plain", onclick: () => this.clear()}, "Clear the selection");
+        this.none = h("button", {type: "button", class: "plain", onclick: () => this.clear()}, "Select none");
         this.element = h("p", {class: "chosen"}, this.text, " ", this.all, " ", this.none);
         this.#tell();
     }

@@ -9,15 +9,18 @@ import {figure} from "./format.js";
 /** The size in pixels of the style sheet, and how many pixels of the picture each of those has. */
 const [WIDTH, HEIGHT, SHARP] = [80, 18, 2];
 
+/** The rates of the API are those of a second. */
+const MINUTE = 60;
+
 /** A line of these values, of which some may be null, and the last one in words. */
 export function sparkline(values) {
     const last = values?.at(-1) ?? 0;
     const most = Math.max(...(values ?? [0]), 0.001);
-    const text = `${figure(last)}/s`;
+    const text = `${figure(last * MINUTE)} a minute`;
     if (!values) {
         return h("span", {class: "rate hint"}, text);
     }
-    const label = `${text} now, at most ${figure(most)}/s in the last ten minutes`;
+    const label = `${text} now, at most ${figure(most * MINUTE)} in the last ten minutes`;
     const picture = h("canvas", {width: WIDTH * SHARP, height: HEIGHT * SHARP, class: "spark", role: "img", "aria-label": label});
     draw(picture.getContext("2d"), values, most);
     return h("span", {class: "rate", title: label}, picture, h("span", {class: "number"}, text));

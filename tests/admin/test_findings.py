@@ -186,9 +186,13 @@ def test_titles_name_one_receiver_or_count_them_and_say_since_when_and_where() -
         (Figures(concerns=DOWN), "The store cannot be used", "Look at the store and its log"),
         (Figures(concerns=DOWN, disk=disk(70)), "The store cannot be used", "/var/lib/crewel/store.log says why"),
         (
-            Figures(concerns={"store": Concern("no answer within 3 s")}, disk=disk(70)),
+            Figures(
+                concerns={"store": Concern("no answer within 3 s")},
+                disk=disk(70),
+                store_process="valkey-server, process 77",
+            ),
             "The store cannot be used",
-            "or end its process, which the server starts again",
+            "or end its process (valkey-server, process 77) by kill -KILL, which also ends a stopped one.",
         ),
         (Figures(concerns=DOWN, disk=disk(100)), "The disk of the store is full", "Make room on the disk of /var/lib"),
         (

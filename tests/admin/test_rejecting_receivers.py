@@ -163,3 +163,14 @@ def test_a_queue_that_grows_is_said_to_be_full_soon(stored: StoredWorld, operato
 )
 def test_what_others_did_is_said_if_there_are_others(taken: Taken | None, text: str) -> None:
     assert others_text(taken) == text
+
+
+def test_a_hold_does_not_hide_that_a_receiver_rejects(stored: StoredWorld, operator: Operator) -> None:
+    joe = Receiver(stored).started("/a", name="joe/1", settle="message")
+    store(stored, "/a", 1, 2, 3, 4)
+    rejecting(joe, joe.take())
+    stored.commit()
+    stored.wait(stored.broker.mailboxes.dispatchers.hold(joe.session, "ann", reason="lunch"))
+    held = operator.findings()["held"]
+    assert held["cause"] == "lunch, by ann; it rejects all its messages, 4 of 4: user.update.error: no such dish"
+    assert held["receivers"][0]["cause"] == held["cause"]

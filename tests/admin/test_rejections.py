@@ -24,9 +24,9 @@ class Kitchen:
         for number in range(count):
             self.rejections.add(name, channel, str(number), code, f"no {number}")
 
-    def take(self, count: int = 1, channel: str = "/a", name: str = JOE, code: str = "") -> None:
+    def take(self, count: int = 1, channel: str = "/a", name: str = JOE, code: str = "", redrive_of: str = "") -> None:
         session: Any = SimpleNamespace(name=name)
-        entries: Any = [SimpleNamespace(channel=channel)] * count
+        entries: Any = [SimpleNamespace(channel=channel, origin=SimpleNamespace(redrive_of=redrive_of))] * count
         self.rejections.settled(session, entries, code)
 
 
@@ -86,6 +86,19 @@ def test_a_rejection_has_ended_when_messages_are_taken_again(
     found = kitchen.rejections.of(JOE)
     assert found is not None
     assert found.rejected == (1 if has_ended else 6)
+
+
+@pytest.mark.parametrize(("rejected", "enough"), [(1, 1), (2, 2), (6, 3)])
+def test_a_receiver_that_takes_what_is_redriven_is_cured(kitchen: Kitchen, rejected: int, enough: int) -> None:
+    kitchen.reject(rejected)
+    kitchen.take(enough - 1, redrive_of="7-0")
+    kitchen.take(5)  # those are others
+    assert kitchen.rejections.of(JOE) is not None
+    kitchen.reject(1)
+    kitchen.take(enough - 1, redrive_of="7-0")
+    assert kitchen.rejections.of(JOE) is not None
+    kitchen.take(2, redrive_of="7-0")
+    assert kitchen.rejections.of(JOE) is None
 
 
 def test_a_session_that_ends_is_forgotten(kitchen: Kitchen) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from http.cookies import SimpleCookie
 from typing import Any
@@ -83,6 +84,22 @@ def test_figures_are_unknown_since_the_store_is_away_and_never_0(away: Server) -
     assert finding["cause"]
     for resource in ("receivers", "sessions"):  # those that only the store knows are missing
         assert Desk(away).get(f"/{resource}")["unknownSince"] == store["unknownSince"]
+
+
+def test_what_is_done_while_the_store_is_away_is_in_the_audit_with_the_time_at_which_it_was_asked(
+    server: Server, store: StoreProcess
+) -> None:
+    desk, asked = Desk(server), time.time()
+    store.stop()
+    with desk.send("POST", "/sessions/joe/1/hold", {"reason": "while it is away"}) as waiting:
+        until(lambda: desk.get("/sessions/joe/1")["holdback"])
+        until(lambda: time.time() > asked + 1.5)
+        store.go_on()
+        waiting.response()
+    (entry,) = until(lambda: desk.get("/audit?about=client/joe/1&what=hold")["entries"])
+    assert entry["at"] < (asked + 1.2) * 1000
+    until(lambda: desk.cmd("__cmd:?lastError") == "")
+    assert desk.post("/sessions/joe/1/activate")["active"] is True
 
 
 def test_nothing_is_unknown_while_the_store_is_there(server: Server) -> None:

@@ -131,11 +131,10 @@ def test_names_and_causes_have_one_line_and_the_rest_is_there_on_demand(console:
     page.wait_for_function("each => !each.isConnected", arg=old, timeout=FRESH_MS)  # the next answer is there
     expect(cause).to_have_attribute("open", "")
     menu = page.get_by_role("navigation")
-    expect(menu.get_by_role("link", name="3 in trouble")).to_have_attribute(
-        "title", "2 receivers are on hold; client/full/1 is full"
-    )
+    badge = menu.get_by_role("link", name=re.compile(r"^\d in trouble$"))
+    expect(badge).to_have_attribute("title", re.compile("^2 receivers are on hold; client/full/1 is full; "))
     expect(menu.get_by_role("link", name=re.compile(r"^\d dead letters$"))).to_be_visible()
-    menu.get_by_role("link", name="3 in trouble").click()
+    badge.click()
     expect(page.locator("tbody tr").first).to_contain_text("client/held/1")
     page.set_viewport_size(PHONE["viewport"])
     expect(menu.get_by_text("in trouble")).to_have_css("width", "1px")  # the number alone: the menu continues beside it

@@ -71,7 +71,7 @@ def test_operator_selects_exactly_what_is_meant_and_undoes_a_discard(
     expect(page.get_by_text("3 dead letters selected.")).to_be_visible()
     page.get_by_label("Select this page").check()
     expect(page.get_by_text(f"{ROWS} dead letters selected.")).to_be_visible()
-    page.get_by_role("button", name="Clear the selection").click()
+    page.get_by_role("button", name="Select none").click()
     expect(redrive).to_be_disabled()
 
     page.get_by_role("button", name=f"Select all {COUNT} that match").click()
@@ -160,7 +160,7 @@ def test_operator_releases_several_receivers_at_once(
     publisher.publish("/kitchen/orders", 1, ext=STORED)
     console = Console(browser, server).open("/receivers")
     page = console.page
-    for name in ("Release", "Skip one", "Clear"):
+    for name in ("Release", "Skip one", "Clear queues"):
         expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
     page.get_by_role("button", name=re.compile("^Select all")).click()
     told = confirm(page, "Release", "paper is in")
@@ -170,7 +170,7 @@ def test_operator_releases_several_receivers_at_once(
     page.get_by_label("Select client/ann/1").check()
     page.get_by_role("button", name="Release", exact=True).click()
     expect(page.locator(".outcome")).to_have_text("None of them is on hold.")
-    assert "Drops the whole queues of client/ann/1" in confirm(page, "Clear", "not needed")
+    assert "Drops the whole queues of client/ann/1" in confirm(page, "Clear queues", "not needed")
     expect(page.locator(".outcome")).to_have_text("1 receiver cleared.")
     assert desk.get("/sessions/ann/1")["waiting"] == 0
     console.close()

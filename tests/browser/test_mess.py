@@ -154,7 +154,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     expect(sessions).to_contain_text(f"{SESSIONS + 6:,} and 1 page", timeout=HEALS_MS)
 
     # A receiver on hold
-    finder.begin().click(finder.finding("client/printer/1 is on hold").get_by_role("link"))
+    finder.begin().click(finder.finding("client/printer/1 is on hold").get_by_role("link").first)
     finder.sees("user.update.holdback: out of paper")
     confirm(page, "Release", "paper is in")
     expect(page.get_by_role("button", name="Hold", exact=True)).to_be_visible()
@@ -164,7 +164,7 @@ def test_each_cause_is_found_in_three_clicks_and_mended(browser: Browser, mess: 
     expect(over).to_contain_text("user.update.holdback: out of paper")
 
     # A full queue
-    finder.begin().click(finder.finding("client/archive/1 is full").get_by_role("link"))
+    finder.begin().click(finder.finding("client/archive/1 is full").get_by_role("link").first)
     finder.sees("5 messages, ")
     assert "5 messages" in confirm(page, "Drain", "the archive is full")
     finder.sees("5 messages became dead letters.")

@@ -57,6 +57,8 @@ class Action:
     count: int | None = None
     """How many messages, sessions or dead letters it was done to."""
     details: dict[str, Any] = field(default_factory=dict)
+    asked_ms: int = field(default_factory=lambda: int(time() * 1000))
+    """When the operator asked for it: it may have waited for the store since."""
 
 
 class Audit:
@@ -113,7 +115,7 @@ class Audit:
         if not access.has_store or self._waiting >= _MOST_WAITING:
             return
         entry = {
-            "at": int(time() * 1000),
+            "at": action.asked_ms,
             "node": settings.node.name,
             "who": action.who,
             "role": "" if action.role is None else action.role.word,

@@ -84,7 +84,7 @@ WORDS: Final[Mapping[str, Words]] = {
         "{} was on hold",
         "{} were on hold",
         {
-            BY_OPERATOR: "Release the receiver when the reason is gone. None of its messages is at fault.",
+            BY_OPERATOR: "Release the receiver when the reason is gone.",
             USUAL: "Read the message that is held. If its cause is gone, release the receiver. If not, skip the message, then"
             " release.",
         },

@@ -66,6 +66,8 @@ class Figures:
     """Bytes of the store's memory, and how many it may have; 0: any number."""
     disk: Disk | None = None
     """The disk of an embedded store; None if the store is not the server's own."""
+    store_process: str = ""
+    """Program and number of its process; empty if it is not known."""
     facts_lost: int = 0
     """Facts and events that were removed before the data pipeline had read them."""
     empty_groups: list[EmptyGroup] = field(default_factory=list)
@@ -111,6 +113,7 @@ def figures_as_one(own: Figures, others: Sequence[Figures], empty_groups: Sequen
         store_used=most.store_used,
         store_most=most.store_most,
         disk=next((each.disk for each in every if each.disk is not None), None),
+        store_process=next((each.store_process for each in every if each.store_process), ""),
         facts_lost=sum(each.facts_lost for each in every),
         empty_groups=list(empty_groups),
         past=_past([past for each in every for past in each.past]),

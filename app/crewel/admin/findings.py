@@ -115,8 +115,10 @@ def _store_words(figures: Figures) -> tuple[str, str]:
     if any("memory of the store" in each.why for each in figures.concerns.values()):
         return "The store is full", f"{_MAKE_ROOM} or raise storage.max_memory_bytes. {meanwhile}"
     if any("no answer" in each.why for each in figures.concerns.values()):
-        own = "The store is the server's own, and hangs: see whether the machine or its disk is overloaded, or end"
-        return "The store cannot be used", f"{own} its process, which the server starts again. {meanwhile}"
+        own = "The store is the server's own, and hangs: see whether the machine or its disk is overloaded, or end its"
+        which = f" ({figures.store_process})" if figures.store_process else ""
+        ending = f"{own} process{which} by kill -KILL, which also ends a stopped one. The server starts it again."
+        return "The store cannot be used", f"{ending} {meanwhile}"
     log = f"The store is the server's own, which starts it again. {disk.directory}/store.log says why it ended."
     return "The store cannot be used", f"{log} {meanwhile}"
 

@@ -71,6 +71,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         store_used=store["usedMemory"] or 0,
         store_most=store["maxMemory"] or 0,
         disk=disk,
+        store_process=broker.runtime.access.store.own_process,
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
         empty_groups=empty_groups,
         past=admin.past_troubles.over(),

@@ -25,6 +25,8 @@ NEWEST: Final = 20
 """Rejected messages of one channel whose ids are kept."""
 CURED: Final = 20
 """A receiver that takes so many messages of a channel in a row rejects them no more."""
+_REDRIVEN: Final = 3
+"""One that takes so many redriven messages, or as many as it has rejected, and rejects none since, is cured as well."""
 QUIET_MS: Final = 600_000
 """One that has taken a message since its last rejection rejects no more after this time."""
 
@@ -64,12 +66,15 @@ class _Channel:
     taken: int = 0
     in_row: int = 0
     """Messages taken since the last rejection."""
+    redriven: int = 0
+    """Those of them that were redriven."""
     codes: dict[str, tuple[int, str]] = field(default_factory=dict)
     """How often, and the last reason, by code."""
     ids: deque[str] = field(default_factory=lambda: deque(maxlen=NEWEST))
 
     def is_over(self, now: int) -> bool:
-        return self.in_row >= CURED or (self.in_row > 0 and now - self.at > QUIET_MS)
+        is_cured = self.in_row >= CURED or self.redriven >= min(self.rejected, _REDRIVEN)
+        return is_cured or (self.in_row > 0 and now - self.at > QUIET_MS)
 
 
 @dataclass(slots=True)
@@ -114,7 +119,7 @@ class Rejections:
         record.channels[channel] = known  # the last: the first one has rejected nothing for longest
         if len(record.channels) > MOST_CHANNELS:
             del record.channels[next(iter(record.channels))]
-        known.at, known.rejected, known.in_row = now, known.rejected + 1, 0
+        known.at, known.rejected, known.in_row, known.redriven = now, known.rejected + 1, 0, 0
         if code in known.codes or len(known.codes) < _MOST_CODES:
             known.codes[code] = known.codes.get(code, (0, ""))[0] + 1, reason
         if message_id:
@@ -131,6 +136,7 @@ class Rejections:
                 record.taken += 1
             else:
                 known.taken, known.in_row = known.taken + 1, known.in_row + 1
+                known.redriven += entry.origin is not None and bool(entry.origin.redrive_of)
 
     def forget(self, name: str) -> None:
         """The session of this name has ended."""

@@ -214,7 +214,8 @@ class _Troubles:
         trouble.waiting += waiting
         since, is_bad = cause.details.get("since"), cause.level is Level.BAD
         advice, away_since = advice_of(cause, causes, what), cause.details.get("awaySince")
-        named = Named(name, cause.text, since, waiting, node, is_bad, advice, away_since)
+        others = [each.text for each in causes[1:] if each.level is Level.BAD]
+        named = Named(name, "; ".join([cause.text, *others]), since, waiting, node, is_bad, advice, away_since)
         self._named.setdefault(cause.kind, First(NAMED, _urgency)).add(named)
 
     def as_dict(self) -> dict[str, Trouble]:

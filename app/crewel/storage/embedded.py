@@ -152,6 +152,8 @@ class Embedded:
         self._has_looked = False  # for a store that runs there
         self._link: Path | None = None
         self._process: asyncio.subprocess.Process | None = None
+        self.process_text = ""
+        """Program and number of the process; empty while none runs that was started here."""
         self._waiter: asyncio.Task[None] | None = None
         self._started_at = 0.0
         self._pause = 0.0
@@ -330,6 +332,7 @@ class Embedded:
             raise SettingsError(f"{binary} cannot be started: {error.strerror}") from None
         finally:
             os.close(output)
+        self.process_text = f"{Path(binary).name}, process {self._process.pid}"
         self._waiter = asyncio.create_task(self._wait(self._process))
 
     def _options(self) -> list[str]:
@@ -354,7 +357,7 @@ class Embedded:
 
     async def _wait(self, process: asyncio.subprocess.Process) -> None:
         status = await process.wait()
-        self._process = None
+        self._process, self.process_text = None, ""
         if self._is_ending:
             return
         if asyncio.get_running_loop().time() - self._started_at > _STEADY_S:

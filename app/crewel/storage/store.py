@@ -265,6 +265,11 @@ class Store:
         return self._embedded.directory if self._embedded is not None else None
 
     @property
+    def own_process(self) -> str:
+        """The process of the store that this server has started, for an operator who has to end it; empty without one."""
+        return "" if self._embedded is None else self._embedded.process_text
+
+    @property
     def home(self) -> Path | None:
         """Where the files of an embedded store are, whether this process runs it or only shares it; None if it is a store of
         others."""
