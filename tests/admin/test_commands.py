@@ -432,11 +432,13 @@ def test_a_failed_client_is_stalled_and_shown_so(desk: Desk, server: Server, sub
 def test_a_client_that_is_gone_shows_since_when_it_is_polling(start_server: StartServer, subject: str) -> None:
     server = start_server(*SETS, "bayeux.max_interval_ms=50")
     desk = Desk(server)
-    Receiver(server).be(f"{subject}/1")
+    receiver = Receiver(server).be(f"{subject}/1")
+    last = desk.cmd("__cmd:?serverTimestamp")
+    receiver.say()
     path = f"__cmd:client/{subject}/1/"
     until(lambda: desk.cmd(f"{path}?connectionState") == "POLLING")
     assert DATE.fullmatch(since := desk.cmd(f"{path}?pollingSinceDate"))
-    assert desk.cmd(f"{path}?loginDate") < since <= desk.cmd("__cmd:?serverTimestamp")
+    assert desk.cmd(f"{path}?loginDate") <= last <= since <= desk.cmd("__cmd:?serverTimestamp")
     assert f"client/{subject}/1" not in desk.cmd("__cmd:?aliveCallbackClients")
 
 

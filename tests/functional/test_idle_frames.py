@@ -91,7 +91,7 @@ def test_a_closed_socket_stays_until_its_client_can_have_read_why(
 
 
 def test_many_closed_sockets_are_one_line_in_the_log(serve: Serve) -> None:
-    server = serve(*FEW, "bayeux.sweep_ms=50", "storage.slow_ms=0")  # a slow store would be one more line
+    server = serve(*FEW, "bayeux.sweep_ms=50", "storage.enabled=false")  # a slow store would be one more line
     sockets = [Socket(server) for _ in range(10)]
     for socket in sockets:
         flood(socket, "pings", 100)
