@@ -38,7 +38,7 @@ function obstacles(groups) {
         const room = lacksRoom(each) ? `has room for ${count(each.room)} of ${things(each.count, "dead letter")}` : "has room for all";
         return `The queue of ${each.value} ${room}${each.awaySince ? `, and ${awayText(each.awaySince)}: start it first` : ""}.`;
     });
-    return [...some, groups.some(lacksRoom) ? "What has no room waits for it, and goes on by itself. If nothing can be sent for ten minutes, the rest stays." : ""].filter(Boolean).join(" ");
+    return [...some, groups.some(lacksRoom) ? "What has no room waits for it, and continues by itself. If nothing can be sent for ten minutes, the rest stays." : ""].filter(Boolean).join(" ");
 }
 
 /**

@@ -1,4 +1,4 @@
-"""Presence over several nodes, one of which is killed: nobody stays that has gone, and nobody is missing that is there."""
+"""Presence over several nodes, one of which is killed: no member stays that has gone, and none that is there is missing."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ async def test_the_next_handshake_after_a_look_gets_a_renewed_certificate(
         assert await port.shown() == first
         await certificate.look()
         assert await port.shown() == certificate.expires_at == files.ends.timestamp() > first
-        writer.write(b"a connection that is open goes on\n")
-        assert await reader.readline() == b"a connection that is open goes on\n"
+        writer.write(b"a connection that is open continues\n")
+        assert await reader.readline() == b"a connection that is open continues\n"
         writer.close()
         await writer.wait_closed()
 

@@ -254,14 +254,14 @@ async def test_what_the_server_refuses_has_spans_that_failed(
     async with asyncio.timeout(LIMIT_S), Client(crewel.url, traces=True, outbox=outbox) as client:
         with trace.get_tracer("shop").start_as_current_span("shopping") as shopping:
             with pytest.raises(UnknownDestination):
-                await client.publish("/published", 1, to="client/nobody")
+                await client.publish("/published", 1, to="client/absent")
             with pytest.raises(UnknownDestination):
-                await client.request("/requested", 1, timeout=LIMIT_S, to="client/nobody")
+                await client.request("/requested", 1, timeout=LIMIT_S, to="client/absent")
             with pytest.raises(UnknownDestination):
                 await publish_together(
-                    client, {"/batched/0": None, "/batched/1": "client/nobody", "/batched/2": "client/no"}
+                    client, {"/batched/0": None, "/batched/1": "client/absent", "/batched/2": "client/ab"}
                 )
-            await client.enqueue("/queued", 1, to="client/nobody")
+            await client.enqueue("/queued", 1, to="client/absent")
             await outbox.drained()
             with pytest.raises(PayloadRefusedError):
                 await publish_together(client, {"/large": "x" * 100_000})

@@ -290,7 +290,7 @@ class OutboxTest {
             outbox.publish("/orders", 1);
             outbox.publish("/orders", "x".repeat(100_000));
             outbox.publish("/orders", "x".repeat(2_000_000));
-            outbox.publish("/orders", 2, new PublishOptions().to("client/nobody"));
+            outbox.publish("/orders", 2, new PublishOptions().to("client/absent"));
             outbox.publish("/orders", 3);
             assertFalse(outbox.drained(Duration.ofMillis(1)));
             shop.open(reply -> { });

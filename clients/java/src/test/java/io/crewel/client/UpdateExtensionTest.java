@@ -114,7 +114,7 @@ class UpdateExtensionTest {
         wire.cutsSubscribes = true;
         CountDownLatch heard = new CountDownLatch(1);
         update.subscribe("/a", delivery -> heard.countDown());
-        wire.deliver(message("/a", Map.of("id", "1"))); // the session goes on, and its subscription at the server
+        wire.deliver(message("/a", Map.of("id", "1"))); // the session continues, and its subscription at the server
         assertEquals(1, update.unclaimed());
         wire.cutsSubscribes = false;
         assertTrue(heard.await(20, TimeUnit.SECONDS));
