@@ -30,9 +30,8 @@ class PresenceBounds:
         self.total = 0
         """How many times sessions of this server are present, on any channel."""
         self._accounts: dict[str, str] = {}  # of sessions, by their keys
-        self._held: Counter[tuple[str, str]] = (
-            Counter()
-        )  # by account and channel; all channels together as an empty one
+        # By account and channel; all channels together as an empty one.
+        self._held: Counter[tuple[str, str]] = Counter()
 
     def check(self, session: Session, present: int, channel: str) -> None:
         """The session, which is present on so many channels, wants to be on one more. Raises Limited."""

@@ -251,10 +251,9 @@ class Broadcaster:
         self._outbound.enqueue(session, Entry(fields, lazy=lazy))
         return True
 
-    def excludes(self, publisher: Session | None, channel: Channel) -> bool:
+    def excludes(self, publisher: Session, channel: Channel) -> bool:
         """Whether the publisher does not receive what it publishes on this channel."""
-        has_any = publisher is not None and bool(publisher.subscriptions)
-        return has_any and publisher is not None and not self._receives_own(publisher, channel)
+        return bool(publisher.subscriptions) and not self._receives_own(publisher, channel)
 
     def _receives_own(self, publisher: Session, channel: Channel) -> bool:
         options = self._options

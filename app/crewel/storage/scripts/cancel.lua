@@ -7,7 +7,7 @@
 -- KEYS[2]     facts
 -- ARGV[1]     what all keys begin with; scheduled and those below it are built from it
 -- ARGV[2]     bound of the facts, entries
--- ARGV[3]     who wants it, or empty
+-- ARGV[3]     name of the operator, or empty
 -- ARGV[4...]  ids of scheduled messages
 local node, facts = KEYS[1], KEYS[2]
 local base, facts_max, who = ARGV[1], ARGV[2], ARGV[3]
