@@ -51,8 +51,8 @@ export const get = (about, query) => call("GET", about, {query});
 export const post = (about, body) => call("POST", about, {body});
 
 /** What is there; null if there is nothing. */
-export async function find(about) {
-    return get(about).catch((error) => {
+export async function find(about, query) {
+    return get(about, query).catch((error) => {
         if (error.status !== 404) {
             throw error;
         }

@@ -2,7 +2,7 @@
  * One consumer group: how far it is, how fast, and which member has what.
  */
 
-import {get} from "./api.js";
+import {find} from "./api.js";
 import {causesOf} from "./conditions.js";
 import {facts, h, missing, receiverLink, swap, table, topicLink} from "./elements.js";
 import {ago, count, span, things} from "./format.js";
@@ -26,14 +26,8 @@ export function group({words: [pattern, name]}) {
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers?kind=group"}, "All groups")), h("h1", {}, `Group ${name} on ${pattern}`), head, members);
 
     async function refresh() {
-        let told;
-        const rates = await Promise.all([ratesBy("group"), ratesBy("receiver")]);
-        try {
-            told = await get(groupOf(pattern), {name});
-        } catch (error) {
-            if (error.status !== 404) {
-                throw error;
-            }
+        const [told, ...rates] = await Promise.all([find(groupOf(pattern), {name}), ratesBy("group"), ratesBy("receiver")]);
+        if (!told) {
             swap(head, h("p", {class: "hint"}, "There is no such group now. A group begins with its first member, and ends with its last one, unless groups.keep names it."));
             members.replaceChildren();
             return;

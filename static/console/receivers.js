@@ -3,7 +3,7 @@
  * and what happened to it.
  */
 
-import {get, post} from "./api.js";
+import {find, get, post} from "./api.js";
 import {CAUSES, WORDS as CONDITIONS, causesInList, causesOf, standing} from "./conditions.js";
 import {action, may} from "./dialogs.js";
 import {coded, data, described, facts, filtered, filters, h, missing, result, pageSize, pager, parts, select, swap, table, topicLink} from "./elements.js";
@@ -158,10 +158,8 @@ function subject({words: [name], query, go}) {
     const element = h("div", {class: "stack"}, h("p", {class: "back"}, h("a", {href: "#/receivers?kind=subject"}, "All subjects")), h("h1", {}, name), head, queue);
 
     async function refresh() {
-        const [told, messages] = await Promise.all([get(about), get(about.below("messages"), {count: most})]).catch((error) => {
-            notThere(error);
-            return [null, {queued: 0, messages: []}];
-        });
+        const [told, kept] = await Promise.all([find(about), find(about.below("messages"), {count: most})]);
+        const messages = kept ?? {queued: 0, messages: []};
         swap(head, ...told === null ? [h("p", {class: "hint"}, "It has no session and no queued messages.")] : [...causesOf(told), h("section", {class: "card"}, facts([
             ["Sessions", told.sessions.length ? told.sessions.slice(0, SHOWN).map((each) => [h("a", {href: hrefOf({name: each})}, each), " "]).flat() : "none"],
             ["Logins", told.blocked ? "refused: the subject is blocked" : "accepted"],
@@ -192,18 +190,12 @@ function session({words: [name], query, go, me, again}) {
     let known = "";
 
     async function refresh() {
-        let told;
-        let failedAt = 0;
-        await get(resource.below("timeline")).then(named).then((happened) => {
-            failedAt = happened.events.find(({what}) => what === "failed")?.at;
+        const [told, happened] = await Promise.all([find(resource), find(resource.below("timeline")).then((each) => each && named(each))]);
+        const failedAt = happened?.events.find(({what}) => what === "failed")?.at;
+        if (happened) {
             swap(past, ...timeline(happened));
-        }, notThere);
-        try {
-            told = await get(resource);
-        } catch (error) {
-            if (error.status !== 404) {
-                throw error;
-            }
+        }
+        if (!told) {
             why.replaceChildren();
             swap(head, h("p", {class: "hint"}, "There is no such session, or it has ended. ",
                 h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(name)}`}, "Its dead letters")));
@@ -318,12 +310,6 @@ function pace(told, since) {
 /** A subscription with what it asks for beyond all messages of its channel: a filter, a group, a history. */
 function subscription(channel, choices = []) {
     return h("div", {}, topicLink(channel), choices.map((each) => [" ", h("code", {}, JSON.stringify(each))]));
-}
-
-function notThere(error) {
-    if (error.status !== 404) {
-        throw error;
-    }
 }
 
 /** What happened to a receiver: events, the newest first. */

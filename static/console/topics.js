@@ -2,7 +2,7 @@
  * The topics: by prefix, with state and history; and one of them, with its subscribers, its messages, and its end.
  */
 
-import {call, get, post} from "./api.js";
+import {call, find, get, post} from "./api.js";
 import {action, check, json, may} from "./dialogs.js";
 import {data, facts, filters, h, missing, result, pageSize, pager, parts, pathOf, select, swap, table} from "./elements.js";
 import {ago, count, millisecondsOf, span, things, time} from "./format.js";
@@ -138,13 +138,8 @@ export function topic({words: [name], query, go, me, again}) {
     let isOpened = false;
 
     async function refresh() {
-        let told;
-        try {
-            told = await get(topicOf(channel));
-        } catch (error) {
-            if (error.status !== 404) {
-                throw error;
-            }
+        const told = await find(topicOf(channel));
+        if (!told) {
             swap(head, h("p", {class: "hint"}, "There is no such topic: nothing was published to this channel, or it has ended."), await erased());
             subscribers.hidden = true;
             actions.replaceChildren();

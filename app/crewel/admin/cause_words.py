@@ -73,8 +73,8 @@ WORDS: Final[Mapping[str, Words]] = {
         "{} rejected messages",
         "{} rejected messages",
         {
-            USUAL: "If other receivers take these messages, repair its client; if none does, look at what the publisher sends."
-            " Then redrive its dead letters."
+            USUAL: "Repair its client. If other receivers reject these messages too, look at what the publisher sends. Then"
+            " redrive its dead letters."
         },
     ),
     "held": Words(
