@@ -54,6 +54,7 @@ FINDS = {
     "how-to/presence.md": ("online", "presence", "typing indicator", "who is here"),
     "how-to/proxies.md": ("caddy", "certificate", "haproxy", "https", "nginx", "tls", "websocket"),
     "how-to/python.md": ("asyncio", "python", "sync", "synchronous"),
+    "how-to/react.md": ("React", "Vite"),
     "how-to/request-reply.md": ("request reply", "rpc"),
     "how-to/salesforce.md": ("change events", "platform events", "salesforce"),
     "how-to/scheduled-messages.md": ("countdown", "delayed message", "eta", "schedule", "timer"),

@@ -215,6 +215,7 @@ SAMPLES = (
     "docs/how-to/page.md",
     "docs/how-to/point-to-point.md",
     "docs/how-to/presence.md",
+    "docs/how-to/react.md",
     "docs/how-to/request-reply.md",
     "docs/how-to/sessions.md",
     "docs/how-to/subscribing.md",
@@ -279,7 +280,8 @@ def test_the_samples_of_the_documentation_compile(project: Path, tmp_path: Path,
     for each in ("vue", "@vue", "svelte", "@opentelemetry"):
         if not (project / "node_modules" / each).exists():
             (project / "node_modules" / each).symlink_to(ROOT / "tests" / "interop" / "node_modules" / each)
-    (directory / "node.d.ts").write_text('declare module "cometd-nodejs-client";\n')
+    untyped = ("cometd-nodejs-client", "@vitejs/plugin-react")
+    (directory / "others.d.ts").write_text("".join(f'declare module "{each}";\n' for each in untyped))
     config = {
         "extends": "../tsconfig.json",
         "compilerOptions": {"strict": are_strict, "noImplicitAny": are_strict},

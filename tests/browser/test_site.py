@@ -53,7 +53,7 @@ QUERIES = {
     "crewel.client.Consumer": "reference/python-client.html#crewel.client.Consumer",
     "SecurityPolicy": "reference/python-server.html#crewel.SecurityPolicy",
     "SessionExtension": "reference/browser.html#session.js",
-    "React": "reference/browser.html",
+    "React": "how-to/react.html",
     "Next.js": "reference/browser.html",
     "next js": "reference/browser.html",
     "typescript": "reference/browser.html",

@@ -156,8 +156,11 @@ async def test_stored_messages_are_answered_with_their_id(server: Server, transp
 
 async def test_a_session_that_is_left_behind_collects_for_the_next_client(server: Server, transport: str) -> None:
     async with asyncio.timeout(LIMIT_S), Client(server.url) as other:
-        async with Client(server.url, transports=[transport], name="ann/1", leave=True) as first:
+        first = Client(server.url, transports=[transport], name="ann/1", leave=True)
+        first.on_state(steps := Steps())
+        async with first:
             await first.subscribe("/left")
+            await steps.reach(State.CONNECTED)  # before its first connect, the server gives the name to another client
             resume = first.resume
         await other.publish("/left", "meanwhile", persistent=True)
         with pytest.raises(NameTaken):

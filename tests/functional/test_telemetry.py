@@ -232,6 +232,9 @@ async def test_requests_batches_callbacks_and_failures_have_spans(
         assert (asked.kind, below(spans, answered, "publish").kind) == (SpanKind.CLIENT, SpanKind.PRODUCER)
         failed = until(lambda: [each for each in named(spans, "request") if not each.status.is_unset])
         assert [attributes(each)["error.type"] for each in failed] == ["user.zero"]
+        refused = below(spans, below(spans, failed[0], "publish"), "process")
+        assert (refused.status.status_code, attributes(refused)["error.type"]) == (StatusCode.ERROR, "user.zero")
+        assert answered.status.is_unset
         batched = until(lambda: server_span(spans, "/orders"))
         assert below(spans, batched, "process").kind is SpanKind.CONSUMER
         traces = {channel: trace_of(until(lambda: server_span(spans, channel))) for channel in ("/queued", "/told")}  # noqa: B023

@@ -124,7 +124,7 @@ class Responder:
             result = await result_of(self._answer, message)
             response = result._replace(channel=channel) if isinstance(result, Response) else Response(channel, result)
         except Exception as error:  # noqa: BLE001 - whatever the application raises is the answer
-            response = _failed(channel, message, error)
+            response = self._failed(channel, message, error)
         await self._send(message, response)
 
     async def _send(self, message: Message, response: Response) -> None:
@@ -134,9 +134,10 @@ class Responder:
             except Exception as error:
                 if not _is_to_blame(response, error):
                     raise
-                await self._publish_with_retries(_failed(response.channel, message, error))
+                await self._publish_with_retries(self._failed(response.channel, message, error))
         except Exception as error:
             log.exception("the answer to a request on %s could not be sent", message.channel)
+            self._traces.fail_processing(error)
             message.reject(*failure_of(error))
         else:
             message.settle()
@@ -153,15 +154,15 @@ class Responder:
             else:
                 return
 
+    def _failed(self, channel: str, message: Message, error: Exception) -> Response:
+        self._traces.fail_processing(error)
+        code, text, data = failure(error)
+        if (code, text) == (FAULT, UNTOLD):
+            log.error("a responder on %s failed", message.channel, exc_info=error)
+        return Response(channel, data, error_answer(code, text))
+
 
 def _is_to_blame(response: Response, error: Exception) -> bool:
     """Whether JSON cannot say this answer, or the server does not take it, so that the requester gets the failure instead."""
     is_illegal = isinstance(error, PublishRefused) and error.error_code == "user.illegalArgument"
     return isinstance(error, TypeError | PayloadRefusedError) or (is_illegal and response.data is not None)
-
-
-def _failed(channel: str, message: Message, error: Exception) -> Response:
-    code, text, data = failure(error)
-    if (code, text) == (FAULT, UNTOLD):
-        log.error("a responder on %s failed", message.channel, exc_info=error)
-    return Response(channel, data, error_answer(code, text))

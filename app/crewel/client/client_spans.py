@@ -52,6 +52,10 @@ class Telemetry(Traces):
         with self._current(span):
             yield
 
+    def fail_processing(self, error: Exception) -> None:
+        """The current span has failed."""
+        _fail(trace.get_current_span(), error)
+
     def _begin(self, operation: str, channel: str, context: Context | None, kind: SpanKind) -> Span:
         attributes = {
             "messaging.system": "crewel",
@@ -66,7 +70,11 @@ class Telemetry(Traces):
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield
         except Exception as error:
-            fail(span, getattr(error, "error_code", "") or type(error).__name__, str(error))
+            _fail(span, error)
             raise
         finally:
             span.end()
+
+
+def _fail(span: Span, error: Exception) -> None:
+    fail(span, getattr(error, "error_code", "") or type(error).__name__, str(error))

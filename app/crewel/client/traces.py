@@ -29,5 +29,8 @@ class Traces:
         """The block in which the application processes this message."""
         return _NOTHING
 
+    def fail_processing(self, error: Exception) -> None:
+        """The current block of `processing` fails with an exception that does not leave it."""
+
 
 NO_TRACES: Final = Traces()
