@@ -42,7 +42,9 @@ COMPUTED := $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooti
 SHOT     := tests/faults/test_workers.py tests/faults/test_nodes_cut_off.py tests/faults/test_nodes_at_fault.py \
 	tests/browser/test_nodes_killed.py tests/faults \
 	tests/functional/test_abandonment.py tests/functional/test_bad_input.py tests/interop/test_cut_connections.py $(ALONE:%=--ignore %)
-SHOOT    := FAULTS=full FAULT_VOLUME=$(FAULT_VOLUME) $(BIN)/pytest -p tests.faults.report --timeout 1500 --dist load --maxschedchunk 1
+# tests/faults/history.py runs it; without Go it is not there, and nothing else needs Go.
+CHECKER  := $(CURDIR)/.cache/history-checker
+SHOOT    := FAULTS=full FAULT_VOLUME=$(FAULT_VOLUME) HISTORY_CHECKER=$(CHECKER) $(BIN)/pytest -p tests.faults.report --timeout 1500 --dist load --maxschedchunk 1
 
 # A level runs with what its target declares, whatever else is installed: tests/declared.py.
 PYTEST = DECLARED="$(notdir $(filter $(STAMPS)/%,$^))" $(BIN)/pytest -p tests.declared
@@ -84,7 +86,7 @@ INSTALL := $(BIN)/python tools/install.py --requirement
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run pages report test prepare prepare-python prepare-pythons levels unit test-pure test-unit store-program test-store test-pythons test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-shot faults-computed faults-alone faults-nodes faults-redis check format docs tables bench java-classes wheel release lock clean
+.PHONY: help run pages report test prepare prepare-python prepare-pythons levels unit test-pure test-unit store-program test-store test-pythons test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-checker faults-shot faults-computed faults-alone faults-nodes faults-redis check format docs tables bench java-classes wheel release lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -174,8 +176,13 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and th
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
 faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 142 minutes
-	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-shot faults-computed faults-alone faults-nodes faults-redis; \
+	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-checker faults-shot faults-computed faults-alone faults-nodes faults-redis; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
+
+faults-checker:
+	@rm -f $(CHECKER)
+	@if command -v go >/dev/null; then cd tests/faults/checker && go vet . && go test . && go build -buildvcs=false -o $(CHECKER) .; \
+	else echo "missing: go; the checker of histories does not run, and the ledgers do (Debian and Ubuntu: apt-get install golang-go)"; fi
 
 faults-shot:
 	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 3600 $(SHOT)

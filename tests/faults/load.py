@@ -12,9 +12,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from tests.faults.history import Batches, History
 from tests.faults.ledger import Item, Ledger
 from tests.functional.bayeux import Client, Message
 from tests.interop.peers import DRIVERS, Event, Kind, Peer
@@ -57,12 +59,15 @@ class _Seen:
 class Stock(Peer, _Seen):
     """The official client with the acknowledge extension and nothing else, as it is configured by itself."""
 
-    def __init__(self, name: str, kind: Kind, ledger: Ledger) -> None:
+    def __init__(self, name: str, kind: Kind, ledger: Ledger, history: History) -> None:
         super().__init__(kind)
         self.name = name
         self.handshakes = self.subscribes = 0
         self.complaints: list[Event] = []
         self._ledger = ledger
+        self._history = history
+        self.batches = Batches(history, name)
+        self._begun = monotonic()
 
     async def begin(self, port: int, *, subscribes: bool) -> None:
         """Shake hands, and subscribe if this is a subscriber."""
@@ -76,14 +81,22 @@ class Stock(Peer, _Seen):
         """Keep what matters; a run has many thousand events."""
         match event["event"]:
             case "delivered" if self.name in self._ledger.received:
-                self._ledger.came(self.name, event["id"], _item(event["data"]))
+                item = _item(event["data"])
+                self._ledger.came(self.name, event["id"], item)
+                self.batches.came(event["channel"], event["id"], item)
+            case "connecting" if event["ack"] is not None:
+                self.batches.ask(event["ack"])
             case "handshaken":
                 self.handshakes += 1
                 self.events.append(event)
-            case "subscribed" if event["channel"] == PATTERN:
-                self.subscribes += 1
-                self._ledger.subscribed(self.name)
+            case "subscribed":
+                self._history.add("subscribe", self._begun, monotonic(), receiver=self.name, channel=event["channel"])
+                if event["channel"] == PATTERN:
+                    self.subscribes += 1
+                    self._ledger.subscribed(self.name)
             case "connected":
+                if event["ack"] is not None:
+                    self.batches.answered(event["ack"])
                 self.goes_on()
             case "unsuccessful":
                 self.complaints.append(event)
@@ -107,10 +120,12 @@ class Stock(Peer, _Seen):
 class Plain(_Seen):
     """A reliable subscriber over plain sockets, on a thread of its own: it comes back at once, and again and again."""
 
-    def __init__(self, name: str, ledger: Ledger) -> None:
+    def __init__(self, name: str, ledger: Ledger, history: History) -> None:
         self.name = name
         self.handshakes = self.subscribes = 0
         self._ledger = ledger
+        self._history = history
+        self.batches = Batches(history, name)
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._batch = 0
@@ -136,13 +151,16 @@ class Plain(_Seen):
     def _subscribe(self) -> None:
         self._client.handshake(ext={"ack": True})
         self.handshakes += 1
-        self._client.subscribe(own_channel(self.name))
-        self._client.subscribe(PATTERN)
+        for channel in (own_channel(self.name), PATTERN):
+            began = monotonic()
+            self._client.subscribe(channel)
+            self._history.add("subscribe", began, monotonic(), receiver=self.name, channel=channel)
         self.subscribes += 1
         self._ledger.subscribed(self.name)
 
     def _run(self) -> None:
         while not self._is_ending.is_set():
+            self.batches.ask(self._batch)
             try:
                 answer = self._client.ask_connect(ext={"ack": self._batch}).response()
                 if answer.status == HTTPStatus.OK:
@@ -163,11 +181,14 @@ class Plain(_Seen):
     def _take(self, answer: list[Message]) -> None:
         *messages, reply = answer
         for message in messages:
-            self._ledger.came(self.name, message["id"], _item(message["data"]))
+            item = _item(message["data"])
+            self._ledger.came(self.name, message["id"], item)
+            self.batches.came(message["channel"], message["id"], item)
         if not reply["successful"]:
             self._obey(reply.get("advice", {}))
             return
         self._batch = reply["ext"]["ack"]
+        self.batches.answered(self._batch)
         self.goes_on()
 
     def _obey(self, advice: dict[str, Any]) -> None:
@@ -241,6 +262,7 @@ class Load:
 
     def __init__(self, rng: random.Random) -> None:
         self.ledger = Ledger()
+        self.history = History()
         self.clients: list[Stock | Plain] = []
         self.publishers: list[Publisher] = []
         self.log: Callable[[], str] = str
@@ -252,7 +274,7 @@ class Load:
         for number in range(subscribers):
             for kind in (LONG_POLLING, WEBSOCKET):
                 await self._stock(f"{kind.transport}-{number}", kind, port, subscribes=True)
-            plain = Plain(f"plain-{number}", self.ledger)
+            plain = Plain(f"plain-{number}", self.ledger, self.history)
             await plain.begin(port)
             self.clients.append(plain)
         receivers = [each.name for each in self.clients]
@@ -267,7 +289,7 @@ class Load:
         return await self._stock(f"late-{number}", (WEBSOCKET, LONG_POLLING)[number % 2], port, subscribes=subscribes)
 
     async def _stock(self, name: str, kind: Kind, port: int, *, subscribes: bool) -> Stock:
-        client = Stock(name, kind, self.ledger)
+        client = Stock(name, kind, self.ledger, self.history)
         self.clients.append(client)
         await client.begin(port, subscribes=subscribes)
         return client
@@ -304,6 +326,16 @@ class Load:
         for client in [] if may_begin_anew else self.clients:
             assert client.handshakes == 1, f"{client.name} shook hands {client.handshakes} times: {self.report()}"
             assert client.subscribes <= 1, f"{client.name} subscribed {client.subscribes} times"
+
+    def judge(self, directory: Path) -> str:
+        """What the checker says of the history, after `settle`: tests/faults/history.py."""
+        for each in self.subscribers:
+            each.batches.end()
+        for item, each in self.ledger.published.items():
+            channel = own_channel(each.to) if each.to else channel_of(item[0])
+            answered = None if each.id is None else each.answered
+            self.history.add("publish", each.begun, answered, channel=channel, id=each.id or "", item=str(item))
+        return self.history.judge(directory / "history.jsonl")
 
     @property
     def subscribers(self) -> list[Stock | Plain]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, NamedTuple
 
 from tests.faults.at_work import AtWork
+from tests.faults.history import History
 from tests.functional.bayeux import Client
 from tests.functional.wire import Address
 
@@ -36,6 +38,7 @@ class RandomPublisher(AtWork):
         first: int = 1,
         transient: float = 0.0,
         pause_s: float = 0.01,
+        history: History | None = None,
         more: Callable[[random.Random], dict[str, Any]] = lambda _: {},
         choose: Callable[[random.Random], tuple[str, dict[str, Any]]] = lambda rng: (rng.choice(CHANNELS), {}),
     ) -> None:
@@ -48,6 +51,7 @@ class RandomPublisher(AtWork):
         self._numbers = range(first, first + count)
         self._transient = transient
         self._pause_s = pause_s
+        self._history = history or History()
         self._more = more
         self._choose = choose
         self._prefix = secrets.token_hex(4)
@@ -58,11 +62,12 @@ class RandomPublisher(AtWork):
             channel, qos = self._choose(self._rng)
             is_persistent = self._rng.random() >= self._transient
             published = Published(channel, {"n": number, **self._more(self._rng)}, is_persistent, qos)
-            while not self.is_ending and not self._publish(number, published):
+            began = monotonic()
+            while not self.is_ending and not self._publish(number, published, began):
                 self.pause(0.05)
             self.pause(self._rng.uniform(0, 2 * self._pause_s))
 
-    def _publish(self, number: int, published: Published) -> bool:
+    def _publish(self, number: int, published: Published, began: float) -> bool:
         """Whether it was answered. A transient one is published once: nobody would notice that it comes twice."""
         try:
             if self._client is None:
@@ -76,7 +81,10 @@ class RandomPublisher(AtWork):
             self._client = None
             return False
         if reply["successful"]:
-            self.answered[reply["ext"]["publish"]["id"]] = published
+            log_id = reply["ext"]["publish"]["id"]
+            self.answered[log_id] = published
+            fields = {"channel": published.channel, "id": log_id, "item": str(published.data)}
+            self._history.add("publish", began, monotonic(), **fields)
             return True
         assert reply["error"].startswith(("402:", "503:")), reply
         if reply["error"].startswith("402:"):

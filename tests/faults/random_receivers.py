@@ -11,9 +11,11 @@ import random
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, NamedTuple
 
 from tests.faults.at_work import AtWork
+from tests.faults.history import History
 from tests.functional.bayeux import COOKIE, Client, Message, Speaker
 from tests.functional.frames import Refused, SocketClient
 from tests.functional.wire import Address
@@ -158,12 +160,14 @@ class _Socketing(Speaker):
 class RandomReceiver(AtWork):
     """One receiver. It has stopped when `stop` returns; `trouble` is what went wrong, if anything."""
 
-    def __init__(self, server: Address, habits: Habits, rng: random.Random) -> None:
+    def __init__(self, server: Address, habits: Habits, rng: random.Random, history: History | None = None) -> None:
         super().__init__()
         self.habits = habits
         self.weights = habits.weights
         """What it says from now on."""
         self.memory = Memory()
+        self._history = history or History()
+        self._said: dict[tuple[str, str], float] = {}  # when each status without an answer was sent for the first time
         self.subscribed = threading.Event()
         """Set when it has been subscribed for the first time."""
         self._rng = rng
@@ -232,11 +236,12 @@ class RandomReceiver(AtWork):
         self._missing = list(habits.patterns)
 
     def _subscribe(self) -> None:
-        pattern = self._missing[0]
+        pattern, began = self._missing[0], monotonic()
         wish = self.habits.asks.get(pattern)
         asked = {} if wish is None else {"ext": {"subscribe": wish}}
         if self._ask("/meta/subscribe", subscription=pattern, **asked):
             self._patterns.add(pattern)
+            self._history.add("subscribe", began, monotonic(), receiver=self._name, channel=pattern)
             del self._missing[0]
             if not self._missing:
                 self.subscribed.set()
@@ -300,6 +305,7 @@ class RandomReceiver(AtWork):
             for log_id in self._in_batch:
                 if log_id not in failed:
                     self.memory.say((self._name, log_id), OK)
+                    self._history.add("acknowledge", monotonic(), None, receiver=self._name, id=log_id)
         if self._cuts(message):
             return
         *messages, reply = self._line.exchange(message)
@@ -318,6 +324,7 @@ class RandomReceiver(AtWork):
         log_id: str = ext["update"]["id"] if "update" in ext else message.get("id", "")
         key = (self._name, log_id)
         self.memory.heard.append(Heard(self._name, log_id, message["channel"], message["data"]))
+        self._history.came(self._name, message["channel"], log_id, message["data"])
         if not ext.get("update", {}).get("initial"):
             self._only_initial.discard(key)
             if key in self.memory.confirmed:
@@ -343,6 +350,7 @@ class RandomReceiver(AtWork):
         for status in statuses:
             code = status.get("errorCode", status.get("state"))
             self.memory.say((self._name, status["id"]), REPORTED_AS.get(code, code))
+            self._said.setdefault((status["id"], code), monotonic())
 
     def _cuts(self, message: Message) -> bool:
         if self._rng.random() >= self.habits.cuts:
@@ -355,5 +363,13 @@ class RandomReceiver(AtWork):
         self._pending = [status for status in self._pending if status not in statuses]
         for status in statuses:
             code, key = status.get("errorCode", status.get("state")), (self._name, status["id"])
+            self._write(status["id"], code, None if status["id"] in rejected else monotonic())
             if status["id"] not in rejected and key not in self._only_initial and (code == OK or code in LETTER_CODES):
                 self.memory.confirmed[key] = REPORTED_AS.get(code, code)
+
+    def _write(self, log_id: str, code: str, answered: float | None) -> None:
+        """A status and its answer go into the history."""
+        began = self._said.pop((log_id, code), None)
+        if began is not None and (code == OK or code in LETTER_CODES):
+            do = "acknowledge" if code == OK else "reject"
+            self._history.add(do, began, answered, receiver=self._name, id=log_id)

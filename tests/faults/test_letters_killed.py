@@ -20,6 +20,7 @@ from tests.conftest import StartServer
 from tests.faults.audit import Audit
 from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.health import Health, store_pid
+from tests.faults.history import History
 from tests.faults.load import wait_for
 from tests.faults.random_publisher import RandomPublisher
 from tests.faults.random_receivers import LETTER_CODES, OK, Habits, RandomReceiver
@@ -47,15 +48,17 @@ class Office:
     """The receivers, who want nothing at first, and the publisher of what they do not want."""
 
     def __init__(self, server: Server, rng: random.Random) -> None:
-        self.receivers = [RandomReceiver(server, habits, random.Random(rng.random())) for habits in KINDS]
-        self.publisher = RandomPublisher(server, random.Random(rng.random()), MESSAGES)
+        self.history = History()
+        self.receivers = [RandomReceiver(server, habits, random.Random(rng.random()), self.history) for habits in KINDS]
+        self.publisher = RandomPublisher(server, random.Random(rng.random()), MESSAGES, history=self.history)
 
     async def open(self) -> None:
         """Wait until everybody is subscribed."""
         await wait_for(lambda: all(each.subscribed.is_set() or each.trouble for each in self.receivers), 20)
 
     def change_their_minds(self) -> None:
-        """From now on they take what comes."""
+        """From now on they take what comes, which is sent again."""
+        self._changed = monotonic()
         for receiver in self.receivers:
             receiver.weights = {OK: 1}
 
@@ -65,6 +68,19 @@ class Office:
         assert not [each.trouble for each in workers if each.trouble is not None]
         assert [each.memory.losses for each in self.receivers] == [0] * len(KINDS)
         assert [len(each.memory.sessions) for each in self.receivers] == [1] * len(KINDS)
+
+    def count_letters(self, audit: Audit) -> None:
+        """All dead letters that there are."""
+        now = monotonic()
+        for letter in audit.letters.values():
+            self.history.add("letter", now, now, receiver=letter["receiver"], id=letter["id"])
+
+    def judge(self, audit: Audit, directory: Path) -> str:
+        """What the checker says of the history, at its end."""
+        for fact in audit.redriven:
+            fields = {"receiver": fact["session"], "id": fact["message"], "new": str(fact["id"])}
+            self.history.add("redrive", self._changed, monotonic(), **fields)
+        return self.history.judge(directory / "history.jsonl")
 
     def numbers(self) -> dict[str, int]:
         """The number of each message, by its id."""
@@ -89,6 +105,7 @@ async def all_letters(server: Server, office: Office, limit_s: float = 20) -> No
         return found == wanted
 
     await wait_for(are_there, limit_s, lambda: f"{len(found)} letters, wanted {len(wanted)}")
+    office.count_letters(Audit(server))
 
 
 async def redrive(server: Server, rate: int | None) -> dict[str, Any]:
@@ -144,10 +161,11 @@ async def test_every_letter_is_in_one_place_after_a_kill_of_the_server(
 
     async def kill() -> Audit:
         nonlocal server
-        server.kill()
-        if seed % 2 == 0:  # the store is still there
-            Audit(server).check()
-        server = await asyncio.to_thread(start_server, *SETS, *server.store_sets, port=server.port)
+        with office.history.fault():
+            server.kill()
+            if seed % 2 == 0:  # the store is still there
+                Audit(server).check()
+            server = await asyncio.to_thread(start_server, *SETS, *server.store_sets, port=server.port)
         audit = await asyncio.to_thread(Audit, server)
         audit.check()
         return audit
@@ -168,10 +186,11 @@ async def test_every_letter_is_in_one_place_after_a_kill_of_the_server(
         audit = await finish(server, office)
     office.check()
     check_once(audit, office)
+    verdict = await asyncio.to_thread(office.judge, audit, tmp_path)
     tell(
         f"seed {seed}: the server, whose store is {'its own' if seed % 2 else 'separate'}, killed when {made} letters of"
         f" {COUNT} were made, and when {len(after.redriven)} were sent again; {len(audit.redriven)} in the end,"
-        f" {sum(len(each.memory.heard) for each in office.receivers) - 2 * COUNT} copies came twice"
+        f" {sum(len(each.memory.heard) for each in office.receivers) - 2 * COUNT} copies came twice{verdict}"
     )
 
 
@@ -188,9 +207,10 @@ async def test_no_letter_is_lost_by_a_kill_of_the_store(
         async def kill() -> None:
             nonlocal slowest
             killed = monotonic()
-            os.kill(store_pid(server), signal.SIGKILL)
-            await health.becomes(503, killed, READY_S)
-            await health.is_well(READY_S)
+            with office.history.fault():
+                os.kill(store_pid(server), signal.SIGKILL)
+                await health.becomes(503, killed, READY_S)
+                await health.is_well(READY_S)
             slowest = max(slowest, monotonic() - killed)
             (await asyncio.to_thread(Audit, server)).check()
 
@@ -208,8 +228,9 @@ async def test_no_letter_is_lost_by_a_kill_of_the_store(
         audit = await finish(server, office)
     office.check()
     check_once(audit, office)
+    verdict = await asyncio.to_thread(office.judge, audit, tmp_path)
     assert slowest < READY_S * patience()
     tell(
         f"seed {seed}: the store killed while {COUNT} letters were made and while they were sent again; ready after"
-        f" {slowest:.1f} s at most; all {len(audit.redriven)} came once more and were settled"
+        f" {slowest:.1f} s at most; all {len(audit.redriven)} came once more and were settled{verdict}"
     )

@@ -179,7 +179,7 @@ ROWS: Final = (
 
 @pytest.mark.parametrize("row", [each for each in ROWS if IS_FULL or each.shots], ids=str)
 async def test_what_was_answered_survives(
-    row: Row, store: StoreProcess, start_server: StartServer, load: Load, tell: Tell
+    row: Row, store: StoreProcess, start_server: StartServer, load: Load, tmp_path: Path, tell: Tell
 ) -> None:
     rng = random.Random(str(row))
     shots = int(os.environ.get("SHOTS", row.of_full)) if IS_FULL else row.shots
@@ -196,12 +196,14 @@ async def test_what_was_answered_survives(
             with store.client() as client:
                 at_node = {each.name: owner(client, each.client_id) for each in load.clients}
             load.watch_gaps()
-            shot = await row.fault(world)
-            await load.goes_on(monotonic(), GOES_ON_S)
+            with load.history.fault():
+                shot = await row.fault(world)
+                await load.goes_on(monotonic(), GOES_ON_S)
             await load.answers(20, GOES_ON_S)
             for each in load.subscribers:  # messages come to them all the time: no answer of theirs is waited for long
                 (of_hit if at_node[each.name] in shot.hit else of_others).append(each.longest_gap)
         await load.settle(GOES_ON_S)
+        verdict = await asyncio.to_thread(load.judge, tmp_path)
         unexpected = {error for error in load.ledger.refusals if error and "resource." not in error}
         assert not unexpected, unexpected
         for each in nodes.all:  # it syncs before it answers, and what another node has taken over is there
@@ -210,7 +212,7 @@ async def test_what_was_answered_survives(
     tell(
         f"{shots} x {row.fault.__name__} of {row.nodes} nodes; {ledger.answered_count} publishes answered,"
         f" {ledger.refusals.total()} refused, {len(ledger.received)} subscribers, {ledger.duplicates} duplicates; without an"
-        f" answered connect: clients of the nodes that were hit {spread(of_hit)}, others {spread(of_others)}"
+        f" answered connect: clients of the nodes that were hit {spread(of_hit)}, others {spread(of_others)}{verdict}"
     )
 
 

@@ -71,23 +71,25 @@ async def test_what_was_answered_survives_kills_of_the_embedded_store(
             await load.answers(20, 15)
             await asyncio.sleep(rng.uniform(0, 1))
             killed = monotonic()
-            os.kill(store_pid(server), signal.SIGKILL)
-            await health.becomes(503, killed, 5)
-            await health.is_well(GOES_ON_S)
+            with load.history.fault():
+                os.kill(store_pid(server), signal.SIGKILL)
+                await health.becomes(503, killed, 5)
+                await health.is_well(GOES_ON_S)
             slowest = max(slowest, monotonic() - killed)
             await load.answers(20, GOES_ON_S)
     await load.settle()
+    verdict = await asyncio.to_thread(load.judge, disk)
     only_resource(load)
     tell(
         f"seed {seed}: {KILLS} kills of the embedded store, fsync always; {load.ledger.answered_count} publishes answered,"
         f" {sum(load.ledger.refusals.values())} refused, {load.ledger.duplicates} duplicates;"
-        f" ready again after {slowest:.1f} s at most"
+        f" ready again after {slowest:.1f} s at most{verdict}"
     )
 
 
 @pytest.mark.parametrize("seed", range(1, RUNS + 1))
 async def test_what_was_answered_survives_kills_of_a_separate_store(
-    seed: int, synced: StoreProcess, start_server: StartServer, load: Load, tell: Tell
+    seed: int, synced: StoreProcess, start_server: StartServer, load: Load, disk: Path, tell: Tell
 ) -> None:
     rng = random.Random(1000 + seed)
     server = await asyncio.to_thread(start_server, *SETS, f"storage.url={synced.url}")
@@ -99,23 +101,25 @@ async def test_what_was_answered_survives_kills_of_a_separate_store(
             await load.answers(20, 15)
             await asyncio.sleep(rng.uniform(0, 1))
             killed = monotonic()
-            synced.kill()
-            await health.becomes(503, killed, 5)
-            refused = load.ledger.refusals.total()
-            await wait_for(lambda before=refused: load.ledger.refusals.total() > before, 10, load.report)
-            await asyncio.sleep(rng.uniform(0, 2))
-            assert health.status == 503
-            await asyncio.to_thread(synced.start)
-            back = monotonic()
-            await health.is_well(GOES_ON_S)
+            with load.history.fault():
+                synced.kill()
+                await health.becomes(503, killed, 5)
+                refused = load.ledger.refusals.total()
+                await wait_for(lambda before=refused: load.ledger.refusals.total() > before, 10, load.report)
+                await asyncio.sleep(rng.uniform(0, 2))
+                assert health.status == 503
+                await asyncio.to_thread(synced.start)
+                back = monotonic()
+                await health.is_well(GOES_ON_S)
             await load.answers(20, GOES_ON_S)
             slowest = max(slowest, monotonic() - back)
     await load.settle()
+    verdict = await asyncio.to_thread(load.judge, disk)
     only_resource(load)
     tell(
         f"seed {seed}: {KILLS} kills of a separate store, fsync always; {load.ledger.answered_count} publishes answered,"
         f" {load.ledger.refusals.total()} refused, {load.ledger.duplicates} duplicates;"
-        f" publishing went on {slowest:.1f} s at most after the store was there"
+        f" publishing went on {slowest:.1f} s at most after the store was there{verdict}"
     )
 
 
