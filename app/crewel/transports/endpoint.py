@@ -25,14 +25,13 @@ from crewel.broker.refusals import refused_alone
 from crewel.errors import PayloadError
 from crewel.fair_turns import SLICE_S, FairTurns
 from crewel.settings import Settings
-from crewel.transports import http_aiohttp, websocket
+from crewel.transports import http_aiohttp, websocket_aiohttp
 from crewel.transports.connection_caps import ConnectionCaps
-from crewel.transports.control_frames import ControlFrames
 from crewel.transports.forwarded import Client, TrustedProxies
 from crewel.transports.origins import Hosts, Origins, RefusalLog
 from crewel.transports.request_paths import why_refused
-from crewel.transports.shared_buffer import SharedBuffer
-from crewel.transports.socket_watch import GOING_AWAY, SocketWatch
+from crewel.transports.socket_watch import GOING_AWAY, GOING_DOWN
+from crewel.transports.sockets import Sockets
 from crewel.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -74,7 +73,6 @@ class Endpoint:
         self.cookie = BrowserCookie(broker.settings)
         self.binds_pages = True
         """Whether sessions of pages of other sites are bound to the origin; else they need the cookie as all others do."""
-        self.frames = websocket.Frames()
         self.receiver: Receiver = receiver or broker.inbound
         """Takes what a peer sends."""
         self._has_warned = False
@@ -84,12 +82,10 @@ class Endpoint:
         self.arrivals = FairTurns(broker.loop)
         """Of new clients: a storm of them does not keep those that are there."""
         self.arrivals.slice_s = SLICE_S / 2
-        self.shared_buffer = SharedBuffer(broker.runtime.turns, self.arrivals, broker.loop)
-        self.control_frames = ControlFrames(broker.settings.limits, broker.metrics, broker.loop)
-        self.watch = SocketWatch(broker.settings.websocket, broker.metrics, broker.loop)
+        self.sockets = Sockets(self)
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
         broker.metrics.gauge("connections", lambda: len(self.caps))
-        broker.metrics.gauge("sockets", lambda: len(self.watch.sockets))
+        broker.metrics.gauge("sockets", lambda: len(self.sockets.watch.sockets))
 
     def mount(self, app: web.Application) -> None:
         """Serve the Bayeux path, with or without anything after it, in this application."""
@@ -133,7 +129,7 @@ class Endpoint:
             return refused
         # A POST has its turn when its body has been read, and an upgrade one of those of new clients.
         turns = self.broker.runtime.turns
-        if request.method != "POST" and not websocket.is_upgrade(request) and turns.is_over():
+        if request.method != "POST" and not websocket_aiohttp.is_upgrade(request) and turns.is_over():
             client = self.proxies.client(request.headers, request.remote, request.scheme)
             await turns.rest(client.address, has_begun=False)
         try:
@@ -188,8 +184,8 @@ class Endpoint:
         transports = self.settings.bayeux.transports
         if request.method == "POST" and "long-polling" in transports:
             return await http_aiohttp.answer_post(self, request, client)
-        if request.method == "GET" and "websocket" in transports and websocket.is_upgrade(request):
-            return await websocket.answer(self, request, client)
+        if request.method == "GET" and "websocket" in transports and websocket_aiohttp.is_upgrade(request):
+            return await websocket_aiohttp.answer(self, request, client)
         if request.method == "GET" and "callback-polling" in transports:
             bayeux = self.settings.bayeux
             function = http_aiohttp.function_name(
@@ -225,7 +221,7 @@ class Endpoint:
         self.broker.spawn(self._close_sockets(app))
 
     async def _close_sockets(self, _: web.Application) -> None:
-        closing = [socket.close(GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.watch.sockets)]
+        closing = [socket.close(GOING_AWAY, GOING_DOWN) for socket in list(self.sockets.watch.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)
 
 

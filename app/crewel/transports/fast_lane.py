@@ -10,7 +10,6 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from crewel.event_loop import has_stalled
-from crewel.transports.fast_sockets import FastSockets
 from crewel.transports.heads import Heads
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class FastLane:
         self.receiver = endpoint.receiver
         self.turns = endpoint.broker.runtime.turns
         self.can_move = endpoint.can_move
-        self.sockets = FastSockets(endpoint) if "websocket" in self.settings.bayeux.transports else None
+        self.sockets = endpoint.sockets
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
         self._watch()

@@ -86,7 +86,6 @@ class Head:
 class Upgrade(NamedTuple):
     """The head of a request for a WebSocket, and what it says of the client."""
 
-    raw: bytes
     browser: str | None
     client: Client
     key: str
@@ -100,7 +99,7 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
     collector = _Collector()
     with suppress(httptools.HttpParserUpgrade):
         httptools.HttpRequestParser(collector).feed_data(raw)
-    return CIMultiDict(collector.text())
+    return CIMultiDict((name.decode(), value.decode(*_TEXT)) for name, value in collector.lines)
 
 
 class Heads:
@@ -154,7 +153,7 @@ class Heads:
         # As with other heads: in storms, clients of one kind come from few addresses, those of proxies.
         client = self._upgrading.get((plain, remote, scheme))
         if client is not None and key is not None and _KEYS.fullmatch(key):
-            return Upgrade(raw, None if cookie is None else self._cookie.value(cookie), client, key, plain)
+            return Upgrade(None if cookie is None else self._cookie.value(cookie), client, key, plain)
         upgrade = self._parse_upgrade(raw, remote, scheme, plain)
         lowered = plain.lower()
         if (
@@ -194,7 +193,7 @@ class Heads:
         if not (self._hosts.allows(text["host"], remote) and self._origins.allows(text, client)):
             return None
         key = text.get("sec-websocket-key", "")
-        return Upgrade(raw, self._cookie.read(text), client, key if _KEYS.fullmatch(key) else "", plain)
+        return Upgrade(self._cookie.read(text), client, key if _KEYS.fullmatch(key) else "", plain)
 
     def _parse(self, raw: bytes, remote: str | None, scheme: str) -> tuple[Head, str | None] | None:
         """The head, and what stands for the browser if no cookie does."""
@@ -233,17 +232,20 @@ class _Collector:
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
-        self.repeats = False
+        self.lines: list[tuple[bytes, bytes]] = []
         self.target = b""
 
     def on_url(self, part: bytes) -> None:
         self.target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name in self.headers:
-            self.repeats = True
-        self.headers[name] = value
+        self.lines.append((name, value))
+        self.headers[name.lower()] = value
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a header stands there more than once."""
+        return len(self.lines) > len(self.headers)
 
     def text(self) -> dict[str, str]:
         """The headers by their names in lower case."""
