@@ -194,7 +194,7 @@ class Connection(RequestHandler):
 
     def _depart(self, take: Take) -> None:
         if self._wire is not None and self._first_bytes is not None:
-            take(self._wire, b"".join(self._first_bytes), self._upgraded)
+            take(self._wire, b"".join(self._first_bytes), False)
             self._wire.abort()
 
     def has_upgraded(self) -> None:
