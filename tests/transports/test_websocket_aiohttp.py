@@ -128,6 +128,7 @@ async def test_headers_that_stand_twice_are_kept(served: Served) -> None:
         (b"Content-Length: 5", 400),
         (b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", 400),
         (b"Sec-WebSocket-Version: 8", 400),
+        (b"Sec-WebSocket-Protocol: \xff", 400),
         (b"Upgrade: \xff", 400),
         (b"Upgrade: other", 426),
     ],

@@ -80,11 +80,13 @@ class _Handshake(ServerProtocol):
         self._wanted = wanted
 
     def process_subprotocol(self, headers: Headers) -> Subprotocol | None:
-        """The sub-protocol if one is wanted. Raises NegotiationError if it is not offered."""
+        """The sub-protocol if one is wanted. Raises NegotiationError if it is not offered, or offers cannot be read."""
+        offers = ",".join(headers.get_all("Sec-WebSocket-Protocol"))
+        if not offers.isascii():
+            raise NegotiationError("Sec-WebSocket-Protocol must be ASCII")
         if not self._wanted:
             return None
-        offers = [each.strip() for line in headers.get_all("Sec-WebSocket-Protocol") for each in line.split(",")]
-        if self._wanted not in offers:
+        if self._wanted not in map(str.strip, offers.split(",")):
             raise NegotiationError(f"this server speaks the sub-protocol {self._wanted} only")
         return Subprotocol(self._wanted)
 
