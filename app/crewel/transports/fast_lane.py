@@ -28,7 +28,8 @@ class FastLane:
         self.broker = endpoint.broker
         self.settings = endpoint.settings
         self.caps = endpoint.caps
-        self.heads = Heads(endpoint)
+        rules = endpoint.hosts, endpoint.origins, endpoint.proxies
+        self.heads = Heads(endpoint.settings.bayeux, endpoint.cookie, endpoint.bound_page, *rules)
         self.make_connection = make_connection
         self.connections: set[FastConnection] = set()
         self.loop = endpoint.broker.loop

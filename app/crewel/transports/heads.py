@@ -7,20 +7,20 @@ Many clients send the same head with different cookies, so the lane remembers wh
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import httptools
 from multidict import CIMultiDict
 
+from crewel.settings.server_settings import Bayeux
 from crewel.transports.bodies import MAX_LENGTH_DIGITS, media_type
+from crewel.transports.cookies import BrowserCookie
+from crewel.transports.forwarded import Client, TrustedProxies
+from crewel.transports.origins import Hosts, Origins
 from crewel.transports.request_paths import is_plain
-
-if TYPE_CHECKING:
-    from crewel.transports.endpoint import Endpoint
-    from crewel.transports.forwarded import Client
 
 _TEXT: Final = ("utf-8", "surrogateescape")  # as aiohttp reads header values: what is no UTF-8 goes through unchanged
 _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
@@ -105,12 +105,20 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
 class Heads:
     """Reads heads. The clients of one kind send the same few, but for their cookies: each of those is parsed once."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._cookie = endpoint.cookie
-        self._bound_page = endpoint.bound_page
-        self._hosts = endpoint.hosts
-        self._origins, self._proxies = endpoint.origins, endpoint.proxies
-        bayeux = endpoint.settings.bayeux
+    def __init__(
+        self,
+        bayeux: Bayeux,
+        cookie: BrowserCookie,
+        bound_page: Callable[[Mapping[str, str], Client], str | None],
+        hosts: Hosts,
+        origins: Origins,
+        proxies: TrustedProxies,
+    ) -> None:
+        """`bound_page` returns what stands for the browser of a request without the cookie."""
+        self._cookie = cookie
+        self._bound_page = bound_page
+        self._hosts = hosts
+        self._origins, self._proxies = origins, proxies
         self._post = f"POST {bayeux.path}".encode()
         self._posts = tuple(self._post + end for end in (b" ", b"/", b"?"))
         self._get = f"GET {bayeux.path}".encode() if "websocket" in bayeux.transports else self._post

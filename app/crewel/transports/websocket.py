@@ -160,7 +160,7 @@ class Socket(asyncio.BufferedProtocol, Peer):
         """The connection is gone. What came before is still carried out; what is to be sent stays in the session's queue."""
         self._is_lost = True
         self._sockets.watch.discard(self)
-        self._sockets.endpoint.caps.left(self)
+        self._sockets.caps.left(self)
         self._sockets.closes(self)
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
@@ -192,7 +192,7 @@ class Socket(asyncio.BufferedProtocol, Peer):
         if self.relay is not None:
             self.relay.caught_up()
         elif session is not None:
-            self._sockets.endpoint.broker.mailboxes.outbound.leave_soon(session)
+            self._sockets.outbound.leave_soon(session)
         self._go_on()
 
     def slow_down(self, seconds: float) -> None:
@@ -395,7 +395,7 @@ class Socket(asyncio.BufferedProtocol, Peer):
 
     def _answer_parsed(self, payload: bytes) -> None:
         """Answer what is not the connect that is known."""
-        endpoint, bayeux = self._sockets.endpoint, self._sockets.bayeux
+        bayeux = self._sockets.bayeux
         try:
             if not payload:
                 raise PayloadError(Fault.MALFORMED)
@@ -406,7 +406,7 @@ class Socket(asyncio.BufferedProtocol, Peer):
         self.is_heard_from = True
         if self._first_frames:
             self._first_frames -= 1
-        answering = endpoint.receiver.receive(self, elements)
+        answering = self._sockets.receiver.receive(self, elements)
         if answering is not None:
             self._is_busy = True
             when_answered(answering, self._answered)
@@ -420,13 +420,13 @@ class Socket(asyncio.BufferedProtocol, Peer):
 
     def _refuse(self, error: PayloadError) -> None:
         """Close the socket, or answer the messages if the error says which of them are to blame."""
-        endpoint, fault = self._sockets.endpoint, error.fault
-        endpoint.broker.metrics.refused_payloads[fault.name.lower()] += 1
+        fault = error.fault
+        self._sockets.metrics.refused_payloads[fault.name.lower()] += 1
         if not error.is_answerable:
             self.shut(fault.close_code, str(error))
         elif not self._has_too_many(1):
             self.is_heard_from = True  # it keeps the socket alive
-            answering = endpoint.receive_flawed(self, error)
+            answering = self._sockets.receive_flawed(self, error)
             if answering is not None:
                 self._is_busy = True
                 when_answered(answering, self._answered)

@@ -6,24 +6,22 @@ connection: for the application the request has ended, and the socket lives with
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from aiohttp import web
 from aiohttp.http_websocket import WebSocketReader
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
+from crewel.transports.forwarded import Client
 from crewel.transports.http_connection import Connection
+from crewel.transports.sockets import Sockets
 from crewel.transports.upgrades import SWITCHING
 from crewel.transports.websocket import Socket
 
-if TYPE_CHECKING:
-    from crewel.transports.endpoint import Endpoint
-    from crewel.transports.forwarded import Client
-
 
 class _Tail:
-    """What came behind the head of an upgrade. aiohttp gives it to the reader of frames that it is told of."""
+    """What came behind the head of an upgrade. aiohttp gives it to its reader of frames."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -42,12 +40,12 @@ def is_upgrade(request: web.Request) -> bool:
     return request.headers.get("Upgrade", "").lower() == "websocket"
 
 
-async def answer(endpoint: Endpoint, request: web.Request, client: Client) -> web.StreamResponse:
-    """Answer an upgrade, and give the connection to a socket if it is accepted."""
+async def answer(sockets: Sockets, request: web.Request, client: Client, browser: str | None) -> web.StreamResponse:
+    """Answer an upgrade, and give the connection to a socket if it is accepted. `browser` is the browser cookie of the request."""
     version = f"HTTP/{request.version.major}.{request.version.minor}"
     # Whatever the bytes are: what is not ASCII is refused where it matters.
     headers = Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers)
-    answered, deflate = endpoint.sockets.upgrades.answer(Request("", headers, request.method, version))
+    answered, deflate = sockets.upgrades.answer(Request("", headers, request.method, version))
     if answered.status_code != SWITCHING:
         return _refused(answered.status_code, answered.body.decode())
     if request.body_exists:  # aiohttp would take frames for it
@@ -60,7 +58,7 @@ async def answer(endpoint: Endpoint, request: web.Request, client: Client) -> we
     transport = connection.wire if isinstance(connection, Connection) else request.transport
     assert transport is not None
     head = b"\r\n".join((f"GET {request.raw_path} HTTP/1.1".encode(), *map(b": ".join, request.raw_headers), b"", b""))
-    socket = Socket(endpoint.sockets, head, endpoint.cookie.read(request.headers), client, deflate, transport)
+    socket = Socket(sockets, head, browser, client, deflate, transport)
     can_move = isinstance(connection, Connection) and connection.becomes(socket)
     connection.transport = None  # else aiohttp would close it
     request.task.add_done_callback(lambda _: connection.connection_lost(None))
