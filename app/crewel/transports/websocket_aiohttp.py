@@ -41,7 +41,7 @@ def is_upgrade(request: web.Request) -> bool:
 
 
 async def answer(sockets: Sockets, request: web.Request, client: Client, browser: str | None) -> web.StreamResponse:
-    """Answer an upgrade, and give the connection to a socket if it is accepted. `browser` is the browser cookie of the request."""
+    """Answer an upgrade, and give the connection to a socket if it is accepted. `browser` is the value of the cookie."""
     version = f"HTTP/{request.version.major}.{request.version.minor}"
     # Whatever the bytes are: what is not ASCII is refused where it matters.
     headers = Headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers)
