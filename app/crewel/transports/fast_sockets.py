@@ -27,7 +27,7 @@ class FastSockets:
         self.arrivals = endpoint.arrivals
         self.bayeux = settings.bayeux
         self.max_message_bytes = settings.bayeux.max_message_bytes  # at hand, because each frame needs it
-        self.hold_known = endpoint.broker.mailboxes.outbound.hold_known
+        self.hold_bare = endpoint.broker.mailboxes.outbound.hold_bare
         self.frame, self.deflated_frame = endpoint.frames.of, endpoint.frames.deflated
         self._too_large = str(too_large(settings))
         self.shared = endpoint.shared_buffer
