@@ -100,6 +100,7 @@ REGIONS: Final = (
                 "return Batch(self._background, {call})",
                 says="Publishes that travel in one payload: `with client.batch() as batch: batch.publish(…)`.",
             ),
+            Forward("cancel_scheduled"),
             Forward("remote_call"),
             Forward("request"),
             Forward(

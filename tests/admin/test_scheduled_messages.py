@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,10 @@ def test_pub_schedules(run: Shell, channel: str) -> None:
     later = ("--persistent", "--deliver-after", "1h", "--json")
     ended = run("pub", channel, "1", *later)
     assert '"deliverAt":' in ended.out, ended
+    scheduled = json.loads(ended.out)["ext"]["publish"]["id"]
+    assert run("pub", "/service/cancelScheduled", scheduled) == Ended(0, "", "")
+    ended = run("pub", "/service/cancelScheduled", scheduled)
+    assert (ended.status, f"400:{scheduled}:user.schedule.absent" in ended.err) == (1, True), ended
     ended = run("pub", channel, "1", "--deliver-at", "2999-01-01", "--persistent")
     assert (ended.status, "at most 31622400000 ms ahead" in ended.err) == (1, True)
     ended = run("pub", channel, "1", "--deliver-after", "1h")

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
+from crewel.broker.publishing.cancel_service import ABSENT, CANCEL_SERVICE
 from crewel.broker.publishing.scheduler import AT_ONCE, RETRY_MS
 from crewel.broker.services import Service
 from crewel.errors import IllegalArgument
+from crewel.security.grants import Grants
 from crewel.storage import scheduled_messages
 from crewel.storage.scheduled_messages import ScheduledMessage
 from tests.broker.stored_world import StoredWorld
-from tests.broker.world import Client, World, data_of
+from tests.broker.world import Client, World, data_of, reply_to
 
 MakeStored = Callable[..., StoredWorld]
 LATER: dict[str, Any] = {"persistent": True, "deliverAfter": 60_000}
@@ -235,3 +237,57 @@ class TestRefusedWhenDue:
         assert stored.wait(scheduler.cancel([found.id], "ann")) == 1
         pass_time(stored)
         assert stored.broker.metrics.stored_publishes == 0
+
+
+def cancel(client: Client, message_id: Any) -> Fields:
+    return client.publish(CANCEL_SERVICE, message_id)
+
+
+def absent(message_id: Any) -> str:
+    return f"400:{message_id}:{ABSENT}"
+
+
+def ids(world: StoredWorld) -> list[str]:
+    return [each.id for each in listed(world)]
+
+
+class TestCancelledByItsPublisher:
+    def test_once_and_never_published(self, stored: StoredWorld) -> None:
+        joe = Client(stored).joined(ext=JOE)
+        scheduled, number = (publish(joe)["ext"]["publish"]["id"] for _ in range(2))
+        for message_id in (scheduled, int(number)):
+            assert cancel(joe, message_id)["successful"] is True
+            assert cancel(joe, message_id)["error"] == absent(message_id)
+        pass_time(stored)
+        assert stored.broker.metrics.stored_publishes == 0
+
+    def test_what_has_been_published_is_absent(self, stored: StoredWorld) -> None:
+        joe = Client(stored).joined()
+        scheduled = publish(joe)["ext"]["publish"]["id"]
+        pass_time(stored)
+        assert cancel(joe, scheduled)["error"] == absent(scheduled)
+
+    def test_what_another_account_has_scheduled_is_absent_too(self, stored: StoredWorld) -> None:
+        joe, ann = (Client(stored).joined() for _ in range(2))
+        for client, subject in ((joe, "joe"), (ann, "ann")):
+            client.session.authenticate(Grants(subject=subject))
+        publish(joe)
+        Service.install(own := Service("own"), stored.broker)
+        stored.wait(own.broker.publish_stored("/a", 1, qos={"deliverAfter": 60_000}))
+        kept = ids(stored)
+        assert len(kept) == 2
+        for message_id in kept:
+            assert cancel(ann, message_id)["error"] == absent(message_id)
+        assert sorted(ids(stored)) == sorted(kept)
+        assert [cancel(joe, each)["successful"] for each in kept].count(True) == 1
+        assert len(ids(stored)) == 1
+
+    @pytest.mark.parametrize("data", [None, "", "x", "1-0", 1.5, -1, True, ["1"], {"id": "1"}, "1" * 17])
+    def test_what_is_no_id_is_refused(self, stored: StoredWorld, data: Any) -> None:
+        assert cancel(Client(stored).joined(), data)["error"] == "400:data:user.illegalArgument"
+
+    def test_without_a_store(self, world: World) -> None:
+        client = Client(world).joined()
+        peer = client.send(message := client.message(CANCEL_SERVICE, data="1"))
+        world.settle()
+        assert reply_to(peer, message["id"])["error"] == "503::resource.unavailable"

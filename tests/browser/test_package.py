@@ -217,6 +217,7 @@ SAMPLES = (
     "docs/how-to/presence.md",
     "docs/how-to/react.md",
     "docs/how-to/request-reply.md",
+    "docs/how-to/scheduled-messages.md",
     "docs/how-to/sessions.md",
     "docs/how-to/subscribing.md",
     "docs/how-to/topics.md",

@@ -27,8 +27,7 @@ def test_the_script_prints_what_the_page_says(start_server: StartServer, tmp_pat
     command = [sys.executable, "-W", "error", "-c", script.replace(ADDRESS, start_server().url)]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
     assert (ended.returncode, ended.stderr) == (0, "")
-    first, second = re.findall(r"It prints `(.*?)` and then `(.*?)`\.", PAGE)[0]
-    assert ended.stdout.splitlines() == [first, second]
+    assert ended.stdout.splitlines() == list(re.findall(r"It prints `(.*?)`, `(.*?)` and then `(.*?)`\.", PAGE)[0])
 
 
 async def test_the_wire_looks_as_the_page_shows_it(start_server: StartServer) -> None:

@@ -102,6 +102,7 @@ REPORTED = {
     "user.publish": LETTER,
     "user.publish.readonly": LETTER,
     "user.presence.absent": LETTER,
+    "user.schedule.absent": LETTER,
     "user.subscribe.id": LETTER,
     "user.subscribe.noCallback": LETTER,
     "user.oid.unknown": LETTER,

@@ -371,6 +371,7 @@ class Frames:
                 "/service/update",
                 "/service/__cmd",
                 "/service/erase",
+                "/service/cancelScheduled",
                 "/service/nowhere",
                 "/service/members",
             )
@@ -378,6 +379,7 @@ class Frames:
         data = {
             "/service/get": {"channel": rng.choice(CHANNELS), "numEntries": rng.randrange(5)},
             "/service/erase": {"channel": "/h/c"},
+            "/service/cancelScheduled": rng.choice((rng.randrange(10**16), str(rng.randrange(10**16)), "x")),
             "/service/update": [{"id": str(rng.randrange(1000)), "errorCode": rng.choice(_CODES)}],
             "/service/__cmd": rng.choice(_COMMANDS),
         }.get(name, {})

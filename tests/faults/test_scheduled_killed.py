@@ -18,6 +18,7 @@ import pytest
 
 from tests.admin.desk import TOKEN, Desk
 from tests.conftest import StartServer
+from tests.faults.at_work import AtWork
 from tests.faults.audit import Audit
 from tests.faults.conftest import IS_FULL, Tell
 from tests.faults.health import Health, store_pid
@@ -27,6 +28,7 @@ from tests.faults.random_publisher import CHANNELS, RandomPublisher
 from tests.faults.random_receivers import Habits, RandomReceiver
 from tests.faults.test_ledger import everybody
 from tests.faults.test_server_killed import store_of
+from tests.functional.bayeux import Client
 from tests.functional.wire import Address
 from tests.patience import patience
 from tests.ports import free_ports
@@ -51,13 +53,42 @@ def later(rng: random.Random) -> tuple[str, dict[str, Any]]:
     return rng.choice(CHANNELS), {"deliverAfter": rng.randrange(1, LATEST_MS)}
 
 
+class Regretful(AtWork):
+    """Cancels some of what it has published: its session is another one of the same account, also after a kill."""
+
+    def __init__(self, server: Address, rng: random.Random, publisher: RandomPublisher) -> None:
+        super().__init__()
+        self.cancelled = 0
+        self._server, self._rng, self._publisher = server, rng, publisher
+        self._client: Client | None = None
+
+    def work(self) -> None:
+        while not self.is_ending:
+            self.pause(0.05)
+            if known := list(self._publisher.answered):
+                self._cancel(self._rng.choice(known))
+
+    def _cancel(self, message_id: str) -> None:
+        try:
+            if self._client is None:
+                self._client = Client(self._server).start()
+            (reply,) = self._client.send(self._client.message("/service/cancelScheduled", data=message_id))
+        except (OSError, EOFError):
+            self._client = None
+            return
+        self.cancelled += reply["successful"]
+        if reply.get("error", "").startswith("402:"):
+            self._client = None
+
+
 class Schedule:
-    """The publisher of what is to be published later, the receivers, and the operator who cancels some."""
+    """The publisher of what is to be published later, the receivers, and the operator and the publisher, who cancel some."""
 
     def __init__(self, server: Address, rng: random.Random, desk: Callable[[], Desk]) -> None:
         self.receivers = [RandomReceiver(server, habits, random.Random(rng.random())) for habits in KINDS]
         self.publisher = RandomPublisher(server, random.Random(rng.random()), MESSAGES, choose=later)
         self._rng, self._desk = random.Random(rng.random()), desk
+        self.regretful = Regretful(server, random.Random(rng.random()), self.publisher)
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
@@ -66,7 +97,7 @@ class Schedule:
             await wait_for(lambda: all(each.subscribed.is_set() or each.trouble for each in self.receivers), 20)
             cancelling = asyncio.create_task(self._cancel())
             try:
-                async with everybody([self.publisher]):
+                async with everybody([self.publisher]), everybody([self.regretful]):
                     yield
             finally:
                 cancelling.cancel()
@@ -102,7 +133,8 @@ async def finished(schedule: Schedule, take: Callable[[], Audit]) -> Audit:
 
 def check_once(schedule: Schedule, audit: Audit) -> None:
     """All that was answered was published once or cancelled, and nothing else; each receiver, and the group, has got it."""
-    workers: list[Any] = [*schedule.receivers, schedule.publisher]
+    workers: list[Any] = [*schedule.receivers, schedule.publisher, schedule.regretful]
+    assert schedule.regretful.cancelled > 0
     assert not [each.trouble for each in workers if each.trouble is not None]
     assert audit.scheduled == set(map(int, schedule.publisher.answered))
     assert len(schedule.publisher.answered) == MESSAGES

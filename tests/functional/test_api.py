@@ -50,6 +50,23 @@ def test_a_message_reaches_who_is_subscribed(server: Server, channel: str) -> No
     assert message == {"channel": channel, "data": {"n": 1}, "ext": {"mood": "good"}}
 
 
+@one_lane
+def test_only_the_subject_that_has_scheduled_a_message_cancels_it(shared: Serve, tmp_path: Path, channel: str) -> None:
+    server = shared(*SETS, "security.policy=jwt", f"security.jwt_keys={secret_file(tmp_path)}")
+    joe, ann = (signed(sub=each, publish=[channel]) for each in ("joe", "ann"))
+    later = {"publish": {"persistent": True, "deliverAfter": 3_600_000}}
+    replies = answers(server, [{"channel": channel, "data": n, "ext": later} for n in range(2)], joe)
+    first, second = (reply["ext"]["publish"]["id"] for reply in replies)
+    cancels = [{"channel": "/service/cancelScheduled", "data": each} for each in (first, first, second)]
+    for token in (ann, TOKEN):
+        assert [reply["successful"] for reply in answers(server, cancels, token)] == [False, False, False]
+    found = answers(server, cancels[:2], joe)
+    assert [reply.get("error") for reply in found] == [None, f"400:{first}:user.schedule.absent"]
+    person = Person(server).be("joe/1", token=joe)
+    (reply,) = person.send(person.message("/service/cancelScheduled", data=second))
+    assert reply["successful"] is True
+
+
 def test_a_list_is_published_in_its_order_and_answered_one_by_one(server: Server, channel: str) -> None:
     person = Person(server).be()
     person.subscribe(channel)

@@ -179,7 +179,7 @@ def test_the_claim_address_needs_publish_on_the_services_of_the_server_too(guard
     server = guarded()
     ann = Person(server).be("ann/1", token=signed(sub="ann"))
     eve = Person(server).be("eve/1", token=signed(sub="eve", publish=[], address=["*"], operator="view"))
-    for channel in ("/service/update", "/service/get", "/service/erase", "/service/__cmd"):
+    for channel in ("/service/update", "/service/get", "/service/erase", "/service/cancelScheduled", "/service/__cmd"):
         (refused,) = eve.send(eve.message(channel, data=1, ext=TO_ANN))
         assert (refused["successful"], refused["error"]) == (False, "400:destination:user.illegalArgument"), channel
     assert data(ann.take_all()) == []

@@ -139,6 +139,16 @@ async def test_cancelling_takes_it_out_once(store: Store) -> None:
     assert await held(store) == {}
 
 
+async def test_an_account_cancels_only_its_own(store: Store) -> None:
+    owner = await started(store, "a")
+    kept = [await schedule(owner, MESSAGE._replace(account=account)) for account in ("subject joe", "subject ann", "")]
+    wanted = [str(each.id) for each in kept]
+    step = scheduled_messages.cancel(owner.keys, owner.token, wanted, FACTS_MAX, "joe/1", "subject joe")
+    assert await owner.do(step) == 1
+    assert await facts(store, "cancelled") == [{"ids": [kept[0].id], "channels": ["/a"], "who": "joe/1"}]
+    assert await held(store) == {b"subject ann": b"1", b"": b"1"}
+
+
 async def test_an_account_has_at_most_so_many(store: Store) -> None:
     owner = await started(store, "a")
     kept = [await schedule(owner, most=2) for _ in range(3)]

@@ -25,6 +25,7 @@ from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.presence.presence import Presence
 from crewel.broker.presence.presence_service import offer_presence
 from crewel.broker.publishing.broadcaster import StoragePlan
+from crewel.broker.publishing.cancel_service import offer_cancel
 from crewel.broker.publishing.publish_handler import scoped
 from crewel.broker.publishing.publishing import Publishing
 from crewel.broker.publishing.scheduler import Receipt
@@ -87,6 +88,7 @@ class Broker:
         self.publishing = Publishing(
             runtime, mailboxes, addressing, admission, topics, self.subscriptions.options, installed
         )
+        offer_cancel(runtime, admission.guard, self.publishing.scheduler)
         self.presence = Presence(runtime, addressing, self.subscriptions, self.publishing)
         offer_presence(runtime, admission.guard, self.presence)
         self.sessions = Sessions(runtime, mailboxes, addressing, admission, self.subscriptions, self.durability, by_id)

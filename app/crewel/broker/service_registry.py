@@ -11,6 +11,7 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.message import Accepted, Fields, Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.dead_letter import DeadLetter
+from crewel.broker.handler_steps import Steps
 from crewel.broker.session import Session
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ class ServiceRegistry:
         self.listeners: dict[str, list[Listener]] = {}
         self.subscribed: dict[str, list[Subscribed]] = {}
         self.calls: dict[str, RemoteCall] = {}
-        self.answers: dict[str, Callable[[Session, Message], Reply]] = {}
+        self.answers: dict[str, Callable[[Session, Message], Reply | Steps[Reply]]] = {}
         """Service channels that are answered in the reply to the publish itself."""
         self.session_added: list[Callable[[Session], Any]] = []
         self.session_removed: list[Callable[[Session, bool], Any]] = []

@@ -30,7 +30,13 @@ from crewel.client.client_presence import Presence
 from crewel.client.client_responder import OnRequest, Responder
 from crewel.client.config import INHERITED, Config, Options
 from crewel.client.consumer import Consumer
-from crewel.client.errors import ClientError, RemoteCallFailedError, RemoteCallTimeoutError, publish_refused
+from crewel.client.errors import (
+    ClientError,
+    PublishRefused,
+    RemoteCallFailedError,
+    RemoteCallTimeoutError,
+    publish_refused,
+)
 from crewel.client.outbox import Outbox
 from crewel.client.payload import Payload
 from crewel.client.publish_options import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
@@ -242,6 +248,17 @@ class Client:
     def batch(self) -> Batch:
         """Publishes that travel in one payload: `async with client.batch() as batch: batch.publish(…)`."""
         return Batch(self._session.request, self.traces)
+
+    async def cancel_scheduled(self, message_id: str) -> bool:
+        """Cancel a message that this account has scheduled, by the `message_id` of the reply to its publish. Returns whether it
+        was still scheduled: if not, it has been published or cancelled. Raises as `publish` does."""
+        try:
+            await self.publish("/service/cancelScheduled", message_id)
+        except PublishRefused as error:
+            if error.error_code != "user.schedule.absent":
+                raise
+            return False
+        return True
 
     async def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
         """Call the server's procedure `target`, and return its result, a JSON value. `timeout` is in seconds.

@@ -363,6 +363,12 @@ _USER: Final = (
         _FINAL,
         "The answer to an `update` of a session that has not entered, or whose server has forgotten that.",
     ),
+    ErrorCode(
+        "user.schedule.absent",
+        "There is no such scheduled message.",
+        _FINAL,
+        "A publisher cancels a message that has been published or cancelled, or that another account has scheduled.",
+    ),
     ErrorCode("user.subscribe.id", "The requested subscription id is malformed.", _FINAL),
     ErrorCode("user.subscribe.noCallback", "The subscription has no callback.", _FINAL),
     ErrorCode("user.oid.unknown", "There is no topic of this name.", _FINAL),

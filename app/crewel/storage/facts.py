@@ -77,7 +77,7 @@ FACTS: Final[tuple[FactType, ...]] = (
         {
             "ids": Field(_IDS, "Their ids."),
             "channels": Field(_TEXTS, "Their channels, in the same order."),
-            "who": Field(_TEXT, "The operator; left out if unknown."),
+            "who": Field(_TEXT, "The operator, or the session of its publisher; left out if unknown."),
         },
     ),
     FactType(

@@ -102,9 +102,10 @@ def postpone(k: Keys, token: str, message_id: str, next_ms: int, reason: str) ->
     return Step("postpone", keys, (message_id, next_ms, reason), int)
 
 
-def cancel(k: Keys, token: str, ids: Sequence[str], facts_max: int, who: str = "") -> Step[int]:
-    """Take messages out of the list for good; returns how many were there. Raises Fenced if the server has been superseded."""
-    return Step("cancel", (k.node(token), k.facts), (k.base, facts_max, who, *ids), int)
+def cancel(k: Keys, token: str, ids: Sequence[str], facts_max: int, who: str = "", account: str = "") -> Step[int]:
+    """Take messages out of the list for good, with an account only those that it is charged for; returns how many were there.
+    Raises Fenced if the server has been superseded."""
+    return Step("cancel", (k.node(token), k.facts), (k.base, facts_max, who, account, *ids), int)
 
 
 async def due(store: Store, now_ms: int, count: int) -> list[ScheduledMessage]:

@@ -213,13 +213,14 @@ class Scheduler:
 
     # To cancel them
 
-    async def cancel(self, ids: list[str], who: str = "") -> int:
-        """Take these messages out of the list for good; returns how many were there. Raises StoreError."""
+    async def cancel(self, ids: list[str], who: str = "", account: str = "") -> int:
+        """Take these messages out of the list for good, with an account only its own; returns how many were there. Raises
+        StoreError."""
         access = self._access
         if not access.has_store or access.trouble is not None:
             raise StoreUnavailable(access.trouble or "this server has no store")
         cancelled: int = await access.writing.ask(
-            scheduled_messages.cancel(access.keys, access.token, ids, access.facts_max, who)
+            scheduled_messages.cancel(access.keys, access.token, ids, access.facts_max, who, account)
         )
         return cancelled
 

@@ -123,6 +123,11 @@ class Client:
         are those of `crewel.client.Client.batch`."""
         return Batch(self._background, self._origin.batch())
 
+    def cancel_scheduled(self, message_id: str) -> bool:
+        """Cancel a message that this account has scheduled, by the `message_id` of the reply to its publish. Returns whether it
+        was still scheduled: if not, it has been published or cancelled. Raises as `publish` does."""
+        return self._background.wait_for(self._origin.cancel_scheduled(message_id))
+
     def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
         """Call the server's procedure `target`, and return its result, a JSON value. The arguments and errors are those of
         `crewel.client.Client.remote_call`."""

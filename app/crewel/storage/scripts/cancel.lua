@@ -7,10 +7,11 @@
 -- KEYS[2]     facts
 -- ARGV[1]     what all keys begin with; scheduled and those below it are built from it
 -- ARGV[2]     bound of the facts, entries
--- ARGV[3]     name of the operator, or empty
--- ARGV[4...]  ids of scheduled messages
+-- ARGV[3]     name of the operator, or of the publisher's session, or empty
+-- ARGV[4]     the account whose messages may go; empty: any
+-- ARGV[5...]  ids of scheduled messages
 local node, facts = KEYS[1], KEYS[2]
-local base, facts_max, who = ARGV[1], ARGV[2], ARGV[3]
+local base, facts_max, who, account = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local call = redis.call
 
 -- include shared/packed.lua
@@ -21,12 +22,13 @@ if call('EXISTS', node) == 0 then
   return 'fenced'
 end
 local ids, channels = {}, {}
-for at = 4, #ARGV do
+for at = 5, #ARGV do
   local id = ARGV[at]
-  local message = call('HGET', base .. 'scheduled:messages', id)
-  if message then
+  local text = call('HGET', base .. 'scheduled:messages', id)
+  local message = text and unpacked(text)
+  if message and (account == '' or message.p == account) then
     ids[#ids + 1] = id
-    channels[#channels + 1] = unpacked(message).c
+    channels[#channels + 1] = message.c
     unschedule(id)
   end
 end
