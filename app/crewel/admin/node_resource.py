@@ -15,7 +15,7 @@ from typing import Any, Final
 from crewel.admin.call import Call
 from crewel.admin.command import FLAG, Access, Command, union, union_count, union_line
 from crewel.admin.operation import Level
-from crewel.admin.request_fields import Field
+from crewel.admin.request_fields import json_field
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_view import session_view
 from crewel.delivery.dispatcher_states import DispatcherState
@@ -267,6 +267,6 @@ NODE_ROUTES: Final = (
         "Change settings while the server runs: all given settings, or none. They apply until the server ends.",
         _change_settings,
         "`settings`, as above, of the given names.",
-        body=tuple(Field(each.name, lambda value: value, {}, each.why) for each in declared().values()),
+        body=tuple(json_field(each.name, each.why) for each in declared().values()),
     ),
 )

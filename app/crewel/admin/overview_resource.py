@@ -11,6 +11,7 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
 from crewel.admin.findings import findings
+from crewel.admin.merges import At
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.new_dead_letters import NONE, LastHour
 from crewel.admin.past_findings import over
@@ -39,8 +40,15 @@ _UNKNOWN: Final = dict.fromkeys(
 
 
 async def _overview(ask: Ask) -> dict[str, Any]:
-    told = await overview(ask.admin, ask.fields.get("after", 0))
-    return told if ask.request is None else shown(told)
+    after_ms = ask.fields.get("after", 0)
+    return await (overview(ask.admin, after_ms) if ask.is_part else whole_overview(ask.admin, after_ms))
+
+
+async def whole_overview(admin: Administration, after_ms: float) -> dict[str, Any]:
+    """The overview of all nodes, as operators see it."""
+    if admin.everywhere is not None:
+        return await admin.everywhere.overview(after_ms)
+    return shown(await overview(admin, after_ms))
 
 
 def shown(told: dict[str, Any]) -> dict[str, Any]:
@@ -229,5 +237,6 @@ OVERVIEW_ROUTES: Final = (
         " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest). `unreached`: how"
         " many nodes did not answer, `failed` of them because of an internal error.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
+        merge=At.HANDLER,
     ),
 )

@@ -9,15 +9,16 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands, union
+from crewel.admin.merges import AtAll, Pages, Row, longest, merged
 from crewel.admin.operation import About, Level
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
-from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, page_fields
+from crewel.admin.request_fields import PAGE, count_text, page_fields
 from crewel.admin.role_scopes import seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.qos.names import subject_queue
-from crewel.security.grants import Role
+from crewel.security.grants import Role, role_of
 
 # Commands
 
@@ -32,10 +33,6 @@ def _line_of(names: Iterable[str]) -> str:
 
 def _first(moments: list[str]) -> str:
     return min(filter(None, moments), default="")
-
-
-def _longest(peeked: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    return max(peeked, key=len)
 
 
 def _queued(call: Call) -> int:
@@ -92,7 +89,7 @@ SUBJECT_COMMANDS: Final = (
         "The first of these messages, which stay in the queue.",
         _peek,
         COUNT._replace(default=1),
-        join=_longest,
+        join=longest,
     ),
     _write(
         "blockClientLogin",
@@ -110,6 +107,15 @@ SUBJECT_COMMANDS: Final = (
 
 _MESSAGES: Final = f"{Level.SUBJECT.resource}/messages"
 _UNKNOWN: Final = {404: "There is no such subject: it has no sessions and no queued messages."}
+
+
+def _as_one(views: list[Row]) -> Row:
+    """What several nodes say of one subject. Each has sessions of its own, and reads the queue in the store as far as it knows
+    it."""
+    return merged(
+        views, views[0], sessions=union, blocked=any, queued=max, maxEntries=max, messages=longest, causes=longest,
+        may=lambda words: min(words, key=lambda word: role_of(word) or 0), killed=sum, cleared=sum,
+    )  # fmt: skip
 
 
 async def _view(admin: Administration, subject: str) -> dict[str, Any]:
@@ -181,11 +187,10 @@ SUBJECT_ROUTES: Final = (
         "/subjects",
         "List the subjects that have sessions or queued messages by name, a page at a time.",
         _list,
-        "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`,"
-        " the list covers all nodes; `unreached`: how many of them did not answer, `failed`"
-        " of those because of an internal error.",
+        "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last.",
         query=page_fields("subjects"),
         about=About.MANY,
+        merge=Pages("subjects", "subject", _as_one),
     ),
     Route(
         "GET",
@@ -196,6 +201,7 @@ SUBJECT_ROUTES: Final = (
         " `may`: the operator's highest role for it.",
         refusals=_UNKNOWN,
         about=About.SUBJECT,
+        merge=AtAll(_as_one),
     ),
     Route(
         "GET",
@@ -203,9 +209,10 @@ SUBJECT_ROUTES: Final = (
         "Read the messages that wait for a session of the subject, without removing them.",
         _messages,
         "`name`, `queued`: how many there are, and `messages` as a session would get them.",
-        query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
+        query=(count_text("At most this many of the first messages."),),
         refusals=_UNKNOWN,
         about=About.SUBJECT,
+        merge=AtAll(_as_one),
     ),
-    *operation_routes(Level.SUBJECT, _call, _after, "`name`", _UNKNOWN),
+    *operation_routes(Level.SUBJECT, _call, _after, "`name`", _UNKNOWN, AtAll(_as_one)),
 )

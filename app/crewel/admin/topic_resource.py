@@ -10,19 +10,19 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.command import COUNT, Access, Argument, Command, operation_commands, union
+from crewel.admin.merges import Pages, Row, merged
 from crewel.admin.operation import About, Level
-from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
+from crewel.admin.request_fields import PAGE, choice_field, count_text, flag_text, page_fields, pattern, text_field
 from crewel.admin.role_scopes import covers_channel, covers_session
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import SYSTEM, Channel, parse
 from crewel.broker.session import Session
-from crewel.broker.topic_view import TopicView
+from crewel.broker.topic_view import GroupState, TopicView, joined_groups
 from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns, sorted_in_turns
-from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
-from crewel.topics import WORDS, State, word_of
+from crewel.topics import WORDS, State, joined, word_of
 
 
 def _view(ask: Ask, view: TopicView) -> dict[str, Any]:
@@ -228,11 +228,20 @@ _VIEW: Final = (
 _STATES: Final = [state.value for state in State if state is not State.DEAD]
 
 
+def _as_one(views: list[Row]) -> Row:
+    """What several nodes say of one topic."""
+    known = max(views, key=lambda view: int(view["newest"] or 0))  # it has seen more of the history than the others
+    groups = joined_groups([GroupState(**group) for group in view["groups"]] for view in views)
+    one = merged(views, known, queued=sum, subscribers=sum, exactSubscribers=sum)
+    state = joined(State(view["state"]) for view in views)
+    condition = word_of(state, is_heard=bool(one["subscribers"] or groups))
+    return {**one, "state": state.value, "condition": condition, "groups": [group._asdict() for group in groups]}
+
+
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
     broker, fields = ask.admin.broker, ask.fields
     count = fields.get("count", PAGE)
-    # A node that has been handed the request reports its own queues alone: the one that asks knows the shared ones.
     views = await broker.topics.views.all(with_shared=ask.request is not None)
     found = [view async for view in in_turns(views) if _is_wanted(view, fields) and ask.covers(view.name)]
     page = found[:count]
@@ -300,18 +309,17 @@ TOPIC_ROUTES: Final = (
         "/topics",
         "List the topics by channel, a page at a time.",
         _list,
-        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`, the"
-        " list covers all nodes; `unreached`: how many of them did not answer, `failed`"
-        " of those because of an internal error. A page with `state` or `condition` may then be"
-        " shorter.",
+        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`, a"
+        " page with `state` or `condition` may be shorter.",
         query=(
             text_field("pattern", "Only those of this channel or pattern.", pattern),
-            text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
-            text_field("condition", f"Only those that stand so: {', '.join(WORDS.values())}.", one_of(*WORDS.values())),
+            choice_field("state", "Only those in this state", _STATES),
+            choice_field("condition", "Only those that stand so", WORDS.values()),
             flag_text("internal", "true: only the server's own, /__sys__…; false: only the others."),
             *page_fields("topics"),
         ),
         about=About.MANY,
+        merge=Pages("topics", "channel", _as_one, joined=("state", "condition")),
     ),
     Route(
         "GET",
@@ -329,7 +337,7 @@ TOPIC_ROUTES: Final = (
         _history,
         "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would receive them.",
         query=(
-            number_text("count", "At most this many of the newest messages.", 1, MAX_PAGE, PAGE),
+            count_text("At most this many of the newest messages."),
             flag_text("newestFirst", "false: the oldest of them first."),
         ),
         refusals=_UNKNOWN,
