@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from crewel.storage.keys import Keys
-from tests.admin.desk import Desk
 from tests.admin.company import neutral
+from tests.admin.desk import Desk
 from tests.cli.command import Running, crewel
 from tests.conftest import StartServer
 from tests.functional.cluster import LONG, NODE, OPERATED, TOKEN
