@@ -47,7 +47,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
         "entries": page.entries,
         "next": page.next,
         "kept": await audit_stream.length(store),
-        "max": ask.admin.broker.settings.admin.audit_max_entries,
+        "max": ask.admin.settings.admin.audit_max_entries,
         "held": [{"who": who, "entries": entries} for who, entries in await audit_stream.shares(store, _SHOWN)],
     }
 

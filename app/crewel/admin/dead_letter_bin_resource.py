@@ -39,7 +39,7 @@ _AFTER: Final = text_field("after", "`next` of the previous page.", cursor(_plac
 
 
 def _discarded(ask: Ask, each: DiscardedDeadLetter) -> dict[str, Any]:
-    kept_ms = ask.admin.broker.settings.delivery.discarded_kept_ms
+    kept_ms = ask.admin.settings.delivery.discarded_kept_ms
     told = {"at": each.at_ms, "until": each.at_ms + kept_ms, "who": each.who, "job": each.job}
     return shown(ask, each.letter) | {"discarded": told | ({"editedAs": each.edited_as} if each.edited_as else {})}
 
@@ -112,10 +112,10 @@ async def _edit(ask: Ask) -> dict[str, Any]:
     letter = found[0]
     if not ask.covers(letter.channel, Role.OPERATE):
         raise refused(Role.OPERATE, About.MANY)
-    body = _edited(letter.body, fields["data"], admin.masks, admin.broker.settings.bayeux.max_message_bytes)
+    body = _edited(letter.body, fields["data"], admin.masks, admin.settings.bayeux.max_message_bytes)
     to_channel = fields.get("toChannel", False)
     with ask.action("edit dead letter", about=dead_id, reason=fields.get("reason", ""), toChannel=to_channel) as action:
-        moved = await admin.broker.dead_letters.redrive.edit(letter, body, ask.who, to_channel=to_channel)
+        moved = await admin.redrive.edit(letter, body, ask.who, to_channel=to_channel)
         action.count, action.details["redrivenAs"] = 1, str(moved.id)
     admin.forget_groups()
     return {"original": dead_id, "redrivenAs": str(moved.id)}

@@ -252,7 +252,7 @@ async def _look(ask: Ask, kinds: Sequence[str], *, are_facets: bool = False) -> 
 
 
 async def _accounts(ask: Ask) -> dict[str, Any]:
-    store, delivery = ask.admin.store, ask.admin.broker.settings.delivery
+    store, delivery = ask.admin.store, ask.admin.settings.delivery
     held = await dead_letter_store.shares(store, ask.fields.get("count", PAGE))
     return {
         "max": delivery.dead_letters_max,
@@ -324,7 +324,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     to_channel = fields.get("toChannel", False)
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
     with _action(ask, "redrive dead letters", chosen, toChannel=to_channel) as action:
-        report = await ask.admin.broker.dead_letters.redrive.redrive(chosen, limits, to_channel=to_channel)
+        report = await ask.admin.redrive.redrive(chosen, limits, to_channel=to_channel)
         _count_action(action, report)
     ask.admin.forget_groups()
     return {"redriven": report.done} | _outcome(ask, report, chosen)
@@ -337,7 +337,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
     keeps = not ask.fields.get("forGood", False)
     with _action(ask, "discard dead letters", chosen, **({} if keeps else {"forGood": True})) as action:
-        report = await ask.admin.broker.dead_letters.redrive.discard(chosen, limits, ask.who, keeps=keeps)
+        report = await ask.admin.redrive.discard(chosen, limits, ask.who, keeps=keeps)
         _count_action(action, report)
     ask.admin.forget_groups()
     return {"discarded": report.done} | _outcome(ask, report, chosen)
@@ -365,7 +365,7 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
 
 
 async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
-    redrive, told = ask.admin.broker.dead_letters.redrive, {"until": chosen.wanted.until, "dryRun": True}
+    redrive, told = ask.admin.redrive, {"until": chosen.wanted.until, "dryRun": True}
     if chosen.ids is not None:
         counts = await redrive.receivers_of(chosen, chosen.ids)
         count, found = (
@@ -390,7 +390,7 @@ def _room(admin: Administration, receiver: str) -> dict[str, Any]:
     stands = {} if session is None else standing_of(admin, session)
     away = next((each for each in stands.get("causes", ()) if each["kind"] == "away"), None)
     return {
-        "room": admin.broker.dead_letters.redrive.room(receiver),
+        "room": admin.redrive.room(receiver),
         "conditions": stands.get("conditions", []),
         "awaySince": None if away is None else away["since"],
     }

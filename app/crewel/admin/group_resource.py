@@ -25,7 +25,7 @@ _MOST_IDS: Final = 20
 async def _show(ask: Ask) -> Row:
     pattern, name = "/" + ask.path["channel"], ask.fields["name"]
     admin, queue = ask.admin, group_queue(pattern, name)
-    groups, queues = admin.broker.addressing.groups, admin.broker.addressing.shared_queues
+    groups, queues = admin.groups, admin.queues
     members = groups.members(queue)
     waiting = queues.waiting(queue)
     is_there = members or waiting or queue in groups.kept or queue in groups.elsewhere

@@ -122,7 +122,7 @@ async def _letters(ask: Ask, needed: Role) -> tuple[dict[str, Any], int]:
         if name in ask.fields:
             raise IllegalArgument(name, "is only for drains of receivers")
     chosen = await chosen_of(ask, needed)
-    return choice_of(chosen), await ask.admin.broker.dead_letters.redrive.count(chosen)
+    return choice_of(chosen), await ask.admin.redrive.count(chosen)
 
 
 async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
@@ -133,7 +133,7 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         if each.name in fields and each.name != "reason":
             raise IllegalArgument(each.name, "is only for redrives and discards of dead letters")
     if "subject" in fields:
-        own = {session.name for session in admin.broker.addressing.names.of_subject(fields["subject"])}
+        own = {session.name for session in admin.sessions_of(fields["subject"])}
         names = sorted(own.union(await sessions_of(admin.everywhere, fields["subject"], ask.who)))
     else:
         names = list(dict.fromkeys(fields["sessions"]))

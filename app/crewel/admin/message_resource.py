@@ -261,7 +261,7 @@ async def _waiting_for(
     """The sessions here that have the message pending, some of them twice: also one that has unsubscribed may still have it."""
     turns = Turns()
     await turns.end()
-    for durable in admin.broker.runtime.access.node.holders(log_id):
+    for durable in admin.access.node.holders(log_id):
         await turns.rest()
         session: Session | None = durable.connected
         if session is None or session.durable is not durable or not session.is_live:

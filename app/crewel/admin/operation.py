@@ -230,7 +230,7 @@ OPERATIONS: Final = (
         Level.SUBJECT,
         "clear",
         "Drop the queue of the subject without dead letters.",
-        lambda call: call.admin.broker.addressing.destinations.clear(call.subject),
+        lambda call: call.admin.destinations.clear(call.subject),
         lambda answer: f"{answer['cleared']} messages dropped",
         "cleared",
         "how many messages were dropped",

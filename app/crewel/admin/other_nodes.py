@@ -108,7 +108,7 @@ class OtherNodes:
 
     async def stored_of(self, subject: str) -> set[str]:
         """The names of the sessions of the subject that the store has, if there is one. Raises StoreError."""
-        if not self._admin.broker.runtime.access.has_store:
+        if not self._admin.access.has_store:
             return set()
         return {each.name for each in await receivers.find(self._admin.store, Name(subject), ())}
 

@@ -27,7 +27,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     after, count, internal = fields.get("after", ""), fields.get("count", PAGE), fields.get("internal")
     found: dict[str, list[int]] = {}
     topics: dict[str, list[Topic]] = {}
-    async for view in in_turns(await ask.admin.broker.topics.views.all(with_shared=ask.request is not None)):
+    async for view in in_turns(await ask.admin.topics.all(with_shared=ask.request is not None)):
         if internal is not None and view.name.startswith(SYSTEM) is not internal:
             continue
         if view.name.startswith(below) and ask.covers(view.name):

@@ -20,7 +20,7 @@ async def _publish(ask: Ask) -> dict[str, Any]:
         raise IllegalArgument(
             "channel", f"must be a channel of topics without a wildcard, such as /orders, not {name[:128]}"
         )
-    size, most = len(encode(fields["data"])), broker.settings.bayeux.max_message_bytes
+    size, most = len(encode(fields["data"])), ask.admin.settings.bayeux.max_message_bytes
     if size > most:
         raise IllegalArgument("data", f"takes {size} bytes; the most is {most}")
     persistent = fields.get("persistent", False)

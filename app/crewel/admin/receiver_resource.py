@@ -117,11 +117,11 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
                     "",
                 )
     if kind in (None, "subject"):
-        async for subject in in_turns(admin.broker.addressing.destinations.awaited()):
-            sessions = list(admin.broker.addressing.names.of_subject(subject))
+        async for subject in in_turns(admin.destinations.awaited()):
+            sessions = admin.sessions_of(subject)
             takes = DispatcherState.ALIVE if any(map(admin.takes, sessions)) else DispatcherState.POLLING
             state = takes.value if sessions else _EMPTY
-            waiting = admin.broker.addressing.destinations.waiting(subject)
+            waiting = admin.waiting_for(subject)
             queue = subject_queue(subject)
             yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, len(sessions), queue)
     if kind in (None, "group"):
@@ -131,11 +131,11 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
 
 def _groups(admin: Administration) -> Iterator[_Receiver]:
     """The groups with members, and those that have messages only."""
-    states, queues = admin.broker.addressing.groups.states(), admin.broker.addressing.shared_queues
+    states, queues = admin.groups.states(), admin.queues
     for group in states:
         name = f"{group.pattern} {group.name}"
         queue = group_queue(group.pattern, group.name)
-        members = admin.broker.addressing.groups.members(queue)
+        members = admin.groups.members(queue)
         state = DispatcherState.ALIVE if any(map(admin.takes, members)) else DispatcherState.POLLING
         yield _Receiver("group", name, state.value, False, group.waiting, None, None, len(members), queue)
     with_members = {(group.pattern, group.name) for group in states}

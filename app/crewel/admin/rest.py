@@ -148,8 +148,8 @@ class Rest:
 
     def __init__(self, admin: Administration, static: Path) -> None:
         self._admin = admin
-        self._origins = Origins(admin.broker.settings)
-        self._proxies = TrustedProxies(admin.broker.settings)
+        self._origins = Origins(admin.settings)
+        self._proxies = TrustedProxies(admin.settings)
         self._static = static
         membership = admin.membership
         self._other_nodes = None if membership is None else OtherNodes(admin, membership, ROUTES, _status)
@@ -227,7 +227,7 @@ class Rest:
         except Refused as error:
             self._admin.audit.refused(who, scope.highest, route.audited_as, error.code, **path)
             raise
-        body = await read_body(request, self._admin.broker.settings)
+        body = await read_body(request, self._admin.settings)
         try:
             fields = read(route, query, body)
             ask = Ask(

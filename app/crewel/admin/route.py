@@ -160,10 +160,10 @@ class Ask:
         """Whether long work had better end: the client has gone, as far as the connection tells, or the
         server is going down."""
         if self.request is None:
-            return self.admin.broker.runtime.life.is_draining
+            return self.admin.life.is_draining
         connection = self.request.protocol
         is_gone = self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
-        return is_gone or self.admin.broker.runtime.life.is_draining
+        return is_gone or self.admin.life.is_draining
 
 
 Handler = Callable[[Ask], Awaitable[Any]]
@@ -248,7 +248,7 @@ async def _covers(about: About, ask: Ask, needed: Role) -> bool:
                 raise NotThere(f"there is no session {ask.session_name} here")
             return covers_session(scope, needed, session)
         case About.SUBJECT:
-            if not admin.broker.addressing.names.of_subject(ask.path["subject"]):
+            if not admin.sessions_of(ask.path["subject"]):
                 raise NotThere(f"there is no session of {ask.path['subject']} here")  # another node may have one
             held = await ask.role_on_subject(ask.path["subject"])
             return held is not None and held >= needed

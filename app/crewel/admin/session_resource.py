@@ -48,7 +48,7 @@ def login_date(call: Call) -> str:
 
 def uptime(call: Call) -> int:
     """Seconds since then."""
-    return int(call.admin.broker.loop.time() - min(session.added_at for session in call.sessions))
+    return int(call.admin.now() - min(session.added_at for session in call.sessions))
 
 
 def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
@@ -228,7 +228,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     async def wanted() -> AsyncIterator[tuple[Place, Session]]:
         nonlocal unnamed
-        async for session in in_turns(ask.admin.broker.sessions.by_id.values()):
+        async for session in in_turns(ask.admin.sessions()):
             unnamed += not session.name
             if not session.name:
                 continue

@@ -35,15 +35,9 @@ def _first(moments: list[str]) -> str:
     return min(filter(None, moments), default="")
 
 
-def _queued(call: Call) -> int:
-    return call.admin.broker.addressing.destinations.waiting(call.subject)
-
-
 async def _peek(call: Call) -> list[dict[str, Any]]:
     """The first so many of the waiting messages, as a session would get them. Raises NotCovered and StoreError."""
-    entries = seen(
-        call.scope, About.SUBJECT, await call.admin.broker.addressing.destinations.peek(call.subject, call.value)
-    )
+    entries = seen(call.scope, About.SUBJECT, await call.admin.destinations.peek(call.subject, call.value))
     return call.admin.messages(as_delivered(entry, with_origin=True) for entry in entries)
 
 
@@ -78,11 +72,16 @@ SUBJECT_COMMANDS: Final = (
         lambda c: login_date(c) if c.sessions else "",
         join=_first,
     ),
-    _read("subjectQueueNumMsgs", "Messages that wait for a session of the subject.", _queued, join=max),
+    _read(
+        "subjectQueueNumMsgs",
+        "Messages that wait for a session of the subject.",
+        lambda c: c.admin.waiting_for(c.subject),
+        join=max,
+    ),
     _read(
         "subjectQueueMaxMsgs",
         "Maximum number of these messages.",
-        lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries,
+        lambda c: c.admin.settings.ptp.subject_queue_max_entries,
     ),
     _read(
         "peekSubjectMessages",
@@ -94,7 +93,7 @@ SUBJECT_COMMANDS: Final = (
     _write(
         "blockClientLogin",
         "Whether the server refuses its logins, until the server ends. Existing sessions stay.",
-        lambda c: c.subject in c.admin.broker.addressing.names.blocked,
+        lambda c: c.admin.is_blocked(c.subject),
         FLAG,
         _set_blocked,
         join=any,
@@ -121,15 +120,15 @@ def _as_one(views: list[Row]) -> Row:
 async def _view(admin: Administration, subject: str) -> dict[str, Any]:
     """The subject as REST tells it."""
     queue = subject_queue(subject)
-    sessions = list(admin.broker.addressing.names.of_subject(subject))
-    queued = admin.broker.addressing.destinations.waiting(subject)
+    sessions = admin.sessions_of(subject)
+    queued = admin.waiting_for(subject)
     return {
         "name": f"client/{subject}",
         "subject": subject,
         "sessions": sorted(session.name for session in sessions),
-        "blocked": subject in admin.broker.addressing.names.blocked,
+        "blocked": admin.is_blocked(subject),
         "queued": queued,
-        "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
+        "maxEntries": admin.settings.ptp.subject_queue_max_entries,
         "causes": await queue_view(admin, AwaitedQueue(queue, queue, queued, sessions)),
     }
 
@@ -159,8 +158,7 @@ def _found(ask: Ask, value: Any = None) -> Call:
     subject = ask.path["subject"]
     if not ask.admin.has_subject(subject):
         raise NotThere(f"there is no subject {subject} here")
-    sessions = ask.admin.broker.addressing.names.of_subject(subject)
-    return Call(ask.admin, ask.who, ask.scope, f"client/{subject}", list(sessions), value)
+    return Call(ask.admin, ask.who, ask.scope, f"client/{subject}", ask.admin.sessions_of(subject), value)
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
@@ -170,7 +168,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 async def _messages(ask: Ask) -> dict[str, Any]:
     call = _found(ask, ask.fields.get("count", PAGE))
-    return {"name": call.name, "queued": _queued(call), "messages": await _peek(call)}
+    return {"name": call.name, "queued": ask.admin.waiting_for(call.subject), "messages": await _peek(call)}
 
 
 async def _call(ask: Ask) -> Call:

@@ -68,7 +68,7 @@ def _of_view(read: Callable[[TopicView], Any], if_dead: Any) -> Callable[[Call],
     """A property that is read off the topic as it is now; `if_dead` if nothing was ever published to it, or it has ended."""
 
     async def answer(call: Call) -> Any:
-        view = await call.admin.broker.topics.views.of(call.name)
+        view = await call.admin.topics.of(call.name)
         return if_dead if view is None else read(view)
 
     return answer
@@ -83,15 +83,13 @@ def _subscribers(call: Call) -> list[Session]:
     """The sessions that receive from this channel, by its name or by a pattern; of a pattern, those subscribed to just that."""
     channel = _parsed(call.name)
     if channel.is_wildcard:
-        return [
-            session for session in call.admin.broker.sessions.by_id.values() if channel.name in session.subscriptions
-        ]
+        return [session for session in call.admin.sessions() if channel.name in session.subscriptions]
     return list(call.admin.broker.addressing.channels.subscribers(channel))
 
 
 def _groups(call: Call) -> list[str]:
     patterns, scope = _parsed(call.name).patterns, call.scope
-    groups = [group for group in call.admin.broker.addressing.groups.states() if group.pattern in patterns]
+    groups = [group for group in call.admin.groups.states() if group.pattern in patterns]
     return sorted({group.name for group in groups if covers_channel(scope, Role.VIEW, group.pattern)})
 
 
@@ -106,7 +104,7 @@ async def _set_destroy_delay(call: Call) -> None:
 
 async def _unsubscribe_all(call: Call) -> int:
     """End all subscriptions to its very name; how many it were. Raises StoreError."""
-    return await _unsubscribe(call, list(call.admin.broker.sessions.by_id.values()))
+    return await _unsubscribe(call, list(call.admin.sessions()))
 
 
 async def _unsubscribe_one(call: Call) -> int:
@@ -240,9 +238,8 @@ def _as_one(views: list[Row]) -> Row:
 
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
-    broker, fields = ask.admin.broker, ask.fields
-    count = fields.get("count", PAGE)
-    views = await broker.topics.views.all(with_shared=ask.request is not None)
+    fields, count = ask.fields, ask.fields.get("count", PAGE)
+    views = await ask.admin.topics.all(with_shared=ask.request is not None)
     found = [view async for view in in_turns(views) if _is_wanted(view, fields) and ask.covers(view.name)]
     page = found[:count]
     return {
@@ -277,7 +274,7 @@ def _channel(ask: Ask) -> Channel:
 async def _found(ask: Ask) -> TopicView:
     """The topic that the path names."""
     channel = _channel(ask)
-    view = await ask.admin.broker.topics.views.of(channel.name)
+    view = await ask.admin.topics.of(channel.name)
     if view is None:
         raise NotThere(f"there is no topic {channel.name}")
     return view
@@ -300,7 +297,7 @@ async def _call(ask: Ask) -> Call:
 
 
 async def _after(call: Call) -> dict[str, Any]:
-    return {"channel": call.name, "state": (await call.admin.broker.topics.views.state(call.name)).value}
+    return {"channel": call.name, "state": (await call.admin.topics.state(call.name)).value}
 
 
 TOPIC_ROUTES: Final = (
