@@ -49,11 +49,6 @@ class Subscribers:
         self.unusual: dict[DurableSession, None] = {}
         """The sessions that have to be asked about each message."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are none."""
-        return not (self.subscriber_set.sessions or self.others or self.unusual)
-
 
 @dataclass(eq=False)
 class SubscriberCache:
