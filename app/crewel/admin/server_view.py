@@ -1,8 +1,8 @@
-"""What the administration asks of its server: its name, its store, its sessions, subjects, queues and topics, and what has happened to
-receivers lately.
+"""What the administration asks of its server: its name, its store, its sessions, subjects, queues and topics, and what has
+happened to receivers lately.
 
-It alone knows where the broker has its parts. `Administration` is this with parts of its own. Jobs, counts, histories and the facts of
-receivers get it as this, and so know no other part.
+It alone knows where the broker has its parts. `Administration` is this with parts of its own. Jobs, counts, histories and the
+facts of receivers get it as this, and so know no other part.
 """
 
 from __future__ import annotations
