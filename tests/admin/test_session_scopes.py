@@ -123,8 +123,6 @@ async def test_a_queue_of_any_length_is_read_once_for_all_roles(
             seen.append(each)
             yield each
 
-    admin: Any = SimpleNamespace(
-        broker=SimpleNamespace(addressing=SimpleNamespace(destinations=SimpleNamespace(channels=of)))
-    )
+    admin: Any = SimpleNamespace(destinations=SimpleNamespace(channels=of))
     scope = scope_of(["destroy:/a/**", "view:/v/*"])
     assert (await role_on_queue(admin, scope, "joe", Role.DESTROY), len(seen)) == (role, read)
