@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.exchange import Held
+from crewel.broker.mailboxes.ledger import StoreLedger
 from crewel.broker.mailboxes.mailbox import Mailbox
-from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
-from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
 from crewel.delivery.entry import Entry
 from crewel.limits import Account
 from crewel.qos.connect import NOTHING_ASKED, ConnectQos
@@ -244,7 +243,7 @@ class Session:
     """Loop time (s) at which it expires; infinite while a connect is held."""
 
     def __init__(self, broker: Host, client_id: str, peer: Peer | None = None) -> None:
-        self.mailbox: Mailbox = MemoryMailbox(broker.reports)
+        self.mailbox = Mailbox(broker.reports.no_ledger)
         self.answered = None
         self.requests = 0
         self._broker = broker
@@ -466,12 +465,13 @@ class Session:
 
     def join_store(self, durable: DurableSession) -> None:
         """The store has it, and this says what it is to receive."""
-        self.mailbox, self.durable = StoredMailbox(self.mailbox, durable), durable
-        self.name = durable.name
+        self.mailbox.keep_in(StoreLedger(durable, self._broker.reports))
+        self.durable, self.name = durable, durable.name
 
     def leave_store(self) -> None:
         """It is to receive nothing of the store any more."""
-        self.mailbox, self.durable = MemoryMailbox.holding(self.mailbox), None
+        self.mailbox.keep_in(self._broker.reports.no_ledger)
+        self.durable = None
 
     def recover_to(self, entry: Entry) -> None:
         """Its client knows that it misses nothing; this is the last of that."""

@@ -7,11 +7,10 @@ from typing import cast
 
 import pytest
 
+from crewel.broker.mailboxes.ledger import StoreLedger
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.mailbox_listener import MailboxListener, Occasion
-from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.message_states import TRANSITIONS, MessageEvent, MessageState
-from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
 from crewel.delivery.dispatcher import Dispatcher, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -31,7 +30,7 @@ class OneMessage:
     def __init__(self, settle: Settle = Settle.MESSAGE) -> None:
         self.durable = DurableSession(SessionName("client/joe/1"))
         listener = cast("MailboxListener", Listener(cast("Receiver", self)))
-        self.mailbox = StoredMailbox(MemoryMailbox(listener), self.durable)
+        self.mailbox = Mailbox(StoreLedger(self.durable, listener))
         self.mailbox.begin_batches()
         self.mailbox.dispatcher = Dispatcher(Rules(tells=True, settle=settle, retries=-1))
         origin = Origin(str(PLACE), "0")

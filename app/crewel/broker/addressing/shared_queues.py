@@ -234,13 +234,11 @@ class SharedQueues:
 
     def is_able(self, session: Session) -> bool:
         """Whether the session's client is there, and gets messages."""
-        return session.is_live and not (
-            session.mailbox.is_absent or session.mailbox.is_paused or session.mailbox.rejects_all
-        )
+        return session.is_live and not session.mailbox.is_absent and not session.mailbox.is_blocked
 
     def may_take(self, session: Session) -> bool:
         """Whether the session gets messages, and its client is there or is expected back."""
-        return self._counts(session) and not (session.mailbox.is_paused or session.mailbox.rejects_all)
+        return self._counts(session) and not session.mailbox.is_blocked
 
     def _counts(self, session: Session | None) -> bool:
         """Whether a message that all others have failed waits for this member: its client is there, or this server restored

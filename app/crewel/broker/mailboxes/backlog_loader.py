@@ -75,14 +75,8 @@ class BacklogLoader:
 
     def load(self, session: Session) -> asyncio.Future[None] | None:
         """Fetch what is evicted for the session; the future says when it lies in the queue. None: nothing is evicted."""
-        return session.mailbox.choose(self, session)
-
-    def in_memory(self, session: Session) -> None:
-        """Nothing is evicted."""
-
-    def in_store(self, session: Session, durable: DurableSession) -> asyncio.Future[None] | None:
-        """Fetch what is evicted for this session that the store has."""
-        if not durable.evicted or not session.is_live or session.mailbox.is_paused:
+        durable = session.durable
+        if durable is None or not durable.evicted or not session.is_live or session.mailbox.is_paused:
             return None
         done = self.running.get(durable)
         if done is None:
@@ -179,7 +173,7 @@ class BacklogLoader:
             session.mailbox.drop_where(lambda entry: entry.position in former)
         self._access.node.mark_dirty(durable)
         notice = durable.notices[place]
-        if session.mailbox.rejects_all:
+        if session.mailbox.view().rejection is not None:
             durable.end_message(place)
         elif (
             session.mailbox.is_absent or session.mailbox.is_paused or durable.has_evicted_before(place, notice.priority)

@@ -77,7 +77,7 @@ class DispatcherRunner:
             was_rejecting = session.mailbox.dispatcher.rejection is not None
             session.mailbox.dispatcher.revive(self._rules(session, qos))
             if was_rejecting:
-                self._store(session)
+                self._stops.store(session)
         elif tells or qos.dispatcher is not None or qos.max_open:
             session.mailbox.dispatcher = Dispatcher(self._rules(session, qos))
         session.mailbox.limit_open(qos.max_open)
@@ -124,7 +124,7 @@ class DispatcherRunner:
         dispatcher = self.of(session)
         if "sink" in stored:
             dispatcher.rejection = Rejection(stored["code"], stored["reason"], stored.get("given", ""))
-            self._reject_all(session)
+            self._dead_letter_all(session, *dispatcher.rejection)
         else:
             dispatcher.holdback = Holdback.from_json(stored)
         self._apply_state(session)
@@ -202,11 +202,12 @@ class DispatcherRunner:
         dispatcher = session.mailbox.dispatcher
         if not session.is_live:
             return
+        was_rejecting = dispatcher.rejection is not None
         death = dispatcher.conclude(self._runtime.loop.time())
         if death is not None:
             self._end_failed(session, *death)
         else:
-            self._follow(session, dispatcher)
+            self._follow(session, dispatcher, was_rejecting=was_rejecting)
 
     def _occasion(self, session: Session, now: float) -> Occasion:
         return Occasion(session.name, now, int(time() * 1000), partial(self._listener.try_other, session))
@@ -216,15 +217,15 @@ class DispatcherRunner:
         self._runtime.metrics.redeliveries += len(judgement.put_back)
         if judgement.holdback is not None:
             self._note_hold(session, judgement.holdback)
-            self._store(session)
+            self._stops.store(session)
 
-    def _follow(self, session: Session, dispatcher: Dispatcher) -> None:
+    def _follow(self, session: Session, dispatcher: Dispatcher, *, was_rejecting: bool = True) -> None:
         """Let the session stand as its dispatcher does, and others have what it gets no more."""
         if dispatcher.is_paused or dispatcher.rejection is not None:
             self._listener.is_blocked(session)
-        if dispatcher.rejection is not None and not session.mailbox.rejects_all:
-            self._reject_all(session)
-            self._store(session)
+        if dispatcher.rejection is not None and not was_rejecting:
+            self._dead_letter_all(session, *dispatcher.rejection)
+            self._stops.store(session)
         self._apply_state(session)
         self._listener.has_capacity(session)
 
@@ -232,12 +233,6 @@ class DispatcherRunner:
         """The client has failed for good: the messages that wait for it become dead letters, and it has to handshake again."""
         session.mailbox.die(code, reason)
         self._listener.end(session, Event.FAILED)
-
-    def _reject_all(self, session: Session) -> None:
-        """Waiting and new messages become dead letters."""
-        session.mailbox.rejects_all = True
-        assert session.mailbox.dispatcher.rejection is not None
-        self._dead_letter_all(session, *session.mailbox.dispatcher.rejection)
 
     def _dead_letter_all(self, session: Session, code: str, reason: str, given: str = "") -> int:
         return session.mailbox.dead_letter_all(self._expiry.now(), code, reason, given)
@@ -296,10 +291,6 @@ class DispatcherRunner:
         """The client is gone. Its login may have said for how long it is waited for."""
         session.expires_at = min(session.expires_at, now + session.mailbox.dispatcher.rules.gives_up)
         self._events.lost(session)
-
-    def _store(self, session: Session) -> asyncio.Future[None] | None:
-        """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
-        return session.mailbox.choose(self._stops, session)
 
     # What operators ask for
 
@@ -360,7 +351,7 @@ class DispatcherRunner:
         return True
 
     async def _stored(self, session: Session) -> None:
-        stored = self._store(session)
+        stored = self._stops.store(session)
         if stored is not None:
             await stored
 
