@@ -67,7 +67,7 @@ class Listener:
 
 
 class ReceiverLedger(StoreLedger):
-    """Notes what is settled."""
+    """Notes what is settled, or becomes a dead letter."""
 
     __slots__ = ("_mailbox",)
 
@@ -78,6 +78,10 @@ class ReceiverLedger(StoreLedger):
     def settle(self, entries: list[Entry]) -> None:
         super().settle(entries)
         self._mailbox.gone(*entries)
+
+    def letter(self, failed: FailedDelivery) -> None:
+        super().letter(failed)
+        self._mailbox.gone(failed.entry)
 
 
 class Receiver(Mailbox):
@@ -185,6 +189,10 @@ class Receiver(Mailbox):
 
     # Ends
 
+    def drop_first(self, count: int) -> None:
+        self.gone(*self.transients()[: max(count - len(self.stored()), 0)])
+        self.ends().drop_first(count)
+
     def gone(self, *entries: Entry) -> None:
         self.volatile.difference_update(map(_id, entries))
 
@@ -199,14 +207,6 @@ class Receiver(Mailbox):
     def end_at(self, index: int, reason: EndReason) -> None:
         self.gone(self.queue[index])
         super().end_at(index, reason)
-
-    def dead_letter_new(self, failed: FailedDelivery) -> None:
-        super().dead_letter_new(failed)
-        self.gone(failed.entry)
-
-    def drop_first(self, count: int) -> int:
-        self.gone(*self.transients()[: max(count - len(self.stored()), 0)])
-        return super().drop_first(count)
 
     def take_expired(self, now: int, *, is_away: bool) -> list[Entry]:
         gone = super().take_expired(now, is_away=is_away)

@@ -32,7 +32,7 @@ VERBS: Final = frozenset(
         "leave",
         "wanted",
         "load",
-        "end",
+        "ends",
         "give_back",
         "view",
         "room",
@@ -44,8 +44,8 @@ READ: Final = frozenset({"news", "tells"})
 """What is read for each delivery, and written by the mailbox alone."""
 
 _MAILBOX: Final = "Mailbox"
-_BESIDE: Final = frozenset({"MailboxView", "FullQueue"})
-"""The view reads for all others, and the other decides for the mailbox."""
+_BESIDE: Final = frozenset({"MailboxView", "FullQueue", "Ends"})
+"""The view reads for all others, and the others decide for the mailbox."""
 _ROOMS: Final = {"Batches": "batches", "Dispatcher": "dispatcher", "OpenLimit": "limit"}
 """What a mailbox consists of, by the class, and as which field."""
 _INSIDE: Final = ROOT / "app" / "crewel" / "delivery"

@@ -457,7 +457,7 @@ class TestOperators:
         store(stored, "/a", "x" * 1000)
         stored.broker.publish("/a", "y" * 1000)
         assert 2000 < joe.session.mailbox.view().size < 2300
-        joe.session.mailbox.drop_first(2)
+        joe.session.mailbox.ends().drop_first(2)
         assert joe.session.mailbox.view().size == 0
 
 

@@ -383,7 +383,7 @@ class TestLazyMessages:
 
     def test_a_connect_is_held_when_all_that_waited_was_taken_away(self, lazy: Client) -> None:
         lazy.world.broker.publish("/b", 1)
-        lazy.session.mailbox.drop_first(1)
+        lazy.session.mailbox.ends().drop_first(1)
         assert lazy.connect().is_held
 
     def test_a_direct_delivery_is_lazy_only_if_it_says_so(self, lazy: Client) -> None:

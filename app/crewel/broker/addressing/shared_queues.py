@@ -250,7 +250,7 @@ class SharedQueues:
         return session.mailbox.is_absent and self._mailboxes.times.is_gone(session, self._loop.time())
 
     def _room(self, session: Session, name: str) -> int:
-        return lease_room(session, name, session.mailbox.depth) if self.is_able(session) else 0
+        return lease_room(session, name, session.mailbox.view().depth) if self.is_able(session) else 0
 
     def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
         """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
@@ -419,7 +419,7 @@ class SharedQueues:
         counting = {each.name for each in stored_of(self.members(name)) if self._counts(each.connected)}
         all_failed = session.name in leased.failed and counting <= set(leased.failed)
         if all_failed and failure.is_final_for(session.name):
-            session.mailbox.dead_letter_stored(place, failure.code, failure.reason, failure.given)
+            session.mailbox.ends().dead_letter_stored(place, failure.code, failure.reason, failure.given)
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 

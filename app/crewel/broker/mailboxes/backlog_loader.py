@@ -212,7 +212,7 @@ class BacklogLoader:
         self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
     ) -> None:
         if session.mailbox.dispatcher.rejection is not None:
-            session.mailbox.dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
+            session.mailbox.ends().dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
         elif entry is not None:
             self._outbound.enqueue(session, entry, self._access.node.cursor)
         else:

@@ -5,7 +5,6 @@ The pure half, `delivery.dispatcher`, decides; here messages are moved, sessions
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -146,8 +145,8 @@ class DispatcherRunner:
         self.updated.discard(session)
         self.pings.ended(session)
         self._expiry.leave(session)
-        if session.mailbox.ends_in_letters:
-            session.mailbox.dead_letter_transients(
+        if session.mailbox.view().ends_in_letters:
+            session.mailbox.ends().dead_letter_transients(
                 *(session.mailbox.view().death or (DEAD_SESSION, "the session has ended"))
             )
         elif session.acknowledges:
@@ -161,7 +160,7 @@ class DispatcherRunner:
         backlog = session.mailbox.view().depth
         if not backlog or not session.acknowledges:
             return
-        is_kept = session.mailbox.ends_in_letters
+        is_kept = session.mailbox.view().ends_in_letters
         why = cause(session, event, self._times, self._runtime.loop.time())
         if is_kept:
             self._events.died(session, backlog, why)
@@ -202,7 +201,7 @@ class DispatcherRunner:
         dispatcher = session.mailbox.dispatcher
         if not session.is_live:
             return
-        was_rejecting = dispatcher.rejection is not None
+        was_rejecting = session.mailbox.view().rejection is not None
         death = dispatcher.conclude(self._runtime.loop.time())
         if death is not None:
             self._end_failed(session, *death)
@@ -235,7 +234,7 @@ class DispatcherRunner:
         self._listener.end(session, Event.FAILED)
 
     def _dead_letter_all(self, session: Session, code: str, reason: str, given: str = "") -> int:
-        return session.mailbox.dead_letter_all(self._expiry.now(), code, reason, given)
+        return session.mailbox.ends().dead_letter_all(self._expiry.now(), code, reason, given)
 
     def note_room(self, session: Session) -> None:
         """The client of a session with a limit may have room for messages again."""
@@ -364,7 +363,7 @@ class DispatcherRunner:
         code, reason = _SKIPPED
         if held is not None and held_id and message_id in ("", held_id):
             code, reason = held.code or _HELD, held.reason or reason
-        done = session.mailbox.dead_letter_one(message_id or held_id, code, reason, or_first=not message_id)
+        done = session.mailbox.ends().dead_letter_one(message_id or held_id, code, reason, or_first=not message_id)
         count = int(done)
         self._note_ended(session)
         return count
@@ -385,7 +384,7 @@ class DispatcherRunner:
 
     async def remove(self, session: Session, count: int) -> int:
         """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
-        dropped = session.mailbox.drop_first(count)
+        dropped = session.mailbox.ends().drop_first(count)
         self._note_ended(session)
         return dropped
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, assert_never
 
-from crewel.broker.mailboxes.ledger import Counts, Ledger, Seen
+from crewel.broker.mailboxes.ledger import Counts, Seen
 from crewel.broker.mailboxes.offers import UNSTORED
+from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import FailedDelivery
 from crewel.delivery.entry import Entry, beyond, least, place_of, priority_of
 from crewel.delivery.records import EndReason, LogId
@@ -23,13 +24,24 @@ SIZE: Final = "resource.overflow.queue.bytes"
 """The code of the bound of bytes."""
 
 
+def policy_of(mailbox: Mailbox) -> OverflowPolicy:
+    """What a full queue does. A client that knows what it has missed must see no gap, nor must one that acknowledges, of what
+    the store does not have."""
+    policy, recovered = mailbox.bounds.policy, mailbox.recovered
+    if mailbox.evicted is UNSTORED:
+        is_strict = mailbox.batches is not NO_BATCHES or recovered is not None
+    else:
+        is_strict = policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in mailbox.queue
+    return OverflowPolicy.DISCONNECT if is_strict else policy
+
+
 class FullQueue:
     """The queue of one mailbox, while a message comes."""
 
     __slots__ = ("_entry", "_is_stored", "_ledger", "_mailbox", "_place")
 
-    def __init__(self, mailbox: Mailbox, ledger: Ledger, entry: Entry) -> None:
-        self._mailbox, self._ledger, self._entry = mailbox, ledger, entry
+    def __init__(self, mailbox: Mailbox, entry: Entry) -> None:
+        self._mailbox, self._ledger, self._entry = mailbox, mailbox.ledger, entry
         self._is_stored = mailbox.evicted is not UNSTORED
         self._place = entry.position if self._is_stored else LogId(0)
         """Where the store has it."""
@@ -40,7 +52,7 @@ class FullQueue:
         mailbox, ledger, place = self._mailbox, self._ledger, self._place
         rejection = mailbox.dispatcher.rejection
         if rejection is not None:
-            mailbox.dead_letter_new(FailedDelivery(self._entry, rejection.code, rejection.reason, given=rejection.given))
+            ledger.letter(FailedDelivery(self._entry, rejection.code, rejection.reason, given=rejection.given))
             return False
         if mailbox.recovered is not None and mailbox.recovered not in mailbox.queue:
             mailbox.recovered = None  # it has gone out
@@ -71,9 +83,13 @@ class FullQueue:
     def _certainly_fits(self) -> bool:
         mailbox = self._mailbox
         waiting = self._waiting_at_most()
-        if (waiting < mailbox.most or not waiting) and self._ledger.fits(mailbox.bounds.max_bytes) and self._has_bytes():
+        if (
+            (waiting < mailbox.most or not waiting)
+            and self._ledger.fits(mailbox.bounds.max_bytes)
+            and self._has_bytes()
+        ):
             return True
-        return self._entry.is_notice and mailbox.overflow_policy is OverflowPolicy.DISCONNECT
+        return self._entry.is_notice and policy_of(mailbox) is OverflowPolicy.DISCONNECT
 
     def _exceeded(self) -> str | None:
         """The code of the bound that the message goes beyond."""
@@ -128,7 +144,7 @@ class FullQueue:
 
     def _apply_policy(self, code: str, *, is_first: bool) -> bool:
         """Do as the policy says; True if a message was dropped for this one, which may not be the first."""
-        mailbox, ledger, policy = self._mailbox, self._ledger, self._mailbox.overflow_policy
+        mailbox, ledger, policy = self._mailbox, self._ledger, policy_of(self._mailbox)
         ledger.overflowed(policy)
         match policy:
             case OverflowPolicy.DROP_OLDEST:
@@ -139,7 +155,7 @@ class FullQueue:
                 mailbox.must_end = True
             case OverflowPolicy.DEAD_MESSAGE:
                 if ledger.leaves_letters:
-                    mailbox.dead_letter_new(FailedDelivery(self._entry, code, "the queue of the receiver is full"))
+                    ledger.letter(FailedDelivery(self._entry, code, "the queue of the receiver is full"))
                     mailbox.must_end = ledger.charge() or mailbox.must_end
                 else:
                     ledger.listener.left_no_letter()

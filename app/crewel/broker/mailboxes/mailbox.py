@@ -8,11 +8,11 @@ Transient ones are few, and stay in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.fitting import fitting
 from crewel.broker.mailboxes.full_queue import FullQueue
 from crewel.broker.mailboxes.mailbox_view import MailboxView
@@ -36,7 +36,7 @@ from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import Status, Verdict
 from crewel.delivery.records import EndReason, LogId
 from crewel.delivery.sent_messages import id_of
-from crewel.qos.connect import Bounds, Burst, OverflowPolicy
+from crewel.qos.connect import Bounds, Burst
 
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.ledger import Ledger
@@ -51,7 +51,6 @@ class Mailbox:
 
     __slots__ = (
         "_is_patient",
-        "_ledger",
         "batches",
         "bounds",
         "burst",
@@ -61,6 +60,7 @@ class Mailbox:
         "is_absent",
         "is_paused",
         "lazy_at",
+        "ledger",
         "limit",
         "must_end",
         "news",
@@ -70,6 +70,8 @@ class Mailbox:
         "retained",
     )
 
+    ledger: Ledger
+    """What the store has of its messages."""
     queue: list[Entry]
     """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
     evicted: Sequence[int]
@@ -104,6 +106,7 @@ class Mailbox:
     """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
 
     def __init__(self, ledger: Ledger) -> None:
+        self.ledger, self.evicted = ledger, ledger.evicted
         self.queue, self.news = NO_ENTRIES, NOTHING
         self._is_patient = False  # whether the queue need not leave at once: it is lazy, or goes with any next reply
         self.is_paused = self.is_absent = self.must_end = False
@@ -113,23 +116,21 @@ class Mailbox:
         self.limit = self.recovered = None
         self.bounds = ledger.listener.bounds
         self.burst = _ANY_BURST
-        self.keep_in(ledger)
 
     def keep_in(self, ledger: Ledger) -> None:
         """The store has the session from now on, or has it no more. What is in memory stays."""
-        self._ledger, self.evicted = ledger, ledger.evicted
+        self.ledger, self.evicted = ledger, ledger.evicted
         if self.batches is not NO_BATCHES and ledger.batch:
             self.batches.continue_from(ledger.batch)
-
-    @property
-    def has_notices(self) -> bool:
-        """Whether a notice of a subscription waits: that it has failed, or that its topic was erased."""
-        return self._ledger.has_notices or any(entry.is_notice for entry in self.queue)
 
     @property
     def is_blocked(self) -> bool:
         """Whether nothing leaves for it: it is paused, or all that comes becomes dead letters."""
         return self.is_paused or self.dispatcher.rejection is not None
+
+    def ends(self) -> Ends:
+        """What ends its messages in another way than by what its client says."""
+        return Ends(self)
 
     def view(self) -> MailboxView:
         """What others may know of it."""
@@ -142,33 +143,14 @@ class Mailbox:
         self.bounds = bounds
 
     @property
-    def overflow_policy(self) -> OverflowPolicy:
-        """What a full queue does. A client that knows what it has missed must see no gap, and neither must one that acknowledges
-        messages that the store does not have."""
-        policy = self.bounds.policy
-        if self.evicted is UNSTORED:
-            is_strict = self.batches is not NO_BATCHES or self.recovered is not None
-        else:
-            is_strict = (
-                policy is OverflowPolicy.DROP_OLDEST and self.recovered is not None and self.recovered in self.queue
-            )
-        return OverflowPolicy.DISCONNECT if is_strict else policy
-
-    @property
     def most(self) -> int:
         """How many messages may wait."""
-        return self.bounds.max_entries or self._ledger.listener.bayeux.max_queue_messages
+        return self.bounds.max_entries or self.ledger.listener.bayeux.max_queue_messages
 
     def room(self) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts."""
         waiting = len(self.queue) + self.retained + len(self.evicted)
         return 0 if self.dispatcher.rejection is not None else max(self.most - waiting, 0)
-
-    def room_in_bytes(self) -> int:
-        """How many bytes more may wait, 0 at least."""
-        is_stored, most = self.evicted is not UNSTORED, self.bounds.max_bytes
-        left = most - self._ledger.size if is_stored else self._ledger.listener.share(most) - self.count_bytes()
-        return max(left, 0)
 
     def append(self, entry: Entry) -> None:
         """Put the last entry of a session behind the queued messages, whatever its priority and the bounds of the queue."""
@@ -189,7 +171,7 @@ class Mailbox:
         if queue is not self.queue:
             self.queue = queue
             self.queue_bytes = inf
-        self._ledger.counts = None
+        self.ledger.counts = None
         self._count_retained()
         self._look()
 
@@ -221,10 +203,10 @@ class Mailbox:
             and self.dispatcher is NO_DISPATCHER
         ):
             if entry.weight is None and not entry.position:
-                self._ledger.listener.backlog.weigh(entry)
+                self.ledger.listener.backlog.weigh(entry)
             self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES  # it is alone: no bound matters
             return READY
-        bounds, count, listener = self.bounds, len(queue) + self.retained, self._ledger.listener
+        bounds, count, listener = self.bounds, len(queue) + self.retained, self.ledger.listener
         size = len(entry.wire) + (self.queue_bytes if queue else 0)  # infinite if it is to be counted again
         if (
             (count and count >= (bounds.max_entries or listener.bayeux.max_queue_messages))
@@ -237,7 +219,7 @@ class Mailbox:
         return self.load(entry)
 
     def _has_room(self, entry: Entry) -> bool:
-        return FullQueue(self, self._ledger, entry).has_room()
+        return FullQueue(self, entry).has_room()
 
     def _offer_stored(self, entry: Entry, cursor: LogId) -> int:
         """Offer a message that the store has for this session."""
@@ -246,13 +228,13 @@ class Mailbox:
             return OVERFULL if self.must_end else ENDED
         waits = place < cursor and comes_before(place, entry.priority, self.queue)
         if not (is_usual or waits):
-            waits = self.is_absent or self.is_paused or self._ledger.goes_before(place, entry.priority)
+            waits = self.is_absent or self.is_paused or self.ledger.goes_before(place, entry.priority)
         if not waits:
             return self.load(entry)
         if cursor:
             self.evict_arrived(place, entry.priority)
         else:
-            self._ledger.park(place)
+            self.ledger.park(place)
         return EVICTED
 
     def offer_at_once(self, entry: Entry) -> int:
@@ -275,19 +257,19 @@ class Mailbox:
             not (self.is_absent or self.is_paused or self.evicted)
             and self.dispatcher.rejection is None
             and len(self.queue) + self.retained < bounds.max_entries
-            and self._ledger.certainly_fits(bounds.max_bytes)
+            and self.ledger.certainly_fits(bounds.max_bytes)
         )
 
     def evict_arrived(self, place: LogId, priority: int) -> None:
         """The message at this place, which came past the log, waits in the store: it is read before what is younger."""
         if comes_before(place, priority, self.queue):
             self.recall()
-        self._ledger.park(place)
+        self.ledger.park(place)
 
     def load(self, entry: Entry) -> int:
         """What has waited in the store only waits in memory again, or a notice waits, whatever the bounds: KEPT or READY."""
         if entry.weight is None and not entry.position:
-            self._ledger.listener.backlog.weigh(entry)
+            self.ledger.listener.backlog.weigh(entry)
         queue = self.queue
         if not queue:
             self.queue, self.queue_bytes = [entry], len(entry.wire)
@@ -303,7 +285,7 @@ class Mailbox:
             self.expiry = min(self.expiry or entry.expires, entry.expires)
         if self.limit is not None:
             self.limit.queued(entry)
-        if entry.lazy and (until := self._ledger.listener.lazy_until()):
+        if entry.lazy and (until := self.ledger.listener.lazy_until()):
             if self.lazy_at == inf:
                 self.lazy_at = until
             self._is_patient = self._is_patient or not queue
@@ -328,14 +310,14 @@ class Mailbox:
 
     def has_bytes(self, size: int) -> bool:
         """Whether the queue may have so many bytes more."""
-        most = self._ledger.listener.share(self.bounds.max_bytes)
+        most = self.ledger.listener.share(self.bounds.max_bytes)
         return self.count_bytes() + size <= most
 
     def shorten(self) -> bool:
         """Cut the queue if it has more than its share, when all queues together have too much. A queue that nothing more comes
         to would keep what it has; the bounds of a stored one hold for each message that comes. True: the session has to end."""
         while self.evicted is UNSTORED and self.queue and not self.has_bytes(0):
-            if not FullQueue(self, self._ledger, self.queue[-1]).shorten():
+            if not FullQueue(self, self.queue[-1]).shorten():
                 break
         return self.must_end
 
@@ -346,7 +328,7 @@ class Mailbox:
         rest stays. Where the client acknowledges, it has them from here on: they are its next batch."""
         if self.is_paused:
             return NO_ENTRIES
-        if self.expiry and self.is_due(now := self._ledger.listener.now()):
+        if self.expiry and self.is_due(now := self.ledger.listener.now()):
             self.expire(now, is_away=self.is_absent)
         queue = self.queue
         if len(queue) != 1 or self.limit is not None:
@@ -414,7 +396,7 @@ class Mailbox:
         self.retained += len(kept)
         if again:  # what was to be sent again, and is not in this response, waits as all others do
             self.queue = in_order(self.queue)
-            self._ledger.resent(again, is_busy=self.batches.is_busy)
+            self.ledger.resent(again, is_busy=self.batches.is_busy)
 
     def limit_open(self, most: int) -> None:
         """Let at most so many messages be open at its client; 0: any number."""
@@ -487,7 +469,7 @@ class Mailbox:
             self._count_retained()
         self._look()
         if settled:
-            self._ledger.settle(settled)
+            self.ledger.settle(settled)
 
     def close_batch(self) -> int:
         """The number for the reply that is going out. What is left of the reserved numbers suffices for a while."""
@@ -497,7 +479,7 @@ class Mailbox:
         number = batches.number
         batches.number = number + 1
         if number >= batches.reserve_at:
-            batches.reserve_at += self._ledger.reserve_batches()
+            batches.reserve_at += self.ledger.reserve_batches()
         return number
 
     def report(self, statuses: list[Status], batch: int | None, occasion: Occasion) -> Judgement:
@@ -518,9 +500,9 @@ class Mailbox:
         goes_elsewhere = occasion.goes_elsewhere
         self.take_out_many(judgement.settled)
         for entry in judgement.settled:
-            self._ledger.end(entry.position, EndReason.SETTLED)
+            self.ledger.end(entry.position, EndReason.SETTLED)
         if judgement.dead_letters:
-            self._dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
+            Ends(self).dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
         if judgement.put_back:
             why = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
             put_back = [entry for entry in judgement.put_back if not goes_elsewhere(FailedDelivery(entry, *why))]
@@ -562,7 +544,7 @@ class Mailbox:
         if self.dispatcher is not NO_DISPATCHER:
             self.dispatcher.messages.restart_wait(now)
             self.dispatcher.flushes = bool(entries or self.evicted)
-        self.replace(in_order(self._ledger.park_all(entries)))
+        self.replace(in_order(self.ledger.park_all(entries)))
 
     # Ends
 
@@ -611,21 +593,7 @@ class Mailbox:
         """The messages that are not stored: what the client has got first, then what is queued."""
         return [entry for entry in self.in_memory() if entry.is_transient]
 
-    def channels(self) -> Iterator[str]:
-        """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
-        return chain(self._ledger.channels(), (entry.channel for entry in self.in_memory()))
-
     # How much there is
-
-    @property
-    def depth(self) -> int:
-        """How many messages wait, are sent, or are open."""
-        return len(self._ledger) + len(self.transients())
-
-    @property
-    def size(self) -> int:
-        """Their bytes."""
-        return self._ledger.size + sum(len(entry.wire) for entry in self.transients())
 
     def count_evicted(self) -> int:
         """How many messages are in the store only."""
@@ -633,25 +601,14 @@ class Mailbox:
 
     def stored(self) -> list[LogId]:
         """The places of the stored messages, by priority and age."""
-        return self._ledger.places()
-
-    @property
-    def accounts_for_all(self) -> bool:
-        """Whether it is recorded how each of its messages ends."""
-        return self.evicted is not UNSTORED or self.dispatcher is not NO_DISPATCHER
-
-    def has(self, message_id: str) -> bool:
-        """Whether the message of this id waits, is sent, or is open."""
-        if message_id.isdigit() and self._ledger.find(LogId(int(message_id))) is not None:
-            return True
-        return any(entry.origin is not None and entry.origin.id == message_id for entry in self.transients())
+        return self.ledger.places()
 
     # Waiting again
 
     def recall(self, entries: Iterable[Entry] = ()) -> None:
-        """Let these, which were sent, wait again in their place; and let all that is stored wait in the store. What is not waits
-        in memory by priority and as it came: none is sent again before the others."""
-        others = self._ledger.park_all(dict.fromkeys((*entries, *self.queue)))
+        """Let these, which were sent, wait again in their place; and let all that is stored wait in the store. The others wait
+        in memory by priority and as they came: none is sent again first."""
+        others = self.ledger.park_all(dict.fromkeys((*entries, *self.queue)))
         self.batches.unbatch()
         self.replace(as_they_came(others))
 
@@ -665,16 +622,16 @@ class Mailbox:
 
     def forget_stored(self, place: LogId) -> None:
         """Memory has the stored message at this place no more, wherever it was."""
-        self._forget_many((place,))
+        self.forget_many((place,))
         self.drop_where(lambda entry: entry.position == place)
-        self._ledger.unpark(place)
+        self.ledger.unpark(place)
 
     def give_back(self, place: LogId) -> int:
         """The message at this place of the inbox goes back into the shared queue that it came from. Returns how often it may
         have been sent."""
         attempts = self.attempts(place)
         self.forget_stored(place)
-        own = self._ledger.give_back(place)
+        own = self.ledger.give_back(place)
         if own is not None and comes_before(place, own.priority, self.queue):
             self.recall()  # so that it is read before what is younger
         return attempts
@@ -682,10 +639,10 @@ class Mailbox:
     def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
         """What was sent to tell what has happened to the topics or subscriptions of these, which wait again: it comes after
         them, so it waits again too. Nothing waits for its status any more."""
-        notices, messages = self._ledger.notices, self.dispatcher.messages
+        notices, messages = self.ledger.notices, self.dispatcher.messages
         if not notices:
             return []
-        found = [self._ledger.find(each.position) for each in entries]
+        found = [self.ledger.find(each.position) for each in entries]
         channels = {each.channel for each in found if each is not None}
         channels.update(each.channel for each in entries if not each.position)
         sent = [each for each in messages.entries if each.position in notices]
@@ -699,7 +656,7 @@ class Mailbox:
     def end(self, entry: Entry, reason: EndReason) -> None:
         """The message has ended in this way."""
         self.take_out_many((entry,))
-        self._ledger.end(entry.position, reason)
+        self.ledger.end(entry.position, reason)
 
     def end_at(self, index: int, reason: EndReason) -> None:
         """The message at this index of the queue, which was never sent, ends in this way."""
@@ -713,26 +670,16 @@ class Mailbox:
             if self.dispatcher.messages.close(id_of(entry)):
                 self._count_retained()
             self._look()
-            self._ledger.end(entry.position, reason)
-
-    @property
-    def death(self) -> tuple[str, str] | None:
-        """Code and reason, if the client has failed for good."""
-        return self._ledger.death
+            self.ledger.end(entry.position, reason)
 
     def die(self, code: str, reason: str) -> None:
         """The client has failed for good: what ends with the session has this code and reason."""
-        self._ledger.die(code, reason)
-
-    @property
-    def ends_in_letters(self) -> bool:
-        """Whether messages that are open when the session ends become dead letters: what a client reports always does."""
-        return self._ledger.leaves_letters or self._ledger.death is not None
+        self.ledger.die(code, reason)
 
     def end_stored(self, place: LogId, reason: EndReason) -> None:
         """The stored message at this place ends in this way, and leaves nothing behind."""
         self.forget_stored(place)
-        self._ledger.end(place, reason)
+        self.ledger.end(place, reason)
 
     def end_evicted(self, place: LogId, reason: EndReason) -> None:
         """The evicted message at this place ends in this way. The queue does not have it, and is not looked through."""
@@ -740,40 +687,8 @@ class Mailbox:
         if any(each.position == place for each in sent) or str(place) in self.dispatcher.messages.opened:
             self.end_stored(place, reason)
         else:
-            self._ledger.unpark(place)
-            self._ledger.end(place, reason)
-
-    def end_messages(self, places: Collection[LogId], entries: Collection[Entry], reason: EndReason) -> None:
-        """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
-        look at everything that waits."""
-        self._forget_many(places, entries)
-        if self.batches is not NO_BATCHES:
-            self._ledger.listener.transients_ended(reason, len(entries))
-        self._ledger.end_all(places, reason)
-
-    def drop_first(self, count: int) -> int:
-        """The first so many of the waiting messages end, the stored ones first; returns how many."""
-        places = self.stored()[:count]
-        entries = self.transients()[: count - len(places)]
-        self._forget_many(places, entries)
-        self._ledger.end_all(places, EndReason.DROPPED)
-        return len(places) + len(entries)
-
-    def conflate(self, channel: str, newest: LogId) -> None:
-        """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
-        has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
-        if not (self.queue or self._ledger):
-            return
-        queued = {entry.position for entry in self.queue}  # what goes out again is there too
-        sent = {entry.position for entry in self.in_memory()} - queued
-        for place in self._ledger.logged(channel):
-            if place != newest and place not in sent:
-                self.end_stored(place, EndReason.FILTERED)
-        is_stored = self.evicted is not UNSTORED
-        entries = [each for each in self.queue if not (is_stored and each.position)]
-        for entry in [each for each in entries if each.channel == channel and not each.to]:
-            self.end(entry, EndReason.FILTERED)
-            self._changed([each for each in self.queue if each is not entry])
+            self.ledger.unpark(place)
+            self.ledger.end(place, reason)
 
     def leave(self, now: int) -> None:
         """The session ends: its client will say nothing more of what it has got. `now`: microseconds since 1970."""
@@ -785,14 +700,14 @@ class Mailbox:
             self.take_out_many(unanswered)
             self._transients_expired(unanswered)
         messages = self.dispatcher.messages
-        for message_id in filter(str.isdecimal, {*messages.waiting, *messages.opened}):  # for letters that are written later
-            self._ledger.attempted(
-                LogId(int(message_id)), messages.times_sent(message_id), messages.failed(message_id)
-            )
+        for message_id in filter(
+            str.isdecimal, {*messages.waiting, *messages.opened}
+        ):  # for letters that are written later
+            self.ledger.attempted(LogId(int(message_id)), messages.times_sent(message_id), messages.failed(message_id))
 
     def is_due(self, now: int) -> bool:
         """Whether something may have to go out of all queues by now, microseconds since 1970."""
-        return 0 < self.expiry <= now or self._ledger.is_due(now)
+        return 0 < self.expiry <= now or self.ledger.is_due(now)
 
     def expire(self, now: int, *, is_away: bool) -> bool:
         """End what has to go out of all queues by now. `is_away`: also what was sent and never acknowledged. False if nothing
@@ -800,86 +715,24 @@ class Mailbox:
         gone = self.take_expired(now, is_away=is_away)
         self._transients_expired(gone)
         at_client = {entry.position for entry in self.at_client()}
-        over = {each for each in self._ledger.expired(now) if each not in at_client}
+        over = {each for each in self.ledger.expired(now) if each not in at_client}
         # By their places too: what the record says of a life may differ a little from what the message says.
         self.take_out_many([each for each in self.queue if each.position in over])
-        self._ledger.end_all(over.union(entry.position for entry in gone if entry.position), EndReason.EXPIRED)
+        self.ledger.end_all(over.union(entry.position for entry in gone if entry.position), EndReason.EXPIRED)
         return self.note_expiry()
 
     def _transients_expired(self, gone: list[Entry]) -> None:
         if self.batches is not NO_BATCHES:
             count = sum(not (entry.position or entry.is_oneway) for entry in gone)
-            self._ledger.listener.transients_ended(EndReason.EXPIRED, count)
+            self.ledger.listener.transients_ended(EndReason.EXPIRED, count)
 
-    def _forget_many(self, places: Collection[LogId], others: Iterable[Entry] = ()) -> None:
+    def forget_many(self, places: Collection[LogId], others: Iterable[Entry] = ()) -> None:
         """Memory has the messages at these places and these entries no more, at the cost of one look at the waiting ones."""
         wanted = set(places)
         self.take_out_many(dict.fromkeys((*others, *(each for each in self.in_memory() if each.position in wanted))))
-
-    # Dead letters
-
-    def dead_letter(self, failed: FailedDelivery) -> None:
-        """The message becomes a dead letter, whether or not it was queued. One of the server's own about itself only ends, and
-        so does one of a session that the store does not have."""
-        self._dead_letter_many([failed])
-
-    def _dead_letter_many(self, failed: Collection[FailedDelivery]) -> None:
-        """All of these become dead letters, at the cost of one look at the waiting messages."""
-        self.take_out_many([each.entry for each in failed])
-        for each in failed:
-            self.dead_letter_new(each)
-
-    def dead_letter_new(self, failed: FailedDelivery) -> None:
-        """A message that is not in memory, or not any more, becomes a dead letter."""
-        self._ledger.letter(failed)
-
-    def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
-        """The stored message at this place becomes a dead letter; False if it is not open."""
-        if not self._ledger.has(place):
-            return False
-        failed = self._failed(Entry.placeholder(place), code, reason, given)
-        self.forget_stored(place)
-        self._ledger.letter(failed)
-        return True
-
-    def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:
-        """All that is not stored becomes dead letters: it cannot be delivered any more."""
-        self._dead_letter_many([self._failed(entry, code, reason, given) for entry in self.transients()])
-        self.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
-
-    def dead_letter_one(self, message_id: str, code: str, reason: str, *, or_first: bool = True) -> bool:
-        """Make a dead letter of the message of this id, or else of the first if that is wanted; False if neither waits."""
-        places, transients = self.stored(), self.transients()
-        found: list[Entry | LogId] = [each for each in transients if each.origin and each.origin.id == message_id]
-        found += [place for place in places if str(place) == message_id]
-        first = next(iter([*found, *places, *transients] if or_first else found), None)
-        if isinstance(first, Entry):
-            self.dead_letter(self._failed(first, code, reason))
-            return True
-        return first is not None and self.dead_letter_stored(first, code, reason)
-
-    def dead_letter_all(self, now: int, code: str, reason: str, given: str = "") -> int:
-        """Make dead letters of all waiting messages but for those that have to go out of all queues by now (microseconds since
-        1970); returns how many."""
-        if self.is_due(now):
-            self.expire(now, is_away=self.is_absent)
-        count = self.depth
-        self.renew()
-        self.dead_letter_transients(code, reason, given)
-        self._ledger.unpark_messages()
-        places = self.stored()
-        self._forget_many(places)
-        for place in places:
-            self.dead_letter_stored(place, code, reason, given)
-        return count
-
-    def _failed(self, entry: Entry, code: str, reason: str, given: str = "") -> FailedDelivery:
-        """The message as a dead letter of this code and reason, with how often the client has failed it before, and how."""
-        message_id, known = id_of(entry), self.dispatcher.messages
-        return FailedDelivery(entry, code, reason, known.times_sent(message_id), given, known.failed(message_id))
 
     # Attempts
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""
-        return self.dispatcher.messages.times_sent(str(place)) + self._ledger.attempts(place)
+        return self.dispatcher.messages.times_sent(str(place)) + self.ledger.attempts(place)

@@ -22,4 +22,4 @@ def dead_letter_unsendable(session: Session, entry: Entry, error: Exception) -> 
     log.debug("where that happened", exc_info=error)
     if not entry.channel.startswith("/meta/"):
         why = f"the server could not send it: {error}"[:MAX_REASON]
-        session.mailbox.dead_letter(FailedDelivery(entry, INTERNAL_ERROR, why))
+        session.mailbox.ends().dead_letter(FailedDelivery(entry, INTERNAL_ERROR, why))

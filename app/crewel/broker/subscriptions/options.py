@@ -91,7 +91,7 @@ class SubscriptionOptions:
         if not hearing:
             return MatchResult.NO
         if all(each.newest_only for each in hearing):
-            session.mailbox.conflate(channel.name, entry.position)
+            session.mailbox.ends().conflate(channel.name, entry.position)
         return _match_result(session, hearing)
 
     def fan_out(
