@@ -6,7 +6,8 @@ from __future__ import annotations
 from math import inf
 
 from crewel.broker.mailboxes.backlog import Backlog
-from crewel.broker.mailboxes.ledger import NoLedger, StoreLedger
+from crewel.broker.mailboxes.ends import Ends
+from crewel.broker.mailboxes.ledger import StoreLedger
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.offers import LEAVES
@@ -30,7 +31,6 @@ class Listener:
     def __init__(self, mailbox: Receiver) -> None:
         self._mailbox = mailbox
         self.bayeux, self.backlog, self.bounds = Bayeux(), Backlog(Limits()), Bounds(0, 10**9)
-        self.no_ledger = NoLedger(self)
 
     def has_changed(self, durable: DurableSession) -> None:
         pass
@@ -191,7 +191,7 @@ class Receiver(Mailbox):
 
     def drop_first(self, count: int) -> None:
         self.gone(*self.transients()[: max(count - len(self.stored()), 0)])
-        self.ends().drop_first(count)
+        Ends(self).drop_first(count)
 
     def gone(self, *entries: Entry) -> None:
         self.volatile.difference_update(map(_id, entries))

@@ -32,7 +32,7 @@ VERBS: Final = frozenset(
         "leave",
         "wanted",
         "load",
-        "ends",
+        "end",
         "give_back",
         "view",
         "room",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.exchange import Held
-from crewel.broker.mailboxes.ledger import StoreLedger
+from crewel.broker.mailboxes.ledger import NoLedger, StoreLedger
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.delivery.entry import Entry
 from crewel.limits import Account
@@ -25,7 +25,6 @@ from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
     from crewel.broker.exchange import Peer
-    from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.pending_dead_letters import Payers
@@ -117,8 +116,8 @@ class Host(Protocol):
         """The settings of the server."""
 
     @property
-    def reports(self) -> MailboxListener:
-        """What its messages report."""
+    def no_ledger(self) -> NoLedger:
+        """Of its messages, while the store does not have it."""
 
     def deliver(
         self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
@@ -243,7 +242,7 @@ class Session:
     """Loop time (s) at which it expires; infinite while a connect is held."""
 
     def __init__(self, broker: Host, client_id: str, peer: Peer | None = None) -> None:
-        self.mailbox = Mailbox(broker.reports.no_ledger)
+        self.mailbox = Mailbox(broker.no_ledger)
         self.answered = None
         self.requests = 0
         self._broker = broker
@@ -465,12 +464,12 @@ class Session:
 
     def join_store(self, durable: DurableSession) -> None:
         """The store has it, and this says what it is to receive."""
-        self.mailbox.keep_in(StoreLedger(durable, self._broker.reports))
+        self.mailbox.keep_in(StoreLedger(durable, self._broker.no_ledger.listener))
         self.durable, self.name = durable, durable.name
 
     def leave_store(self) -> None:
         """It is to receive nothing of the store any more."""
-        self.mailbox.keep_in(self._broker.reports.no_ledger)
+        self.mailbox.keep_in(self._broker.no_ledger)
         self.durable = None
 
     def recover_to(self, entry: Entry) -> None:

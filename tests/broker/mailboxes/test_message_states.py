@@ -97,8 +97,8 @@ HAPPENS: dict[MessageEvent, Callable[[OneMessage], object]] = {
     MessageEvent.FAILED: lambda it: it.report(Verdict.FAILED, "user.message.poison"),
     MessageEvent.PAUSED: lambda it: it.mailbox.pause(is_paused=True),
     MessageEvent.RENEWED: lambda it: it.mailbox.renew(),
-    MessageEvent.DEAD_LETTERED: lambda it: it.mailbox.ends().dead_letter_one("", "user.update.deadMessage", ""),
-    MessageEvent.DROPPED: lambda it: it.mailbox.ends().drop_first(1),
+    MessageEvent.DEAD_LETTERED: lambda it: Ends(it.mailbox).dead_letter_one("", "user.update.deadMessage", ""),
+    MessageEvent.DROPPED: lambda it: Ends(it.mailbox).drop_first(1),
     MessageEvent.OVERFLOWED: OneMessage.overflow,
     MessageEvent.EXPIRED: lambda it: it.mailbox.expire(EXPIRES, is_away=False),
 }

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.extensions.ack import AckExtension
 from crewel.storage import dead_letter_store
@@ -328,8 +329,8 @@ class TestWhatCounts:
     @pytest.mark.parametrize(
         "end",
         [
-            lambda mailbox: mailbox.ends().drop_first(2),
-            lambda mailbox: [mailbox.ends().dead_letter_one("", "user.update.holdback", "skipped") for _ in range(2)],
+            lambda mailbox: Ends(mailbox).drop_first(2),
+            lambda mailbox: [Ends(mailbox).dead_letter_one("", "user.update.holdback", "skipped") for _ in range(2)],
             lambda mailbox: mailbox.expire(10**18, is_away=True),
         ],
         ids=["dropped", "skipped", "expired"],

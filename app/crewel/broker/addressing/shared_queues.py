@@ -22,6 +22,7 @@ from crewel.broker.addressing.lease_room import AHEAD, lease_room
 from crewel.broker.addressing.queue_listeners import AddressingListener
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queue import SharedQueue
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, stored_of, unstored_of
@@ -419,7 +420,7 @@ class SharedQueues:
         counting = {each.name for each in stored_of(self.members(name)) if self._counts(each.connected)}
         all_failed = session.name in leased.failed and counting <= set(leased.failed)
         if all_failed and failure.is_final_for(session.name):
-            session.mailbox.ends().dead_letter_stored(place, failure.code, failure.reason, failure.given)
+            Ends(session.mailbox).dead_letter_stored(place, failure.code, failure.reason, failure.given)
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from crewel.broker.handler_steps import resolve
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -212,7 +213,7 @@ class BacklogLoader:
         self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
     ) -> None:
         if session.mailbox.dispatcher.rejection is not None:
-            session.mailbox.ends().dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
+            Ends(session.mailbox).dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
         elif entry is not None:
             self._outbound.enqueue(session, entry, self._access.node.cursor)
         else:

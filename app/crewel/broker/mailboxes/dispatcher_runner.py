@@ -12,6 +12,7 @@ from math import inf
 from time import time
 from typing import Any, Final
 
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
@@ -146,7 +147,7 @@ class DispatcherRunner:
         self.pings.ended(session)
         self._expiry.leave(session)
         if session.mailbox.view().ends_in_letters:
-            session.mailbox.ends().dead_letter_transients(
+            Ends(session.mailbox).dead_letter_transients(
                 *(session.mailbox.view().death or (DEAD_SESSION, "the session has ended"))
             )
         elif session.acknowledges:
@@ -234,7 +235,7 @@ class DispatcherRunner:
         self._listener.end(session, Event.FAILED)
 
     def _dead_letter_all(self, session: Session, code: str, reason: str, given: str = "") -> int:
-        return session.mailbox.ends().dead_letter_all(self._expiry.now(), code, reason, given)
+        return Ends(session.mailbox).dead_letter_all(self._expiry.now(), code, reason, given)
 
     def note_room(self, session: Session) -> None:
         """The client of a session with a limit may have room for messages again."""
@@ -363,7 +364,7 @@ class DispatcherRunner:
         code, reason = _SKIPPED
         if held is not None and held_id and message_id in ("", held_id):
             code, reason = held.code or _HELD, held.reason or reason
-        done = session.mailbox.ends().dead_letter_one(message_id or held_id, code, reason, or_first=not message_id)
+        done = Ends(session.mailbox).dead_letter_one(message_id or held_id, code, reason, or_first=not message_id)
         count = int(done)
         self._note_ended(session)
         return count
@@ -384,7 +385,7 @@ class DispatcherRunner:
 
     async def remove(self, session: Session, count: int) -> int:
         """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
-        dropped = session.mailbox.ends().drop_first(count)
+        dropped = Ends(session.mailbox).drop_first(count)
         self._note_ended(session)
         return dropped
 

@@ -64,13 +64,7 @@ class Ends:
     def dead_letter(self, failed: FailedDelivery) -> None:
         """The message becomes a dead letter, whether or not it was queued. One of the server's own about itself only ends, and
         so does one of a session that the store does not have."""
-        self.dead_letter_many([failed])
-
-    def dead_letter_many(self, failed: Collection[FailedDelivery]) -> None:
-        """All of these become dead letters, at the cost of one look at the waiting messages."""
-        self._mailbox.take_out_many([each.entry for each in failed])
-        for each in failed:
-            self._ledger.letter(each)
+        self._mailbox.dead_letter_many([failed])
 
     def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
         """The stored message at this place becomes a dead letter; False if it is not open."""
@@ -83,8 +77,9 @@ class Ends:
 
     def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:
         """All that is not stored becomes dead letters: it cannot be delivered any more."""
-        self.dead_letter_many([self._failed(entry, code, reason, given) for entry in self._mailbox.transients()])
-        self._mailbox.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
+        mailbox = self._mailbox
+        mailbox.dead_letter_many([self._failed(entry, code, reason, given) for entry in mailbox.transients()])
+        mailbox.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
 
     def dead_letter_one(self, message_id: str, code: str, reason: str, *, or_first: bool = True) -> bool:
         """Make a dead letter of the message of this id, or else of the first if that is wanted; False if neither waits."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.fitting import fitting
 from crewel.broker.mailboxes.full_queue import FullQueue
 from crewel.broker.mailboxes.mailbox_view import MailboxView
@@ -127,10 +126,6 @@ class Mailbox:
     def is_blocked(self) -> bool:
         """Whether nothing leaves for it: it is paused, or all that comes becomes dead letters."""
         return self.is_paused or self.dispatcher.rejection is not None
-
-    def ends(self) -> Ends:
-        """What ends its messages in another way than by what its client says."""
-        return Ends(self)
 
     def view(self) -> MailboxView:
         """What others may know of it."""
@@ -502,7 +497,7 @@ class Mailbox:
         for entry in judgement.settled:
             self.ledger.end(entry.position, EndReason.SETTLED)
         if judgement.dead_letters:
-            Ends(self).dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
+            self.dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
         if judgement.put_back:
             why = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
             put_back = [entry for entry in judgement.put_back if not goes_elsewhere(FailedDelivery(entry, *why))]
@@ -730,6 +725,12 @@ class Mailbox:
         """Memory has the messages at these places and these entries no more, at the cost of one look at the waiting ones."""
         wanted = set(places)
         self.take_out_many(dict.fromkeys((*others, *(each for each in self.in_memory() if each.position in wanted))))
+
+    def dead_letter_many(self, failed: Collection[FailedDelivery]) -> None:
+        """All of these become dead letters, at the cost of one look at the waiting messages."""
+        self.take_out_many([each.entry for each in failed])
+        for each in failed:
+            self.ledger.letter(each)
 
     # Attempts
 

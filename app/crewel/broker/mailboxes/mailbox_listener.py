@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.backlog import Backlog
-    from crewel.broker.mailboxes.ledger import NoLedger
     from crewel.delivery.dispatcher import FailedDelivery
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
@@ -38,8 +37,6 @@ class MailboxListener(Protocol):
     """What may wait where it says nothing."""
     backlog: Backlog
     """The messages in all queues."""
-    no_ledger: NoLedger
-    """What the mailboxes of all sessions share that the store does not have."""
 
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""

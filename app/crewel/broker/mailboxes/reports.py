@@ -35,6 +35,7 @@ class MailboxReports:
         self.bounds = Bounds(0, self.bayeux.max_queue_bytes, OverflowPolicy.DROP_OLDEST)
         self.backlog = self._outbound.backlog
         self.no_ledger = NoLedger(self)
+        """Of all sessions that the store does not have."""
 
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""
