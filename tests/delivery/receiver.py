@@ -79,8 +79,8 @@ class ReceiverLedger(StoreLedger):
         super().settle(entries)
         self._mailbox.gone(*entries)
 
-    def letter(self, failed: FailedDelivery) -> None:
-        super().letter(failed)
+    def dead_letter(self, failed: FailedDelivery) -> None:
+        super().dead_letter(failed)
         self._mailbox.gone(failed.entry)
 
 

@@ -72,7 +72,7 @@ class Ends:
             return False
         failed = self._failed(Entry.placeholder(place), code, reason, given)
         self._mailbox.forget_stored(place)
-        self._ledger.letter(failed)
+        self._ledger.dead_letter(failed)
         return True
 
     def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:

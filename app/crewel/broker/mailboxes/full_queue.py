@@ -52,7 +52,7 @@ class FullQueue:
         mailbox, ledger, place = self._mailbox, self._ledger, self._place
         rejection = mailbox.dispatcher.rejection
         if rejection is not None:
-            ledger.letter(FailedDelivery(self._entry, rejection.code, rejection.reason, given=rejection.given))
+            ledger.dead_letter(FailedDelivery(self._entry, rejection.code, rejection.reason, given=rejection.given))
             return False
         if mailbox.recovered is not None and mailbox.recovered not in mailbox.queue:
             mailbox.recovered = None  # it has gone out
@@ -155,7 +155,7 @@ class FullQueue:
                 mailbox.must_end = True
             case OverflowPolicy.DEAD_MESSAGE:
                 if ledger.leaves_letters:
-                    ledger.letter(FailedDelivery(self._entry, code, "the queue of the receiver is full"))
+                    ledger.dead_letter(FailedDelivery(self._entry, code, "the queue of the receiver is full"))
                     mailbox.must_end = ledger.charge() or mailbox.must_end
                 else:
                     ledger.listener.left_no_letter()

@@ -167,7 +167,7 @@ class NoLedger:
 
     # Dead letters
 
-    def letter(self, failed: FailedDelivery) -> None:
+    def dead_letter(self, failed: FailedDelivery) -> None:
         """The message, which memory has no more, becomes a dead letter, if its receiver leaves any."""
         self.listener.left_no_letter()
 
@@ -372,7 +372,7 @@ class StoreLedger:
         """Whether what a session leaves becomes dead letters. No client comes back to one without a name."""
         return self.durable.is_named or self.listener.letters_for_anonymous
 
-    def letter(self, failed: FailedDelivery) -> None:
+    def dead_letter(self, failed: FailedDelivery) -> None:
         """The message, which memory has no more, becomes a dead letter. One of the server about itself only ends."""
         durable, (entry, code, reason, attempts, given, tries) = self.durable, failed
         place = entry.position

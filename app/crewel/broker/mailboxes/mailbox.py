@@ -695,9 +695,7 @@ class Mailbox:
             self.take_out_many(unanswered)
             self._transients_expired(unanswered)
         messages = self.dispatcher.messages
-        for message_id in filter(
-            str.isdecimal, {*messages.waiting, *messages.opened}
-        ):  # for letters that are written later
+        for message_id in filter(str.isdecimal, {*messages.waiting, *messages.opened}):  # for dead letters to come
             self.ledger.attempted(LogId(int(message_id)), messages.times_sent(message_id), messages.failed(message_id))
 
     def is_due(self, now: int) -> bool:
@@ -730,7 +728,7 @@ class Mailbox:
         """All of these become dead letters, at the cost of one look at the waiting messages."""
         self.take_out_many([each.entry for each in failed])
         for each in failed:
-            self.ledger.letter(each)
+            self.ledger.dead_letter(each)
 
     # Attempts
 
