@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -94,8 +93,8 @@ class MailboxView:
 
     def channels(self) -> Iterator[str]:
         """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
-        mailbox = self._mailbox
-        return chain(mailbox.ledger.channels(), (entry.channel for entry in mailbox.in_memory()))
+        yield from self._mailbox.ledger.channels()
+        yield from (entry.channel for entry in self._mailbox.in_memory())
 
     @property
     def has_notices(self) -> bool:
