@@ -9,7 +9,8 @@ import pytest
 
 from crewel.broker.mailboxes import shape_samples
 from crewel.broker.mailboxes.events import Events
-from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
+from crewel.broker.mailboxes.ledger import NoLedger
+from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.shape_samples import LARGEST
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
@@ -28,7 +29,7 @@ HOLDBACK = Holdback("client/joe/1", 5, "user.update.holdback", "7", "not now")
 
 def session(name: str = "client/joe/1", *, acknowledges: bool = True) -> Session:
     made = Session.__new__(Session)
-    made.name, made.peer, made.mailbox = name, Request(), MemoryMailbox(cast("Any", NOTHING_SAID))
+    made.name, made.peer, made.mailbox = name, Request(), Mailbox(NoLedger(cast("Any", NOTHING_SAID)))
     made.acknowledges = acknowledges
     made.last_seen = 0.0
     return made

@@ -50,8 +50,8 @@ class RankedLedger(FailingLedger):
 class RankedReceiver(Receiver):
     """A session whose queue is filled while bodies are read."""
 
-    ledger: RankedLedger
-    """Of the run; its clock is that of all servers."""
+    of_run: RankedLedger
+    """Its clock is that of all servers."""
     node: LogConsumer
     """Of its server."""
 
@@ -63,7 +63,7 @@ class RankedReceiver(Receiver):
 
     @property
     def clock(self) -> int:  # type: ignore[override]
-        return self.ledger.now
+        return self.of_run.now
 
     def refill(self, count: int) -> None:
         """Begin to read what is evicted."""
@@ -193,7 +193,7 @@ class RankedRun(FailingRun):
         **parts: Any,
     ) -> None:
         self._ranked = RankedLedger()
-        bound: Any = type(receiver.__name__, (receiver,), {"ledger": self._ranked})
+        bound: Any = type(receiver.__name__, (receiver,), {"of_run": self._ranked})
         super().__init__(seed, receiver=bound, server=server, **parts)
 
     def _new_ledger(self) -> Ledger:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from math import inf
 
 from crewel.broker.mailboxes.backlog import Backlog
+from crewel.broker.mailboxes.ends import Ends
+from crewel.broker.mailboxes.ledger import StoreLedger
+from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.mailbox_listener import Occasion
-from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
 from crewel.broker.mailboxes.offers import LEAVES
-from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
 from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, in_order, place_of, rank_of
@@ -65,14 +66,33 @@ class Listener:
         return Transient(_id(entry), "0", entry.channel, entry.wire)
 
 
-class Receiver(StoredMailbox):
+class ReceiverLedger(StoreLedger):
+    """Notes what is settled, or becomes a dead letter."""
+
+    __slots__ = ("_mailbox",)
+
+    def __init__(self, mailbox: Receiver, durable: DurableSession) -> None:
+        super().__init__(durable, Listener(mailbox))
+        self._mailbox = mailbox
+
+    def settle(self, entries: list[Entry]) -> None:
+        super().settle(entries)
+        self._mailbox.gone(*entries)
+
+    def dead_letter(self, failed: FailedDelivery) -> None:
+        super().dead_letter(failed)
+        self._mailbox.gone(failed.entry)
+
+
+class Receiver(Mailbox):
     """A mailbox that knows what is not stored and has not ended."""
 
     clock = 0
     """Microseconds since 1970."""
 
     def __init__(self, durable: DurableSession, rules: Rules, policy: OverflowPolicy) -> None:
-        super().__init__(MemoryMailbox(Listener(self)), durable)
+        self.durable = durable
+        super().__init__(ReceiverLedger(self, durable))
         self.begin_batches()
         self.bound(Bounds(BOUND, 10**9, policy))
         self.dispatcher = Dispatcher(rules)
@@ -120,7 +140,6 @@ class Receiver(StoredMailbox):
 
     def look(self) -> None:
         """Pause, or go on, as the dispatcher stands: what is stored is read from the store, in its order."""
-        self.rejects_all = self.dispatcher.rejection is not None
         if self.is_paused is not self.dispatcher.is_paused:
             self.pause(is_paused=self.dispatcher.is_paused)
 
@@ -170,9 +189,9 @@ class Receiver(StoredMailbox):
 
     # Ends
 
-    def _end_acknowledged(self, entries: list[Entry]) -> None:
-        super()._end_acknowledged(entries)
-        self.gone(*entries)
+    def drop_first(self, count: int) -> None:
+        self.gone(*self.transients()[: max(count - len(self.stored()), 0)])
+        Ends(self).drop_first(count)
 
     def gone(self, *entries: Entry) -> None:
         self.volatile.difference_update(map(_id, entries))
@@ -188,14 +207,6 @@ class Receiver(StoredMailbox):
     def end_at(self, index: int, reason: EndReason) -> None:
         self.gone(self.queue[index])
         super().end_at(index, reason)
-
-    def dead_letter_new(self, failed: FailedDelivery) -> None:
-        super().dead_letter_new(failed)
-        self.gone(failed.entry)
-
-    def drop_first(self, count: int) -> int:
-        self.gone(*self.transients()[: max(count - len(self.stored()), 0)])
-        return super().drop_first(count)
 
     def take_expired(self, now: int, *, is_away: bool) -> list[Entry]:
         gone = super().take_expired(now, is_away=is_away)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.offers import KEPT
 from crewel.delivery.dispatcher import Rejection, Rules
@@ -85,7 +86,7 @@ class ReceivingServer(Server):
     def _restore(self, receiver: Receiver, told: dict[str, Any] | None) -> None:
         if told is not None and "sink" in told:
             receiver.dispatcher.rejection = Rejection(told["code"], told["reason"])
-            receiver.dead_letter_all(receiver.clock, *receiver.dispatcher.rejection[:2])
+            Ends(receiver).dead_letter_all(receiver.clock, *receiver.dispatcher.rejection[:2])
         elif told is not None:
             receiver.dispatcher.holdback = Holdback.from_json(told)
         receiver.look()
@@ -154,7 +155,7 @@ class ReceivingServer(Server):
                 receiver = self.receivers[durable]
                 receiver.outside_log.add(answer)
                 if receiver.dispatcher.rejection is not None:
-                    receiver.dead_letter_stored(answer, *receiver.dispatcher.rejection[:2])
+                    Ends(receiver).dead_letter_stored(answer, *receiver.dispatcher.rejection[:2])
                 else:
                     receiver.recall()
                     durable.evict(answer)
@@ -182,7 +183,7 @@ class ReceivingServer(Server):
             return
         held, rejecting = dispatcher.holdback is not None, dispatcher.rejection is not None
         if rejecting:
-            receiver.dead_letter_all(receiver.clock, *dispatcher.rejection[:2])  # type: ignore[index]
+            Ends(receiver).dead_letter_all(receiver.clock, *dispatcher.rejection[:2])  # type: ignore[index]
         if held or rejecting:
             self._hold(receiver)
         receiver.look()
@@ -206,9 +207,9 @@ class ReceivingServer(Server):
                 receiver.dispatcher.holdback = None
                 self._hold(receiver)
             case "skip" if receiver.stored():
-                receiver.dead_letter_stored(receiver.stored()[0], "user.update.holdback", "skipped")
+                Ends(receiver).dead_letter_stored(receiver.stored()[0], "user.update.holdback", "skipped")
             case "drain":
-                receiver.dead_letter_all(receiver.clock, "user.update.holdback", "drained")
+                Ends(receiver).dead_letter_all(receiver.clock, "user.update.holdback", "drained")
             case "drop":
                 receiver.drop_first(count)
         self.serving.mark_dirty(durable)
@@ -220,7 +221,7 @@ class ReceivingServer(Server):
     def close(self, durable: DurableSession) -> None:
         if receiver := self.receivers.pop(durable, None):
             if durable.is_named or durable.death is not None:
-                receiver.dead_letter_transients(*(durable.death or DEAD_SESSION))
+                Ends(receiver).dead_letter_transients(*(durable.death or DEAD_SESSION))
             self.serving.mark_dirty(durable)
         super().close(durable)
 

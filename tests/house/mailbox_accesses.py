@@ -43,9 +43,9 @@ VERBS: Final = frozenset(
 READ: Final = frozenset({"news", "tells"})
 """What is read for each delivery, and written by the mailbox alone."""
 
-_MAILBOXES: Final = frozenset({"Mailbox", "MemoryMailbox", "StoredMailbox"})
-_VIEW: Final = "MailboxView"
-"""Reads for all others."""
+_MAILBOX: Final = "Mailbox"
+_BESIDE: Final = frozenset({"MailboxView", "FullQueue", "Ends"})
+"""The view reads for all others, and the others decide for the mailbox."""
 _ROOMS: Final = {"Batches": "batches", "Dispatcher": "dispatcher", "OpenLimit": "limit"}
 """What a mailbox consists of, by the class, and as which field."""
 _INSIDE: Final = ROOT / "app" / "crewel" / "delivery"
@@ -75,7 +75,7 @@ def looks(module: ast.Module, name: str) -> Iterator[Access]:
 
 def _is_inside(file: Path) -> bool:
     return _INSIDE in file.parents or any(
-        isinstance(node, ast.ClassDef) and node.name in {*_MAILBOXES, _VIEW} for node in tree(file).body
+        isinstance(node, ast.ClassDef) and node.name in {_MAILBOX, *_BESIDE} for node in tree(file).body
     )
 
 
@@ -136,7 +136,7 @@ def _known_in(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, known
 
 def _by_type(name: str, annotation: ast.expr | None) -> dict[str, str]:
     of_type = "" if annotation is None else ast.unparse(annotation).strip("'\"")
-    if of_type in _MAILBOXES:
+    if of_type == _MAILBOX:
         return {name: ""}
     return {name: _ROOMS[of_type]} if of_type in _ROOMS else {}
 

@@ -11,6 +11,8 @@ import pytest
 
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.message import Message
+from crewel.broker.mailboxes.ledger import NoLedger
+from crewel.broker.mailboxes.mailbox_listener import MailboxListener
 from crewel.broker.session import Host, Session
 from crewel.security.bad_token import ACCESS_DENIED, EXPIRED, BadToken
 from crewel.security.grants import Grants, Role
@@ -173,9 +175,8 @@ class TestPolicy:
         return JwtPolicy(tokens(tmp_path))
 
     def session(self) -> Session:
-        return Session(
-            cast("Host", SimpleNamespace(settings=Settings(), reports=SimpleNamespace(bounds=None))), "secret"
-        )
+        ledger = NoLedger(cast("MailboxListener", SimpleNamespace(bounds=None)))
+        return Session(cast("Host", SimpleNamespace(settings=Settings(), no_ledger=ledger)), "secret")
 
     def shake(self, policy: JwtPolicy, session: Session, **fields: Any) -> Any:
         return policy.can_handshake(session, Message.read({"channel": "/meta/handshake", **fields}))

@@ -18,8 +18,8 @@ from crewel.broker.dead_letters.dead_letters import DeadLetters
 from crewel.broker.durability.durability import Durability
 from crewel.broker.handler_steps import Promise, finished
 from crewel.broker.inbound import Inbound
+from crewel.broker.mailboxes.ledger import NoLedger
 from crewel.broker.mailboxes.mailboxes import Mailboxes
-from crewel.broker.mailboxes.reports import MailboxReports
 from crewel.broker.meta_handlers import MetaHandlers
 from crewel.broker.pipe import Hooks, Pipe
 from crewel.broker.presence.presence import Presence
@@ -125,9 +125,9 @@ class Broker:
         return self.runtime.spawn(coroutine)
 
     @property
-    def reports(self) -> MailboxReports:
-        """What mailboxes report."""
-        return self.mailboxes.reports
+    def no_ledger(self) -> NoLedger:
+        """Of all sessions that the store does not have."""
+        return self.mailboxes.reports.no_ledger
 
     @property
     def on_store_lost(self) -> list[Callable[[], None]]:

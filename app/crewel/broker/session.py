@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.exchange import Held
+from crewel.broker.mailboxes.ledger import NoLedger, StoreLedger
 from crewel.broker.mailboxes.mailbox import Mailbox
-from crewel.broker.mailboxes.memory_mailbox import MemoryMailbox
-from crewel.broker.mailboxes.stored_mailbox import StoredMailbox
 from crewel.delivery.entry import Entry
 from crewel.limits import Account
 from crewel.qos.connect import NOTHING_ASKED, ConnectQos
@@ -26,7 +25,6 @@ from crewel.security.grants import Grants
 
 if TYPE_CHECKING:
     from crewel.broker.exchange import Peer
-    from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.pending_dead_letters import Payers
@@ -118,8 +116,8 @@ class Host(Protocol):
         """The settings of the server."""
 
     @property
-    def reports(self) -> MailboxListener:
-        """What its messages report."""
+    def no_ledger(self) -> NoLedger:
+        """Of its messages, while the store does not have it."""
 
     def deliver(
         self, session: Session, channel: str, data: Any, *, ext: Fields | None = None, lazy: bool = False
@@ -241,7 +239,7 @@ class Session:
     """Loop time (s) at which it expires; infinite while a connect is held."""
 
     def __init__(self, broker: Host, client_id: str, peer: Peer | None = None) -> None:
-        self.mailbox: Mailbox = MemoryMailbox(broker.reports)
+        self.mailbox = Mailbox(broker.no_ledger)
         self.answered = None
         self.requests = 0
         self._broker = broker
@@ -463,12 +461,13 @@ class Session:
 
     def join_store(self, durable: DurableSession) -> None:
         """The store has it, and this says what it is to receive."""
-        self.mailbox, self.durable = StoredMailbox(self.mailbox, durable), durable
-        self.name = durable.name
+        self.mailbox.keep_in(StoreLedger(durable, self._broker.no_ledger.listener))
+        self.durable, self.name = durable, durable.name
 
     def leave_store(self) -> None:
         """It is to receive nothing of the store any more."""
-        self.mailbox, self.durable = MemoryMailbox.holding(self.mailbox), None
+        self.mailbox.keep_in(self._broker.no_ledger)
+        self.durable = None
 
     def recover_to(self, entry: Entry) -> None:
         """Its client knows that it misses nothing; this is the last of that."""

@@ -340,10 +340,10 @@ class TestAbsence:
         come(joe)
         for _ in range(20):
             world.sweep_after(AWAY_S / 2)
-        assert (waiting(world), joe.session.mailbox.depth) == (0, 2)
+        assert (waiting(world), joe.session.mailbox.view().depth) == (0, 2)
         joe.take()
         world.sweep_after(1.0)
-        assert (joe.session.mailbox.depth, letters(world)) == (2, [])
+        assert (joe.session.mailbox.view().depth, letters(world)) == (2, [])
         self._pass_without(world)
         ann = member(world, "ann/1", timeout=600_000)
         world.sweep_after(1.0)
@@ -630,7 +630,7 @@ class TestSubscribers:
         world.commit()
         durable = receiver.session.durable
         assert durable is not None
-        assert (world.inbox(receiver.session), len(durable), durable.size, receiver.session.mailbox.depth) == (
+        assert (world.inbox(receiver.session), len(durable), durable.size, receiver.session.mailbox.view().depth) == (
             [],
             0,
             0,

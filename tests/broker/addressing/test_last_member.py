@@ -82,7 +82,7 @@ def test_a_failure_that_the_last_member_reports_after_it_has_left_makes_a_dead_l
     assert (letter.receiver, letter.code, letter.id, letter.attempts) == (JOE, ERROR, message_id, 1)
     assert ends(here) == {(message_id, "dead"): 1}
     assert here.inbox(joe.session) == []
-    assert joe.session.mailbox.depth == 0
+    assert joe.session.mailbox.view().depth == 0
 
 
 def test_a_failure_that_the_last_member_reports_while_it_ends_makes_a_dead_letter(here: StoredWorld) -> None:

@@ -356,7 +356,6 @@ class TestUnusual:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
         dispatcher = stored.broker.mailboxes.dispatchers.of(joe.session)
         dispatcher.rejection = Rejection("user.x", "why")
-        joe.session.mailbox.rejects_all = True
         store(stored, 1)
         assert [(letter.receiver, letter.code) for letter in stored.letters()] == [("client/joe/1", "user.x")]
         assert data(ann.take()) == [1]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from crewel.broker.mailboxes.ends import Ends
 from crewel.delivery.dispatcher import NO_DISPATCHER
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.errors import IllegalArgument
@@ -457,7 +458,7 @@ class TestOperators:
         store(stored, "/a", "x" * 1000)
         stored.broker.publish("/a", "y" * 1000)
         assert 2000 < joe.session.mailbox.view().size < 2300
-        joe.session.mailbox.drop_first(2)
+        Ends(joe.session.mailbox).drop_first(2)
         assert joe.session.mailbox.view().size == 0
 
 

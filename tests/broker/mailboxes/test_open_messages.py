@@ -12,6 +12,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.broker.dead_letters.redrive import Chosen, Limits
+from crewel.broker.mailboxes.ends import Ends
 from crewel.delivery.entry import Entry
 from tests.broker.stored_world import MESSAGE, MakeStored, Receiver, StoredWorld, data, failed, ok, origin, store
 from tests.work import instructions
@@ -249,7 +250,7 @@ class TestLetters:
         assert kept is not None
         joe.session.leave_store()
         stored.broker.publish("/a", 1)
-        assert joe.session.mailbox.dead_letter_one("", "user.no", "") is True
+        assert Ends(joe.session.mailbox).dead_letter_one("", "user.no", "") is True
         joe.session.join_store(kept)
         assert stored.letters() == []
 
@@ -420,8 +421,8 @@ def test_the_end_of_all_that_waits_costs_each_message_the_same(make_stored: Make
             store(world, "/a", number)
         mailbox = joe.session.mailbox
         ends = {
-            "drop": partial(mailbox.drop_first, 2 * count),
-            "dead_letter_all": partial(mailbox.dead_letter_all, 0, "user.x", ""),
+            "drop": partial(Ends(mailbox).drop_first, 2 * count),
+            "dead_letter_all": partial(Ends(mailbox).dead_letter_all, 0, "user.x", ""),
         }
         costs[count] = instructions(ends[operation])
         assert joe.session.mailbox.view().depth == 0

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.services import Service
 from tests.broker.world import CallbackRequest, Client, MakeWorld, Request, Socket, World, data_of, is_connect, reply_to
 
@@ -383,7 +384,7 @@ class TestLazyMessages:
 
     def test_a_connect_is_held_when_all_that_waited_was_taken_away(self, lazy: Client) -> None:
         lazy.world.broker.publish("/b", 1)
-        lazy.session.mailbox.drop_first(1)
+        Ends(lazy.session.mailbox).drop_first(1)
         assert lazy.connect().is_held
 
     def test_a_direct_delivery_is_lazy_only_if_it_says_so(self, lazy: Client) -> None:

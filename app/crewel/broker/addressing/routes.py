@@ -95,8 +95,8 @@ def _route_to_one(
     chosen = secrets.randbelow(len(takers) + len(takers_there)) if takers_there else 0
     if chosen >= len(takers):
         return Route(to, remote=(takers_there[chosen - len(takers)],))
-    least = min(each.mailbox.depth for each in takers)
-    return Route(to, (next_of(each for each in takers if each.mailbox.depth == least),))
+    least = min(each.mailbox.view().depth for each in takers)
+    return Route(to, (next_of(each for each in takers if each.mailbox.view().depth == least),))
 
 
 def _unreachable(destination: Destination, queue: str, *, is_anybody: bool) -> Route:

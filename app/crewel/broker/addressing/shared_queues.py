@@ -22,6 +22,7 @@ from crewel.broker.addressing.lease_room import AHEAD, lease_room
 from crewel.broker.addressing.queue_listeners import AddressingListener
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queue import SharedQueue
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, stored_of, unstored_of
@@ -234,13 +235,11 @@ class SharedQueues:
 
     def is_able(self, session: Session) -> bool:
         """Whether the session's client is there, and gets messages."""
-        return session.is_live and not (
-            session.mailbox.is_absent or session.mailbox.is_paused or session.mailbox.rejects_all
-        )
+        return session.is_live and not session.mailbox.is_absent and not session.mailbox.is_blocked
 
     def may_take(self, session: Session) -> bool:
         """Whether the session gets messages, and its client is there or is expected back."""
-        return self._counts(session) and not (session.mailbox.is_paused or session.mailbox.rejects_all)
+        return self._counts(session) and not session.mailbox.is_blocked
 
     def _counts(self, session: Session | None) -> bool:
         """Whether a message that all others have failed waits for this member: its client is there, or this server restored
@@ -252,7 +251,7 @@ class SharedQueues:
         return session.mailbox.is_absent and self._mailboxes.times.is_gone(session, self._loop.time())
 
     def _room(self, session: Session, name: str) -> int:
-        return lease_room(session, name, session.mailbox.depth) if self.is_able(session) else 0
+        return lease_room(session, name, session.mailbox.view().depth) if self.is_able(session) else 0
 
     def _rooms(self, name: str, sessions: Iterable[Session]) -> list[Member]:
         """What each may get. Of those with the same room the store takes the first: that is the one that has waited longest
@@ -421,7 +420,7 @@ class SharedQueues:
         counting = {each.name for each in stored_of(self.members(name)) if self._counts(each.connected)}
         all_failed = session.name in leased.failed and counting <= set(leased.failed)
         if all_failed and failure.is_final_for(session.name):
-            session.mailbox.dead_letter_stored(place, failure.code, failure.reason, failure.given)
+            Ends(session.mailbox).dead_letter_stored(place, failure.code, failure.reason, failure.given)
         else:
             self.failures.note(place, failure._replace(by=leased.failed))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from crewel.broker.handler_steps import resolve
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -75,14 +76,8 @@ class BacklogLoader:
 
     def load(self, session: Session) -> asyncio.Future[None] | None:
         """Fetch what is evicted for the session; the future says when it lies in the queue. None: nothing is evicted."""
-        return session.mailbox.choose(self, session)
-
-    def in_memory(self, session: Session) -> None:
-        """Nothing is evicted."""
-
-    def in_store(self, session: Session, durable: DurableSession) -> asyncio.Future[None] | None:
-        """Fetch what is evicted for this session that the store has."""
-        if not durable.evicted or not session.is_live or session.mailbox.is_paused:
+        durable = session.durable
+        if durable is None or not durable.evicted or not session.is_live or session.mailbox.is_paused:
             return None
         done = self.running.get(durable)
         if done is None:
@@ -179,7 +174,7 @@ class BacklogLoader:
             session.mailbox.drop_where(lambda entry: entry.position in former)
         self._access.node.mark_dirty(durable)
         notice = durable.notices[place]
-        if session.mailbox.rejects_all:
+        if session.mailbox.view().rejection is not None:
             durable.end_message(place)
         elif (
             session.mailbox.is_absent or session.mailbox.is_paused or durable.has_evicted_before(place, notice.priority)
@@ -218,7 +213,7 @@ class BacklogLoader:
         self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
     ) -> None:
         if session.mailbox.dispatcher.rejection is not None:
-            session.mailbox.dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
+            Ends(session.mailbox).dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
         elif entry is not None:
             self._outbound.enqueue(session, entry, self._access.node.cursor)
         else:

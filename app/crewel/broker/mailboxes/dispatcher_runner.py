@@ -5,7 +5,6 @@ The pure half, `delivery.dispatcher`, decides; here messages are moved, sessions
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +12,7 @@ from math import inf
 from time import time
 from typing import Any, Final
 
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
@@ -77,7 +77,7 @@ class DispatcherRunner:
             was_rejecting = session.mailbox.dispatcher.rejection is not None
             session.mailbox.dispatcher.revive(self._rules(session, qos))
             if was_rejecting:
-                self._store(session)
+                self._stops.store(session)
         elif tells or qos.dispatcher is not None or qos.max_open:
             session.mailbox.dispatcher = Dispatcher(self._rules(session, qos))
         session.mailbox.limit_open(qos.max_open)
@@ -124,7 +124,7 @@ class DispatcherRunner:
         dispatcher = self.of(session)
         if "sink" in stored:
             dispatcher.rejection = Rejection(stored["code"], stored["reason"], stored.get("given", ""))
-            self._reject_all(session)
+            self._dead_letter_all(session, *dispatcher.rejection)
         else:
             dispatcher.holdback = Holdback.from_json(stored)
         self._apply_state(session)
@@ -146,8 +146,8 @@ class DispatcherRunner:
         self.updated.discard(session)
         self.pings.ended(session)
         self._expiry.leave(session)
-        if session.mailbox.ends_in_letters:
-            session.mailbox.dead_letter_transients(
+        if session.mailbox.view().ends_in_letters:
+            Ends(session.mailbox).dead_letter_transients(
                 *(session.mailbox.view().death or (DEAD_SESSION, "the session has ended"))
             )
         elif session.acknowledges:
@@ -161,7 +161,7 @@ class DispatcherRunner:
         backlog = session.mailbox.view().depth
         if not backlog or not session.acknowledges:
             return
-        is_kept = session.mailbox.ends_in_letters
+        is_kept = session.mailbox.view().ends_in_letters
         why = cause(session, event, self._times, self._runtime.loop.time())
         if is_kept:
             self._events.died(session, backlog, why)
@@ -202,11 +202,12 @@ class DispatcherRunner:
         dispatcher = session.mailbox.dispatcher
         if not session.is_live:
             return
+        was_rejecting = session.mailbox.view().rejection is not None
         death = dispatcher.conclude(self._runtime.loop.time())
         if death is not None:
             self._end_failed(session, *death)
         else:
-            self._follow(session, dispatcher)
+            self._follow(session, dispatcher, was_rejecting=was_rejecting)
 
     def _occasion(self, session: Session, now: float) -> Occasion:
         return Occasion(session.name, now, int(time() * 1000), partial(self._listener.try_other, session))
@@ -216,15 +217,15 @@ class DispatcherRunner:
         self._runtime.metrics.redeliveries += len(judgement.put_back)
         if judgement.holdback is not None:
             self._note_hold(session, judgement.holdback)
-            self._store(session)
+            self._stops.store(session)
 
-    def _follow(self, session: Session, dispatcher: Dispatcher) -> None:
+    def _follow(self, session: Session, dispatcher: Dispatcher, *, was_rejecting: bool = True) -> None:
         """Let the session stand as its dispatcher does, and others have what it gets no more."""
         if dispatcher.is_paused or dispatcher.rejection is not None:
             self._listener.is_blocked(session)
-        if dispatcher.rejection is not None and not session.mailbox.rejects_all:
-            self._reject_all(session)
-            self._store(session)
+        if dispatcher.rejection is not None and not was_rejecting:
+            self._dead_letter_all(session, *dispatcher.rejection)
+            self._stops.store(session)
         self._apply_state(session)
         self._listener.has_capacity(session)
 
@@ -233,14 +234,8 @@ class DispatcherRunner:
         session.mailbox.die(code, reason)
         self._listener.end(session, Event.FAILED)
 
-    def _reject_all(self, session: Session) -> None:
-        """Waiting and new messages become dead letters."""
-        session.mailbox.rejects_all = True
-        assert session.mailbox.dispatcher.rejection is not None
-        self._dead_letter_all(session, *session.mailbox.dispatcher.rejection)
-
     def _dead_letter_all(self, session: Session, code: str, reason: str, given: str = "") -> int:
-        return session.mailbox.dead_letter_all(self._expiry.now(), code, reason, given)
+        return Ends(session.mailbox).dead_letter_all(self._expiry.now(), code, reason, given)
 
     def note_room(self, session: Session) -> None:
         """The client of a session with a limit may have room for messages again."""
@@ -296,10 +291,6 @@ class DispatcherRunner:
         """The client is gone. Its login may have said for how long it is waited for."""
         session.expires_at = min(session.expires_at, now + session.mailbox.dispatcher.rules.gives_up)
         self._events.lost(session)
-
-    def _store(self, session: Session) -> asyncio.Future[None] | None:
-        """Have the store know why the dispatcher delivers nothing, or that it does. None: it does not have the session."""
-        return session.mailbox.choose(self._stops, session)
 
     # What operators ask for
 
@@ -360,7 +351,7 @@ class DispatcherRunner:
         return True
 
     async def _stored(self, session: Session) -> None:
-        stored = self._store(session)
+        stored = self._stops.store(session)
         if stored is not None:
             await stored
 
@@ -373,7 +364,7 @@ class DispatcherRunner:
         code, reason = _SKIPPED
         if held is not None and held_id and message_id in ("", held_id):
             code, reason = held.code or _HELD, held.reason or reason
-        done = session.mailbox.dead_letter_one(message_id or held_id, code, reason, or_first=not message_id)
+        done = Ends(session.mailbox).dead_letter_one(message_id or held_id, code, reason, or_first=not message_id)
         count = int(done)
         self._note_ended(session)
         return count
@@ -394,7 +385,7 @@ class DispatcherRunner:
 
     async def remove(self, session: Session, count: int) -> int:
         """Drop the first so many of the waiting messages, the stored ones first; returns how many."""
-        dropped = session.mailbox.drop_first(count)
+        dropped = Ends(session.mailbox).drop_first(count)
         self._note_ended(session)
         return dropped
 

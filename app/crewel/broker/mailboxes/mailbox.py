@@ -1,42 +1,55 @@
 """The messages on their way to one session: those in its queue, those at its client, and how each of them ends.
 
-Pure: no clock, no socket, no store. What is asked for each delivery is read directly; what changes it is a method here. There
-are two kinds: a `MemoryMailbox` ends with the process, a `StoredMailbox` is kept by the store. Both answer each method.
+Pure: no clock, no socket, no store. What is asked for each delivery is read directly; what changes it is a method here. What
+the store has of the messages is behind the ledger. Stored messages are moved by their place in the log: what must wait again is
+evicted, and read back by priority and age. So a message that is delivered again keeps its place, and no queue is sorted.
+Transient ones are few, and stay in memory.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from crewel.broker.mailboxes.fitting import fitting
-from crewel.broker.mailboxes.forms import Form_co, Forms, Owner_contra
+from crewel.broker.mailboxes.full_queue import FullQueue
 from crewel.broker.mailboxes.mailbox_view import MailboxView
-from crewel.broker.mailboxes.offers import ENDED, KEPT, LEAVES, NOT_OF_INBOX, NOTHING, OVERFULL, READY, UNSTORED, WAITS
+from crewel.broker.mailboxes.offers import (
+    ENDED,
+    EVICTED,
+    KEPT,
+    LEAVES,
+    NOT_OF_INBOX,
+    NOTHING,
+    OVERFULL,
+    READY,
+    UNSTORED,
+    UNSURE,
+    WAITS,
+)
 from crewel.delivery.batches import NO_BATCHES, Batches
 from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED, FailedDelivery
-from crewel.delivery.entry import NO_ENTRIES, Entry, as_they_came, in_order, insert, least
+from crewel.delivery.entry import NO_ENTRIES, Entry, as_they_came, comes_before, in_order, insert
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import Status, Verdict
 from crewel.delivery.records import EndReason, LogId
 from crewel.delivery.sent_messages import id_of
-from crewel.qos.connect import Bounds, Burst, OverflowPolicy
+from crewel.qos.connect import Bounds, Burst
 
 if TYPE_CHECKING:
-    from crewel.broker.mailboxes.mailbox_listener import MailboxListener, Occasion
+    from crewel.broker.mailboxes.ledger import Ledger
+    from crewel.broker.mailboxes.mailbox_listener import Occasion
     from crewel.delivery.dispatcher import Dispatcher, Judgement
 
 _ANY_BURST: Final = Burst()
 
 
-class Mailbox(ABC):
+class Mailbox:
     """The messages on their way to one session."""
 
     __slots__ = (
         "_is_patient",
-        "_listener",
         "batches",
         "bounds",
         "burst",
@@ -46,16 +59,18 @@ class Mailbox(ABC):
         "is_absent",
         "is_paused",
         "lazy_at",
+        "ledger",
         "limit",
         "must_end",
         "news",
         "queue",
         "queue_bytes",
         "recovered",
-        "rejects_all",
         "retained",
     )
 
+    ledger: Ledger
+    """What the store has of its messages."""
     queue: list[Entry]
     """The waiting messages, in the order in which they leave; to begin with, and when all have left, NO_ENTRIES."""
     evicted: Sequence[int]
@@ -80,8 +95,6 @@ class Mailbox(ABC):
     """What may wait for it. Without entries, in memory only: as many as `bayeux.max_queue_messages` says, which may change."""
     queue_bytes: float
     """Bytes of the bodies in the queue; infinite until `count_bytes` counts them again."""
-    rejects_all: bool
-    """Whether all that comes becomes dead letters, because its client has failed for good."""
     must_end: bool
     """Whether the session ends soon, rather than lose what its queue has no room for."""
     recovered: Entry | None
@@ -91,37 +104,28 @@ class Mailbox(ABC):
     expiry: int
     """None of its messages in memory goes out of all queues before this, microseconds since 1970; 0: none does at all."""
 
-    @property
-    def _stored_name(self) -> str:
-        """The name of the session, if the store has it; else empty."""
-        return ""
-
-    def __init__(self, listener: MailboxListener) -> None:
-        self._listener = listener
-        self.queue, self.news, self.evicted = NO_ENTRIES, NOTHING, UNSTORED
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger, self.evicted = ledger, ledger.evicted
+        self.queue, self.news = NO_ENTRIES, NOTHING
         self._is_patient = False  # whether the queue need not leave at once: it is lazy, or goes with any next reply
-        self.is_paused = self.is_absent = self.must_end = self.rejects_all = False
+        self.is_paused = self.is_absent = self.must_end = False
         self.lazy_at = inf
         self.batches, self.dispatcher = NO_BATCHES, NO_DISPATCHER
         self.retained = self.queue_bytes = self.expiry = 0
         self.limit = self.recovered = None
-        self.bounds = listener.bounds
+        self.bounds = ledger.listener.bounds
         self.burst = _ANY_BURST
 
-    def take_over(self, former: Mailbox) -> None:
-        """Hold what the session's former mailbox, which is of another kind, holds in memory, on the same terms."""
-        for name in Mailbox.__slots__:
-            setattr(self, name, getattr(former, name))
-        self.evicted = UNSTORED
-
-    @abstractmethod
-    def choose(self, forms: Forms[Owner_contra, Form_co], session: Owner_contra) -> Form_co:
-        """The form of something that goes with this mailbox, which is the session's."""
+    def keep_in(self, ledger: Ledger) -> None:
+        """The store has the session from now on, or has it no more. What is in memory stays."""
+        self.ledger, self.evicted = ledger, ledger.evicted
+        if self.batches is not NO_BATCHES and ledger.batch:
+            self.batches.continue_from(ledger.batch)
 
     @property
-    @abstractmethod
-    def has_notices(self) -> bool:
-        """Whether a notice of a subscription waits: that it has failed, or that its topic was erased."""
+    def is_blocked(self) -> bool:
+        """Whether nothing leaves for it: it is paused, or all that comes becomes dead letters."""
+        return self.is_paused or self.dispatcher.rejection is not None
 
     def view(self) -> MailboxView:
         """What others may know of it."""
@@ -132,28 +136,16 @@ class Mailbox(ABC):
     def bound(self, bounds: Bounds) -> None:
         """Let so much wait, and no more."""
         self.bounds = bounds
-        self.rejects_all = False
 
     @property
-    def overflow_policy(self) -> OverflowPolicy:
-        """What a full queue does with messages that the store does not have. A client that acknowledges, or that knows what it
-        has missed, must see no gap."""
-        is_strict = self.batches is not NO_BATCHES or self.recovered is not None
-        return OverflowPolicy.DISCONNECT if is_strict else self.bounds.policy
-
-    @property
-    def _most(self) -> int:
+    def most(self) -> int:
         """How many messages may wait."""
-        return self.bounds.max_entries or self._listener.bayeux.max_queue_messages
+        return self.bounds.max_entries or self.ledger.listener.bayeux.max_queue_messages
 
     def room(self) -> int:
         """How many messages more may wait, 0 at least; what the client has and has not settled counts."""
         waiting = len(self.queue) + self.retained + len(self.evicted)
-        return 0 if self.rejects_all else max(self._most - waiting, 0)
-
-    @abstractmethod
-    def room_in_bytes(self) -> int:
-        """How many bytes more may wait, 0 at least."""
+        return 0 if self.dispatcher.rejection is not None else max(self.most - waiting, 0)
 
     def append(self, entry: Entry) -> None:
         """Put the last entry of a session behind the queued messages, whatever its priority and the bounds of the queue."""
@@ -174,6 +166,7 @@ class Mailbox(ABC):
         if queue is not self.queue:
             self.queue = queue
             self.queue_bytes = inf
+        self.ledger.counts = None
         self._count_retained()
         self._look()
 
@@ -199,43 +192,79 @@ class Mailbox(ABC):
         `cursor`, for a message that comes past the log: the place up to which that was read."""
         if entry.position and self.evicted is not UNSTORED:
             return self._offer_stored(entry, cursor)
-        queue, listener = self.queue, self._listener
+        queue = self.queue
         if (
             not (queue or self.retained or self.evicted or entry.lazy or entry.expires or entry.is_oneway)
             and self.dispatcher is NO_DISPATCHER
         ):
             if entry.weight is None and not entry.position:
-                listener.backlog.weigh(entry)
+                self.ledger.listener.backlog.weigh(entry)
             self.queue, self.queue_bytes, self.news = [entry], len(entry.wire), LEAVES  # it is alone: no bound matters
             return READY
-        bounds, count = self.bounds, len(queue) + self.retained
+        bounds, count, listener = self.bounds, len(queue) + self.retained, self.ledger.listener
         size = len(entry.wire) + (self.queue_bytes if queue else 0)  # infinite if it is to be counted again
         if (
             (count and count >= (bounds.max_entries or listener.bayeux.max_queue_messages))
             or size > bounds.max_bytes
-            or self.rejects_all
+            or self.dispatcher.rejection is not None
             or self.evicted
             or listener.backlog.is_full
         ) and not self._has_room(entry):
             return OVERFULL if self.must_end else ENDED
         return self.load(entry)
 
-    @abstractmethod
+    def _has_room(self, entry: Entry) -> bool:
+        return FullQueue(self, entry).has_room()
+
     def _offer_stored(self, entry: Entry, cursor: LogId) -> int:
         """Offer a message that the store has for this session."""
+        place, is_usual = entry.position, self._is_usual()
+        if not (is_usual or self._has_room(entry)):
+            return OVERFULL if self.must_end else ENDED
+        waits = place < cursor and comes_before(place, entry.priority, self.queue)
+        if not (is_usual or waits):
+            waits = self.is_absent or self.is_paused or self.ledger.goes_before(place, entry.priority)
+        if not waits:
+            return self.load(entry)
+        if cursor:
+            self.evict_arrived(place, entry.priority)
+        else:
+            self.ledger.park(place)
+        return EVICTED
 
     def offer_at_once(self, entry: Entry) -> int:
-        """Offer a message of the log where one look says that there is room; else UNSURE, and nothing has been done."""
-        return self.offer(entry)
+        """Offer a message of the log that the store has for this session, if one look says that there is room: as for most.
+        UNSURE: nothing has been done."""
+        if (
+            not (self.queue or self.retained or self.is_absent or self.evicted or entry.lazy)
+            and self.dispatcher is NO_DISPATCHER
+        ):
+            self.queue = [entry]
+            self.queue_bytes = len(entry.wire)
+            self.news = LEAVES
+            return READY
+        return self.load(entry) if self._is_usual() else UNSURE
 
-    @abstractmethod
+    def _is_usual(self) -> bool:
+        """Whether the next message of the log has room for certain, and nothing that waits in the store goes before it."""
+        bounds = self.bounds
+        return (
+            not (self.is_absent or self.is_paused or self.evicted)
+            and self.dispatcher.rejection is None
+            and len(self.queue) + self.retained < bounds.max_entries
+            and self.ledger.certainly_fits(bounds.max_bytes)
+        )
+
     def evict_arrived(self, place: LogId, priority: int) -> None:
         """The message at this place, which came past the log, waits in the store: it is read before what is younger."""
+        if comes_before(place, priority, self.queue):
+            self.recall()
+        self.ledger.park(place)
 
     def load(self, entry: Entry) -> int:
         """What has waited in the store only waits in memory again, or a notice waits, whatever the bounds: KEPT or READY."""
         if entry.weight is None and not entry.position:
-            self._listener.backlog.weigh(entry)
+            self.ledger.listener.backlog.weigh(entry)
         queue = self.queue
         if not queue:
             self.queue, self.queue_bytes = [entry], len(entry.wire)
@@ -251,7 +280,7 @@ class Mailbox(ABC):
             self.expiry = min(self.expiry or entry.expires, entry.expires)
         if self.limit is not None:
             self.limit.queued(entry)
-        if entry.lazy and (until := self._listener.lazy_until()):
+        if entry.lazy and (until := self.ledger.listener.lazy_until()):
             if self.lazy_at == inf:
                 self.lazy_at = until
             self._is_patient = self._is_patient or not queue
@@ -274,29 +303,18 @@ class Mailbox(ABC):
 
     # A full queue
 
-    @abstractmethod
-    def _has_room(self, entry: Entry) -> bool:
-        """Whether the entry may wait: there is room, or the policy of the queue has made some. If not, the entry has ended, or
-        the session must. What looks before, at each delivery, only says yes, and where this would."""
-
     def has_bytes(self, size: int) -> bool:
         """Whether the queue may have so many bytes more."""
-        most = self._listener.share(self.bounds.max_bytes)
+        most = self.ledger.listener.share(self.bounds.max_bytes)
         return self.count_bytes() + size <= most
 
-    @abstractmethod
     def shorten(self) -> bool:
         """Cut the queue if it has more than its share, when all queues together have too much. A queue that nothing more comes
-        to would keep what it has. True: the session has to end."""
-
-    def _drop_oldest(self, entry: Entry) -> bool:
-        """End the message in the queue that is dropped first, so that there is room for this entry. False: that is the entry
-        itself. What is sent again at the queue's front stays."""
-        index = least(self.queue, self.batches.resending)
-        if index is None or self.queue[index].priority > entry.priority:
-            return False
-        self.end_at(index, EndReason.DROPPED)
-        return True
+        to would keep what it has; the bounds of a stored one hold for each message that comes. True: the session has to end."""
+        while self.evicted is UNSTORED and self.queue and not self.has_bytes(0):
+            if not FullQueue(self, self.queue[-1]).shorten():
+                break
+        return self.must_end
 
     # Leaving
 
@@ -305,7 +323,7 @@ class Mailbox(ABC):
         rest stays. Where the client acknowledges, it has them from here on: they are its next batch."""
         if self.is_paused:
             return NO_ENTRIES
-        if self.expiry and self.is_due(now := self._listener.now()):
+        if self.expiry and self.is_due(now := self.ledger.listener.now()):
             self.expire(now, is_away=self.is_absent)
         queue = self.queue
         if len(queue) != 1 or self.limit is not None:
@@ -373,7 +391,7 @@ class Mailbox(ABC):
         self.retained += len(kept)
         if again:  # what was to be sent again, and is not in this response, waits as all others do
             self.queue = in_order(self.queue)
-            self._listener.resent(self._stored_name, again, is_busy=self.batches.is_busy)
+            self.ledger.resent(again, is_busy=self.batches.is_busy)
 
     def limit_open(self, most: int) -> None:
         """Let at most so many messages be open at its client; 0: any number."""
@@ -407,10 +425,20 @@ class Mailbox(ABC):
         """The number that a client acknowledges which has got everything; -1 if something goes out again."""
         return -1 if self.batches.must_resend else self.batches.number - 1
 
-    @abstractmethod
     def confirm(self) -> list[Entry] | None:
         """A client that waits has got everything (`expected`). Returns what has ended by that, as far as the store has it; None
         if more is to be looked at: then `acknowledge` says it."""
+        if self.dispatcher is not NO_DISPATCHER:
+            return None
+        self.retained = 0
+        batches = self.batches
+        if self.evicted is UNSTORED:
+            batches.futile, batches.sent = 0, {}
+            return NO_ENTRIES
+        if len(batches.sent) == 1:  # `hand_over`, without a call
+            batches.futile = 0
+            return batches.sent.popitem()[1]
+        return batches.hand_over()
 
     def resend_delay(self) -> float | None:
         """Seconds that the reply to the connect just acknowledged must wait; None if nothing goes out again with it."""
@@ -436,11 +464,7 @@ class Mailbox(ABC):
             self._count_retained()
         self._look()
         if settled:
-            self._end_acknowledged(settled)
-
-    @abstractmethod
-    def _end_acknowledged(self, entries: list[Entry]) -> None:
-        """These have ended, because their batches are acknowledged and no status is awaited."""
+            self.ledger.settle(settled)
 
     def close_batch(self) -> int:
         """The number for the reply that is going out. What is left of the reserved numbers suffices for a while."""
@@ -450,12 +474,8 @@ class Mailbox(ABC):
         number = batches.number
         batches.number = number + 1
         if number >= batches.reserve_at:
-            self.reserve_batches()
+            batches.reserve_at += self.ledger.reserve_batches()
         return number
-
-    @abstractmethod
-    def reserve_batches(self) -> None:
-        """Have more numbers reserved, so that they begin after those that were used, also after a restart."""
 
     def report(self, statuses: list[Status], batch: int | None, occasion: Occasion) -> Judgement:
         """Its client reports these statuses. `batch` is the last one that it has got, if it says that as well: of what was sent
@@ -475,9 +495,9 @@ class Mailbox(ABC):
         goes_elsewhere = occasion.goes_elsewhere
         self.take_out_many(judgement.settled)
         for entry in judgement.settled:
-            self._end_place(entry.position, EndReason.SETTLED)
+            self.ledger.end(entry.position, EndReason.SETTLED)
         if judgement.dead_letters:
-            self._dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
+            self.dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
         if judgement.put_back:
             why = self.dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
             put_back = [entry for entry in judgement.put_back if not goes_elsewhere(FailedDelivery(entry, *why))]
@@ -511,16 +531,15 @@ class Mailbox(ABC):
         self.dispatcher.messages.drop_body()
         self._changed([entry.drop_body() for entry in self.queue])
 
-    def come_back(self, now: float) -> list[LogId]:
-        """The client is there again, and has time from now (loop time, s) to report the statuses of what it has. Returns the
-        places of what is stored, which has to be loaded; the rest waits."""
+    def come_back(self, now: float) -> None:
+        """The client is there again, and has time from now (loop time, s) to report the statuses of what it has. What is stored
+        waits in the store, and has to be loaded; the rest waits in memory."""
         self.is_absent = False
         entries = [*self.batches.reset(), *self.queue]
         if self.dispatcher is not NO_DISPATCHER:
             self.dispatcher.messages.restart_wait(now)
             self.dispatcher.flushes = bool(entries or self.evicted)
-        self.replace(in_order([entry for entry in entries if not entry.position]))
-        return [entry.position for entry in entries if entry.position]
+        self.replace(in_order(self.ledger.park_all(entries)))
 
     # Ends
 
@@ -569,49 +588,24 @@ class Mailbox(ABC):
         """The messages that are not stored: what the client has got first, then what is queued."""
         return [entry for entry in self.in_memory() if entry.is_transient]
 
-    def channels(self) -> Iterator[str]:
-        """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
-        return (entry.channel for entry in self.in_memory())
-
     # How much there is
-
-    @property
-    def depth(self) -> int:
-        """How many messages wait, are sent, or are open."""
-        return len(self.transients())
-
-    @property
-    def size(self) -> int:
-        """Their bytes."""
-        return sum(len(entry.wire) for entry in self.transients())
 
     def count_evicted(self) -> int:
         """How many messages are in the store only."""
         return len(self.evicted)
 
-    @abstractmethod
     def stored(self) -> list[LogId]:
         """The places of the stored messages, by priority and age."""
-
-    @property
-    def accounts_for_all(self) -> bool:
-        """Whether it is recorded how each of its messages ends."""
-        return self.dispatcher is not NO_DISPATCHER
-
-    def has(self, message_id: str) -> bool:
-        """Whether the message of this id waits, is sent, or is open."""
-        return any(entry.origin is not None and entry.origin.id == message_id for entry in self.transients())
+        return self.ledger.places()
 
     # Waiting again
 
     def recall(self, entries: Iterable[Entry] = ()) -> None:
-        """Let these, which were sent, wait again in their place; and let all that is stored wait in the store."""
-        self._let_wait(entries, self.queue)
-
-    def _let_wait(self, sent: Iterable[Entry], queued: Iterable[Entry]) -> None:
-        """Let exactly these wait in memory, by priority and as they came. None of them is sent again before the others."""
+        """Let these, which were sent, wait again in their place; and let all that is stored wait in the store. The others wait
+        in memory by priority and as they came: none is sent again first."""
+        others = self.ledger.park_all(dict.fromkeys((*entries, *self.queue)))
         self.batches.unbatch()
-        self.replace(as_they_came(dict.fromkeys((*sent, *queued))))
+        self.replace(as_they_came(others))
 
     def renew(self) -> None:
         """Another client continues the session: all that was sent goes out again."""
@@ -623,25 +617,41 @@ class Mailbox(ABC):
 
     def forget_stored(self, place: LogId) -> None:
         """Memory has the stored message at this place no more, wherever it was."""
-        self._forget_many((place,))
+        self.forget_many((place,))
         self.drop_where(lambda entry: entry.position == place)
+        self.ledger.unpark(place)
 
-    @abstractmethod
     def give_back(self, place: LogId) -> int:
         """The message at this place of the inbox goes back into the shared queue that it came from. Returns how often it may
         have been sent."""
+        attempts = self.attempts(place)
+        self.forget_stored(place)
+        own = self.ledger.give_back(place)
+        if own is not None and comes_before(place, own.priority, self.queue):
+            self.recall()  # so that it is read before what is younger
+        return attempts
 
-    @abstractmethod
     def notices_after(self, entries: Iterable[Entry]) -> list[Entry]:
         """What was sent to tell what has happened to the topics or subscriptions of these, which wait again: it comes after
         them, so it waits again too. Nothing waits for its status any more."""
+        notices, messages = self.ledger.notices, self.dispatcher.messages
+        if not notices:
+            return []
+        found = [self.ledger.find(each.position) for each in entries]
+        channels = {each.channel for each in found if each is not None}
+        channels.update(each.channel for each in entries if not each.position)
+        sent = [each for each in messages.entries if each.position in notices]
+        after = [each for each in sent if any(map(notices[each.position].is_about, channels))]
+        for entry in after:
+            messages.close(id_of(entry))
+        return after
 
     # Ends
 
     def end(self, entry: Entry, reason: EndReason) -> None:
         """The message has ended in this way."""
         self.take_out_many((entry,))
-        self._end_place(entry.position, reason)
+        self.ledger.end(entry.position, reason)
 
     def end_at(self, index: int, reason: EndReason) -> None:
         """The message at this index of the queue, which was never sent, ends in this way."""
@@ -655,53 +665,25 @@ class Mailbox(ABC):
             if self.dispatcher.messages.close(id_of(entry)):
                 self._count_retained()
             self._look()
+            self.ledger.end(entry.position, reason)
 
-    @property
-    @abstractmethod
-    def death(self) -> tuple[str, str] | None:
-        """Code and reason, if the client has failed for good."""
-
-    @abstractmethod
     def die(self, code: str, reason: str) -> None:
-        """The client has failed for good: the session is about to end."""
+        """The client has failed for good: what ends with the session has this code and reason."""
+        self.ledger.die(code, reason)
 
-    @property
-    @abstractmethod
-    def ends_in_letters(self) -> bool:
-        """Whether messages that are open when the session ends become dead letters."""
-
-    @abstractmethod
     def end_stored(self, place: LogId, reason: EndReason) -> None:
         """The stored message at this place ends in this way, and leaves nothing behind."""
+        self.forget_stored(place)
+        self.ledger.end(place, reason)
 
-    @abstractmethod
     def end_evicted(self, place: LogId, reason: EndReason) -> None:
         """The evicted message at this place ends in this way. The queue does not have it, and is not looked through."""
-
-    def end_messages(self, places: Collection[LogId], entries: Collection[Entry], reason: EndReason) -> None:
-        """The stored messages at these places, and these entries which are not stored, end in this way, at the cost of one
-        look at everything that waits."""
-        self._forget_many(places, entries)
-        if self.batches is not NO_BATCHES:
-            self._listener.transients_ended(reason, len(entries))
-
-    def drop_first(self, count: int) -> int:
-        """The first so many of the waiting messages end, the stored ones first; returns how many."""
-        places = self.stored()[:count]
-        entries = self.transients()[: count - len(places)]
-        self._forget_many(places, entries)
-        self._end_places(places, EndReason.DROPPED)
-        return len(places) + len(entries)
-
-    def conflate(self, channel: str, newest: LogId) -> None:
-        """The session wants the newest message of this channel only: all earlier ones that wait for it end. What its client
-        has got stays; `newest` is the place of the one that comes now, 0 if it has none."""
-        self._conflate_queued(channel, self.queue)
-
-    def _conflate_queued(self, channel: str, entries: list[Entry]) -> None:
-        for entry in [each for each in entries if each.channel == channel and not each.to]:
-            self.end(entry, EndReason.FILTERED)
-            self._changed([each for each in self.queue if each is not entry])
+        sent = self.batches.unacknowledged
+        if any(each.position == place for each in sent) or str(place) in self.dispatcher.messages.opened:
+            self.end_stored(place, reason)
+        else:
+            self.ledger.unpark(place)
+            self.ledger.end(place, reason)
 
     def leave(self, now: int) -> None:
         """The session ends: its client will say nothing more of what it has got. `now`: microseconds since 1970."""
@@ -712,89 +694,44 @@ class Mailbox(ABC):
             unanswered = [entry for entry in self.at_client() if entry.is_over(now)]
             self.take_out_many(unanswered)
             self._transients_expired(unanswered)
+        messages = self.dispatcher.messages
+        for message_id in filter(str.isdecimal, {*messages.waiting, *messages.opened}):  # for dead letters to come
+            self.ledger.attempted(LogId(int(message_id)), messages.times_sent(message_id), messages.failed(message_id))
 
     def is_due(self, now: int) -> bool:
         """Whether something may have to go out of all queues by now, microseconds since 1970."""
-        return 0 < self.expiry <= now
+        return 0 < self.expiry <= now or self.ledger.is_due(now)
 
     def expire(self, now: int, *, is_away: bool) -> bool:
         """End what has to go out of all queues by now. `is_away`: also what was sent and never acknowledged. False if nothing
         in memory ever has to."""
-        self._transients_expired(self.take_expired(now, is_away=is_away))
+        gone = self.take_expired(now, is_away=is_away)
+        self._transients_expired(gone)
+        at_client = {entry.position for entry in self.at_client()}
+        over = {each for each in self.ledger.expired(now) if each not in at_client}
+        # By their places too: what the record says of a life may differ a little from what the message says.
+        self.take_out_many([each for each in self.queue if each.position in over])
+        self.ledger.end_all(over.union(entry.position for entry in gone if entry.position), EndReason.EXPIRED)
         return self.note_expiry()
 
     def _transients_expired(self, gone: list[Entry]) -> None:
         if self.batches is not NO_BATCHES:
             count = sum(not (entry.position or entry.is_oneway) for entry in gone)
-            self._listener.transients_ended(EndReason.EXPIRED, count)
+            self.ledger.listener.transients_ended(EndReason.EXPIRED, count)
 
-    def _forget_many(self, places: Collection[LogId], others: Iterable[Entry] = ()) -> None:
+    def forget_many(self, places: Collection[LogId], others: Iterable[Entry] = ()) -> None:
         """Memory has the messages at these places and these entries no more, at the cost of one look at the waiting ones."""
         wanted = set(places)
         self.take_out_many(dict.fromkeys((*others, *(each for each in self.in_memory() if each.position in wanted))))
 
-    @abstractmethod
-    def _end_place(self, place: LogId, reason: EndReason) -> None:
-        """The message at this place, which memory has no more, ends in this way if it is stored: 0 is no place."""
-
-    @abstractmethod
-    def _end_places(self, places: Collection[LogId], reason: EndReason) -> None:
-        """The stored messages at these places, which memory has no more, end in this way."""
-
-    # Dead letters
-
-    def dead_letter(self, failed: FailedDelivery) -> None:
-        """The message becomes a dead letter, whether or not it was queued. One of the server's own about itself only ends, and
-        so does one of a session that the store does not have."""
-        self._dead_letter_many([failed])
-
-    def _dead_letter_many(self, failed: Collection[FailedDelivery]) -> None:
+    def dead_letter_many(self, failed: Collection[FailedDelivery]) -> None:
         """All of these become dead letters, at the cost of one look at the waiting messages."""
         self.take_out_many([each.entry for each in failed])
         for each in failed:
-            self.dead_letter_new(each)
-
-    @abstractmethod
-    def dead_letter_new(self, failed: FailedDelivery) -> None:
-        """A message that is not in memory, or not any more, becomes a dead letter."""
-
-    @abstractmethod
-    def dead_letter_stored(self, place: LogId, code: str, reason: str, given: str = "") -> bool:
-        """The stored message at this place becomes a dead letter; False if it is not open."""
-
-    def dead_letter_transients(self, code: str, reason: str, given: str = "") -> None:
-        """All that is not stored becomes dead letters: it cannot be delivered any more."""
-        self._dead_letter_many([self._failed(entry, code, reason, given) for entry in self.transients()])
-        self.drop_where(lambda entry: not (entry.position or entry.channel.startswith("/meta/")))
-
-    def dead_letter_one(self, message_id: str, code: str, reason: str, *, or_first: bool = True) -> bool:
-        """Make a dead letter of the message of this id, or else of the first if that is wanted; False if neither waits."""
-        places, transients = self.stored(), self.transients()
-        found: list[Entry | LogId] = [each for each in transients if each.origin and each.origin.id == message_id]
-        found += [place for place in places if str(place) == message_id]
-        first = next(iter([*found, *places, *transients] if or_first else found), None)
-        if isinstance(first, Entry):
-            self.dead_letter(self._failed(first, code, reason))
-            return True
-        return first is not None and self.dead_letter_stored(first, code, reason)
-
-    def dead_letter_all(self, now: int, code: str, reason: str, given: str = "") -> int:
-        """Make dead letters of all waiting messages but for those that have to go out of all queues by now (microseconds since
-        1970); returns how many."""
-        if self.is_due(now):
-            self.expire(now, is_away=self.is_absent)
-        count = self.depth
-        self.renew()
-        self.dead_letter_transients(code, reason, given)
-        return count
-
-    def _failed(self, entry: Entry, code: str, reason: str, given: str = "") -> FailedDelivery:
-        """The message as a dead letter of this code and reason, with how often the client has failed it before, and how."""
-        message_id, known = id_of(entry), self.dispatcher.messages
-        return FailedDelivery(entry, code, reason, known.times_sent(message_id), given, known.failed(message_id))
+            self.ledger.dead_letter(each)
 
     # Attempts
 
     def attempts(self, place: LogId) -> int:
         """How often the stored message at this place may have been sent."""
-        return self.dispatcher.messages.times_sent(str(place))
+        return self.dispatcher.messages.times_sent(str(place)) + self.ledger.attempts(place)

@@ -6,16 +6,17 @@ from collections.abc import Iterable, Iterator
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from crewel.broker.mailboxes.full_queue import policy_of
 from crewel.broker.mailboxes.offers import UNSTORED
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import NO_DISPATCHER
+from crewel.delivery.records import LogId
 
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.mailbox import Mailbox
     from crewel.delivery.dispatcher import Rejection
     from crewel.delivery.dispatcher_states import Holdback
     from crewel.delivery.entry import Entry
-    from crewel.delivery.records import LogId
     from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
 
@@ -32,12 +33,12 @@ class MailboxView:
     @property
     def depth(self) -> int:
         """How many messages wait, are sent, or are open."""
-        return self._mailbox.depth
+        return len(self._mailbox.ledger) + len(self._mailbox.transients())
 
     @property
     def size(self) -> int:
         """Their bytes."""
-        return self._mailbox.size
+        return self._mailbox.ledger.size + sum(len(entry.wire) for entry in self._mailbox.transients())
 
     @property
     def queued(self) -> int:
@@ -92,7 +93,13 @@ class MailboxView:
 
     def channels(self) -> Iterator[str]:
         """The channels of all messages and notices that wait, are sent, or are open, some of them several times."""
-        return self._mailbox.channels()
+        yield from self._mailbox.ledger.channels()
+        yield from (entry.channel for entry in self._mailbox.in_memory())
+
+    @property
+    def has_notices(self) -> bool:
+        """Whether a notice of a subscription waits: that it has failed, or that its topic was erased."""
+        return self._mailbox.ledger.has_notices or any(entry.is_notice for entry in self._mailbox.queue)
 
     # Terms
 
@@ -114,7 +121,7 @@ class MailboxView:
     @property
     def policy(self) -> OverflowPolicy:
         """What a full queue does."""
-        return self._mailbox.overflow_policy if self.bounds is None else self.bounds.policy
+        return policy_of(self._mailbox) if self.bounds is None else self.bounds.policy
 
     @property
     def burst(self) -> Burst:
@@ -137,6 +144,19 @@ class MailboxView:
     def is_at_limit(self) -> bool:
         """Whether as many are open as may be."""
         return self._mailbox.limit is not None and self.room_at_client == 0
+
+    @property
+    def room_in_bytes(self) -> int:
+        """How many bytes more may wait, 0 at least."""
+        mailbox, most = self._mailbox, self._mailbox.bounds.max_bytes
+        if self.bounds is not None:
+            return max(most - mailbox.ledger.size, 0)
+        return max(mailbox.ledger.listener.share(most) - mailbox.count_bytes(), 0)
+
+    @property
+    def accounts_for_all(self) -> bool:
+        """Whether it is recorded how each of its messages ends."""
+        return self.bounds is not None or self._mailbox.dispatcher is not NO_DISPATCHER
 
     @property
     def tells(self) -> bool:
@@ -163,7 +183,12 @@ class MailboxView:
     @property
     def death(self) -> tuple[str, str] | None:
         """Code and reason, if the client has failed for good."""
-        return self._mailbox.death
+        return self._mailbox.ledger.death
+
+    @property
+    def ends_in_letters(self) -> bool:
+        """Whether messages that are open when the session ends become dead letters: what a client reports always does."""
+        return self._mailbox.ledger.leaves_letters or self.death is not None
 
     @property
     def holdback(self) -> Holdback | None:
@@ -174,7 +199,12 @@ class MailboxView:
     def has_held(self) -> bool:
         """Whether the message for which it is on hold still waits."""
         held = self._mailbox.dispatcher.holdback
-        return held is not None and self._mailbox.has(held.message_id)
+        return held is not None and self._has(held.message_id)
+
+    def _has(self, message_id: str) -> bool:
+        if message_id.isdigit() and self._mailbox.ledger.find(LogId(int(message_id))) is not None:
+            return True
+        return any(each.origin is not None and each.origin.id == message_id for each in self._mailbox.transients())
 
     @property
     def rejection(self) -> Rejection | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from crewel.broker.mailboxes.back_pressure import BackPressure
 from crewel.broker.mailboxes.events import Events
+from crewel.broker.mailboxes.ledger import NoLedger
 from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
@@ -33,6 +34,8 @@ class MailboxReports:
         self.bayeux = self._runtime.settings.bayeux
         self.bounds = Bounds(0, self.bayeux.max_queue_bytes, OverflowPolicy.DROP_OLDEST)
         self.backlog = self._outbound.backlog
+        self.no_ledger = NoLedger(self)
+        """Of all sessions that the store does not have."""
 
     def has_changed(self, durable: DurableSession) -> None:
         """The next commit has to look at this session."""

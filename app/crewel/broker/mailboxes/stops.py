@@ -15,7 +15,6 @@ from crewel.broker.handler_steps import resolve
 from crewel.broker.session import Session
 from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.dispatcher import Dispatcher
-from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import SessionName
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.storage import session_store as stored_sessions
@@ -24,7 +23,7 @@ from crewel.storage.script_step import Step
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """Stores it. The form for each kind of mailbox is what has to be waited for; None: nothing."""
+    """Stores it."""
 
     _access: StoreAccess
     _loop: asyncio.AbstractEventLoop
@@ -32,11 +31,12 @@ class Stops:
     """By the sessions of which the store is asked to note something: what follows. Each step is asked again after a pause of
     its own, so a second one could overtake the first."""
 
-    def in_memory(self, session: Session) -> None:
-        """The store does not have the session."""
-
-    def in_store(self, session: Session, durable: DurableSession) -> asyncio.Future[None]:
-        """Have the store know why the session's dispatcher delivers nothing, or that it does."""
+    def store(self, session: Session) -> asyncio.Future[None] | None:
+        """Have the store know why the session's dispatcher delivers nothing, or that it does. None: it does not have the
+        session."""
+        durable = session.durable
+        if durable is None:
+            return None
         access, state = self._access, _as_json(session.mailbox.dispatcher)
         text = None if state is None else orjson.dumps(state)
         future: asyncio.Future[None] = self._loop.create_future()

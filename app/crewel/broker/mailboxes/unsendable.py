@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from crewel.broker.mailboxes.ends import Ends
 from crewel.delivery.dispatcher import FailedDelivery
 from crewel.delivery.outcomes import INTERNAL_ERROR, MAX_REASON
 
@@ -22,4 +23,4 @@ def dead_letter_unsendable(session: Session, entry: Entry, error: Exception) -> 
     log.debug("where that happened", exc_info=error)
     if not entry.channel.startswith("/meta/"):
         why = f"the server could not send it: {error}"[:MAX_REASON]
-        session.mailbox.dead_letter(FailedDelivery(entry, INTERNAL_ERROR, why))
+        Ends(session.mailbox).dead_letter(FailedDelivery(entry, INTERNAL_ERROR, why))

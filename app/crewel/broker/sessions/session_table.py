@@ -74,7 +74,7 @@ class SessionTable:
         self._subscriptions.end_all(session)
         if session.name:
             self._names.forget(session)
-        if session.mailbox.accounts_for_all or session in self._dispatchers.updated:
+        if session.mailbox.view().accounts_for_all or session in self._dispatchers.updated:
             self._dispatchers.leave(session, event)
         self._subscriptions.of(session).end()
         if session.held is not None:

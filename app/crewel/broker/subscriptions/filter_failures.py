@@ -94,12 +94,12 @@ class SubscriptionFailures:
 
     def has_notices(self, session: Session) -> bool:
         """Whether there are some, or one is about to fail, or a notice of an erased topic waits; at little cost."""
-        return bool(self._ending) or session.mailbox.has_notices
+        return bool(self._ending) or session.mailbox.view().has_notices
 
     def withdraw_erased(self, session: Session, names: Collection[str]) -> None:
         """The session has subscribed to these names again. A notice that has not left yet, that the topic was erased, would
         seem to be about the new subscriptions."""
-        if session.mailbox.has_notices:
+        if session.mailbox.view().has_notices:
             self._subscribers.of(session).withdraw_erased(names)
 
     def refusal(self, session: Session, names: Iterable[str]) -> tuple[str, Failure] | None:

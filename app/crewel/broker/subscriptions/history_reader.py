@@ -14,8 +14,8 @@ from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
 from crewel.broker.handler_steps import complete, start
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
+from crewel.broker.mailboxes.full_queue import SIZE
 from crewel.broker.mailboxes.outbound import Outbound
-from crewel.broker.mailboxes.stored_mailbox import SIZE
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import Room

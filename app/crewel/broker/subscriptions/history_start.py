@@ -175,7 +175,7 @@ class HistoryReads:
 
     def room_of(self, session: Session) -> Room:
         """What the session's queue can take now."""
-        return Room(session.mailbox.room(), session.mailbox.room_in_bytes())
+        return Room(session.mailbox.room(), session.mailbox.view().room_in_bytes)
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from crewel.bayeux.channel import Channel, matches
 from crewel.bayeux.codec import encode
 from crewel.bayeux.message import Fields
 from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -91,7 +92,7 @@ class SubscriptionOptions:
         if not hearing:
             return MatchResult.NO
         if all(each.newest_only for each in hearing):
-            session.mailbox.conflate(channel.name, entry.position)
+            Ends(session.mailbox).conflate(channel.name, entry.position)
         return _match_result(session, hearing)
 
     def fan_out(

@@ -1,6 +1,6 @@
 """One session as a subscriber: how its subscriptions begin, end and fail.
 
-There are two kinds, as of mailboxes: the subscriptions of a `MemorySubscriber` end with the process, those of a
+There are two kinds: the subscriptions of a `MemorySubscriber` end with the process, those of a
 `StoredSubscriber` are steps of the store.
 """
 
@@ -254,15 +254,8 @@ class Subscribers:
 
     def of(self, session: Session) -> Subscriber:
         """This session."""
-        return session.mailbox.choose(self, session)
-
-    def in_memory(self, session: Session) -> MemorySubscriber:
-        """One that the store does not have."""
-        return MemorySubscriber(self, session)
-
-    def in_store(self, session: Session, durable: DurableSession) -> StoredSubscriber:
-        """One that the store has."""
-        return StoredSubscriber(self, session, durable)
+        durable = session.durable
+        return MemorySubscriber(self, session) if durable is None else StoredSubscriber(self, session, durable)
 
 
 def _withdraw_erased(session: Session, channels: Collection[str]) -> None:

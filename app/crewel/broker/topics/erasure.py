@@ -14,6 +14,7 @@ from typing import Final
 
 from crewel.bayeux.channel import Channel
 from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -123,13 +124,13 @@ class TopicEraser:
     def _end_transients(self, session: Session, name: str) -> int:
         waiting = [each for each in self._queued.in_memory(session) if each.channel == name and not each.is_notice]
         if waiting:
-            session.mailbox.end_messages((), waiting, EndReason.ERASED)
+            Ends(session.mailbox).end_messages((), waiting, EndReason.ERASED)
         return len(waiting)
 
     def _end_stored(self, durable: DurableSession, places: set[LogId]) -> None:
         session: Session | None = durable.connected
         if session is not None:
-            session.mailbox.end_messages(places, (), EndReason.ERASED)
+            Ends(session.mailbox).end_messages(places, (), EndReason.ERASED)
         else:
             durable.end_messages(places, EndReason.ERASED)
             self._access.node.mark_dirty(durable)
