@@ -15,13 +15,13 @@ from aiohttp.typedefs import Handler
 from crewel.broker.broker import Broker
 from crewel.broker.inbound import Receiver
 from crewel.broker.mailboxes.browsers import bound_to
-from crewel.errors import PayloadError
 from crewel.fair_turns import SLICE_S, FairTurns
 from crewel.settings import Settings
-from crewel.transports import http_aiohttp, websocket_aiohttp
+from crewel.transports import websocket_aiohttp
 from crewel.transports.connection_caps import ConnectionCaps
 from crewel.transports.cookies import BrowserCookie
 from crewel.transports.forwarded import Client, TrustedProxies
+from crewel.transports.http_aiohttp import Requests, function_name
 from crewel.transports.origins import Hosts, Origins, RefusalLog
 from crewel.transports.request_paths import why_refused
 from crewel.transports.socket_watch import GOING_AWAY, GOING_DOWN
@@ -79,6 +79,7 @@ class Endpoint:
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
         outbound = broker.mailboxes.outbound
         self.sockets = Sockets(broker.runtime, outbound, self.receiver, self.arrivals, self.caps)
+        self._requests = Requests(broker.runtime, outbound, self.receiver, self.cookie, self.bound_page)
         broker.metrics.gauge("connections", lambda: len(self.caps))
         broker.metrics.gauge("sockets", lambda: len(self.sockets.watch.sockets))
 
@@ -178,16 +179,14 @@ class Endpoint:
     async def _dispatch(self, request: web.Request, client: Client) -> web.StreamResponse:
         transports = self.settings.bayeux.transports
         if request.method == "POST" and "long-polling" in transports:
-            return await http_aiohttp.answer_post(self, request, client)
+            return await self._requests.answer_post(request, client)
         if request.method == "GET" and "websocket" in transports and websocket_aiohttp.is_upgrade(request):
             return await websocket_aiohttp.answer(self.sockets, request, client, self.cookie.read(request.headers))
         if request.method == "GET" and "callback-polling" in transports:
             bayeux = self.settings.bayeux
-            function = http_aiohttp.function_name(
-                request, bayeux.callback_parameter, bayeux.callback_parameter_max_length
-            )
+            function = function_name(request, bayeux.callback_parameter, bayeux.callback_parameter_max_length)
             if function is not None:
-                return await http_aiohttp.answer_callback(self, request, client, function)
+                return await self._requests.answer_callback(request, client, function)
         if request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
             return _for_a_browser(self.settings, client)
         if "Sec-WebSocket-Key" in request.headers and "websocket" in transports:
@@ -199,11 +198,6 @@ class Endpoint:
         return web.Response(
             status=400, text=_NOT_OFFERED if wants_callback and "callback-polling" not in transports else _UNKNOWN
         )
-
-    def refused_payload(self, error: PayloadError) -> web.Response:
-        """The answer to a request that is refused as a whole."""
-        self.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
-        return http_aiohttp.refused(error)
 
     def _end(self, app: web.Application) -> None:
         self.broker.spawn(self._close_sockets(app))

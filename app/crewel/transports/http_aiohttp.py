@@ -12,22 +12,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import ceil
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import web
 
 from crewel.bayeux.codec import join
 from crewel.broker.exchange import Peer, Take
+from crewel.broker.inbound import Receiver
+from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.runtime import Runtime
 from crewel.errors import REFUSED_HEADER, Limited, PayloadError
 from crewel.transports.bodies import elements_of, elements_of_values, media_type, read_body
+from crewel.transports.cookies import BrowserCookie
+from crewel.transports.forwarded import Client
 from crewel.transports.http_connection import Connection
-
-if TYPE_CHECKING:
-    from crewel.transports.endpoint import Endpoint
-    from crewel.transports.forwarded import Client
 
 _WATCH_INTERVAL = 1.0  # seconds between looks at the connection of a held request
 _CALLBACK_HEADERS = {
@@ -42,13 +43,13 @@ _FUNCTION_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 class RequestPeer(Peer):
     """A POST. It is answered once: with messages, or with the status of a superseded connect."""
 
-    __slots__ = ("_client", "_endpoint", "_is_answered", "_request", "_response")
+    __slots__ = ("_client", "_is_answered", "_request", "_requests", "_response")
 
     transport = "long-polling"
 
-    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
-        super().__init__(endpoint.cookie.read(request.headers) or endpoint.bound_page(request.headers, client))
-        self._endpoint = endpoint
+    def __init__(self, requests: Requests, request: web.Request, client: Client) -> None:
+        super().__init__(requests.cookie.read(request.headers) or requests.bound_page(request.headers, client))
+        self._requests = requests
         self._request = request
         self._client = client
         self._response: web.Response | None = None
@@ -94,18 +95,18 @@ class RequestPeer(Peer):
         """Answer the request with these messages."""
         response = self.payload(parts)
         if self.mints_cookie and self.browser is not None:
-            cookie = self._endpoint.cookie.header(self.browser, is_secure=self._client.is_secure)
+            cookie = self._requests.cookie.header(self.browser, is_secure=self._client.is_secure)
             response.headers["Set-Cookie"] = cookie
         self._answer(response)
 
     def supersede(self) -> None:
         """End the held connect as the reference has it: a status that browsers do not repeat."""
-        status = self._endpoint.settings.bayeux.duplicate_connect_status
+        status = self._requests.settings.bayeux.duplicate_connect_status
         self._answer(web.Response(status=status, text="replaced by a newer connect"))
 
     async def answered(self) -> web.Response:
         """The response, once there is one. If the connection is lost meanwhile, the held connect is released."""
-        outbound = self._endpoint.broker.mailboxes.outbound
+        outbound = self._requests.outbound
         try:
             # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
             while self._response is None and self._request.transport is not None:
@@ -125,22 +126,6 @@ class RequestPeer(Peer):
         self._is_answered.set()
 
 
-async def answer_post(endpoint: Endpoint, request: web.Request, client: Client) -> web.Response:
-    """Answer a POST; a connect may be held in here for as long as its hold lasts."""
-    settings = endpoint.settings
-    try:
-        body = await read_body(request, settings)
-        elements = elements_of(body, *media_type(request.headers.get("content-type", "")), settings)
-    except PayloadError as error:
-        return endpoint.refused_payload(error)
-    peer = RequestPeer(endpoint, request, client)
-    turns = endpoint.broker.runtime.turns
-    if turns.is_over():
-        await turns.rest(client.address, has_begun=False)
-    endpoint.receiver.receive(peer, elements)
-    return await peer.answered()
-
-
 class CallbackPeer(RequestPeer):
     """A GET with the name of a function. Only connect replies carry messages: scripts cannot be distinguished."""
 
@@ -149,8 +134,8 @@ class CallbackPeer(RequestPeer):
     transport = "callback-polling"
     connect_only = True
 
-    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client, function: str) -> None:
-        super().__init__(endpoint, request, client)
+    def __init__(self, requests: Requests, request: web.Request, client: Client, function: str) -> None:
+        super().__init__(requests, request, client)
         self._function = function
 
     def payload(self, parts: list[bytes]) -> web.Response:
@@ -161,6 +146,54 @@ class CallbackPeer(RequestPeer):
         return web.Response(body=script, content_type="text/javascript", charset="utf-8", headers=_CALLBACK_HEADERS)
 
 
+class Requests:
+    """Answers those of a server that aiohttp reads."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        outbound: Outbound,
+        receiver: Receiver,
+        cookie: BrowserCookie,
+        bound_page: Callable[[Mapping[str, str], Client], str | None],
+    ) -> None:
+        """`bound_page` returns what stands for the browser of a request without the cookie."""
+        self.settings = runtime.settings
+        self.outbound = outbound
+        self.cookie = cookie
+        self.bound_page = bound_page
+        self._turns = runtime.turns
+        self._refused_payloads = runtime.metrics.refused_payloads
+        self._receiver = receiver
+
+    async def answer_post(self, request: web.Request, client: Client) -> web.Response:
+        """Answer a POST; a connect may be held in here for as long as its hold lasts."""
+        try:
+            body = await read_body(request, self.settings)
+            elements = elements_of(body, *media_type(request.headers.get("content-type", "")), self.settings)
+        except PayloadError as error:
+            return self._refused(error)
+        peer = RequestPeer(self, request, client)
+        if self._turns.is_over():
+            await self._turns.rest(client.address, has_begun=False)
+        self._receiver.receive(peer, elements)
+        return await peer.answered()
+
+    async def answer_callback(self, request: web.Request, client: Client, function: str) -> web.Response:
+        """Answer a GET that names a function."""
+        try:
+            elements = elements_of_values(request.query.getall("message", []), self.settings)
+        except PayloadError as error:
+            return self._refused(error)
+        peer = CallbackPeer(self, request, client, function)
+        self._receiver.receive(peer, elements)
+        return await peer.answered()
+
+    def _refused(self, error: PayloadError) -> web.Response:
+        self._refused_payloads[error.fault.name.lower()] += 1
+        return refused(error)
+
+
 def function_name(request: web.Request, parameter: str, max_length: int) -> str | None:
     """The function to call, `jsonpcallback` where none is named (Bayeux 1.0, callback-polling); None if it is given twice, too
     long, or no name."""
@@ -168,17 +201,6 @@ def function_name(request: web.Request, parameter: str, max_length: int) -> str 
     if len(values) != 1 or len(values[0]) > max_length or _FUNCTION_NAME.fullmatch(values[0]) is None:
         return None
     return values[0]
-
-
-async def answer_callback(endpoint: Endpoint, request: web.Request, client: Client, function: str) -> web.Response:
-    """Answer a GET that names a function."""
-    try:
-        elements = elements_of_values(request.query.getall("message", []), endpoint.settings)
-    except PayloadError as error:
-        return endpoint.refused_payload(error)
-    peer = CallbackPeer(endpoint, request, client, function)
-    endpoint.receiver.receive(peer, elements)
-    return await peer.answered()
 
 
 def too_many(error: Limited) -> web.Response:
