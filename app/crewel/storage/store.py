@@ -23,6 +23,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.event_loop import woken
 from crewel.settings import Settings
+from crewel.storage import store_load
 from crewel.storage.confirmation import Marks
 from crewel.storage.embedded import END_LIMIT_S, Embedded
 from crewel.storage.keys import Keys
@@ -45,6 +46,7 @@ from crewel.storage.store_connection import (
 )
 from crewel.storage.store_files import moment
 from crewel.storage.store_info import StoreInfo
+from crewel.storage.store_load import Load, LoadMeter
 from crewel.storage.store_requirements import Loading, check_format, check_server, why_not
 from crewel.storage.store_space import Space, room_of, why_full
 from crewel.supervision import Supervisor
@@ -100,6 +102,7 @@ class Store:
         self._read_marks = Marks(self.keys.copied(f"{connection}-log"))  # of what was read, and confirmed by `confirm`
         self.continues: set[str] = set()
         """Generations before the present one that have nothing confirmed that this one lacks."""
+        self._load_meter = LoadMeter()
         self._compared = ""  # the generation that was compared last: nothing is written before
         self._is_doubted = False  # that the server at the other end is the primary
         self._further: dict[
@@ -267,6 +270,11 @@ class Store:
     def generation(self) -> str:
         """Differs between two runs of the store, between two stores, and after a replica was promoted."""
         return f"{self._last_client[0]}:{self._history}" if self._last_client is not None else ""
+
+    @property
+    def load(self) -> Load | None:
+        """How busy the store was in the last minute; None before that is known."""
+        return self._load_meter.load
 
     @property
     def keeps_everything(self) -> bool:
@@ -483,13 +491,14 @@ class Store:
         """See whether the store answers, and how much space it has left."""
         if self._is_doubted and not await self._check_place():
             return
-        sections = ("INFO", "memory", "persistence", "replication")
+        sections = ("INFO", "memory", "persistence", "replication", *store_load.SECTIONS)
         answer, newest = await self._writer.ask([sections, ("GET", self.keys.last)])
         if not isinstance(answer, StoreError):
             info = StoreInfo(answer)
             if self._has_changed(info):
                 self._writer.give_up("another store is in its place")
                 return
+            self._load_meter.look(info, asyncio.get_running_loop().time())
             await self._note_space(info)
         if self._embedded is not None and not isinstance(newest, StoreError):
             await self._note_contents(int(newest or 0))
