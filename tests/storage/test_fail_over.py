@@ -279,5 +279,6 @@ async def test_a_cluster_fails_over(clustered: tuple[ClusterStore, Any]) -> None
     generation = store.generation
     await asyncio.to_thread(cluster.fail_over)
     await until(lambda: store.is_up and store.generation != generation)
+    assert store.continues == {generation}
     assert await store.reader.get(store.keys.names) == b"1"
     assert await until_written(store) == 2
