@@ -1,29 +1,35 @@
-"""What an entry of another node costs a node.
+"""Where one store ends: what its thread needs for each thing, and what an entry of another node costs a node.
 
-    python bench/ceiling.py                       medians of 5, written into bench/RESULTS.md (about 90 seconds)
+    python bench/ceiling.py                       medians of 5, written into bench/RESULTS.md (about 4 minutes)
     python bench/ceiling.py --quick               three short rounds, printed only
-    python bench/ceiling.py --before DIRECTORY    beside a checkout of an earlier state, printed only
+    python bench/ceiling.py --before DIRECTORY    entries of other nodes, beside a checkout of an earlier state, printed only
 
-Costs are processor time, as the scheduler counts it. The nodes have the last core; the store and this meter have the first.
+Costs are processor time, as the scheduler counts it: of the store's process, or of a node. The nodes have the last core; the
+store and this meter have the first. The store syncs its file with each write, where temporary files are: on a disk, its thread
+waits for that as well, which is no processor time.
 """
 
 import asyncio
 import os
 import statistics
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import uvloop
-from adoption import storing
+from adoption import cpu, storing
 from durable import CORES, Server, serving
 from section import Section, parser, spread, verdict
 
-from crewel.delivery.records import Submission
+from crewel.delivery.records import Commit, LogId, SessionName, Settled, Submission
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.storage import log, nodes
+from crewel.storage import log, node_leases, nodes, session_store
+from crewel.storage.log_follower import LogFollower, Unread, id_of
+from crewel.storage.node_leases import Membership
 from crewel.storage.store import Store
 
 RATES = {1: 1_000, 4: 2_000, 22: 5_000, 100: 10_000}
@@ -31,11 +37,151 @@ RATES = {1: 1_000, 4: 2_000, 22: 5_000, 100: 10_000}
 WANTED = {1: 0.55, 4: 0.5, 22: 0.45, 100: 0.35}
 """What an entry may cost a node, of what it cost when the tail neither paused nor passed over channels by their bytes."""
 BODY = b'{"channel":"/bench/foreign/%d","data":{"n":1,"text":"%s"}}'
+FACTS_MAX = 1000
+ROOMS, IN_A_ROOM = 100, 10
 
 
 def entries(count: int) -> list[Submission]:
     """Messages on channels that have no subscriber."""
     return [Submission(f"/bench/foreign/{each % 50}", BODY % (each % 50, b"x" * 40)) for each in range(count)]
+
+
+# What the store needs
+
+
+class Node:
+    """A node as the store sees it: its token and its connection."""
+
+    def __init__(self, store: Store, token: str) -> None:
+        self.store, self.keys, self.token = store, store.keys, token
+        self._commits = 0
+
+    async def join(self) -> None:
+        """Register it."""
+        process = node_leases.this_process(self.token, has_directory=False)
+        membership = Membership(self.token, "127.0.0.1:1")
+        await self.store.run([node_leases.claim(self.keys, self.token, self.token, process, 0, (), membership)])
+
+    async def append(self, size: int) -> int:
+        """Append a group."""
+        (answer,) = await self.store.run([log.append(self.keys, self.token, entries(size), FACTS_MAX)])
+        return len(answer.ids)
+
+    async def login(self, count: int) -> list[SessionName]:
+        """Let so many sessions log in, in one exchange."""
+        facts = [{"id": f"{self.token}{each:030}", "ack": True} for each in range(count)]
+        steps = [session_store.login(self.keys, self.token, "client/anonymous/", each, -1, FACTS_MAX) for each in facts]
+        return [answer.name for answer in await self.store.run(steps)]
+
+    async def subscribe(self, names: list[SessionName]) -> int:
+        """Let each of them subscribe, in one exchange."""
+        steps = [session_store.subscribe(self.keys, self.token, each, ["/bench/room"], FACTS_MAX) for each in names]
+        await self.store.run(steps)
+        return len(names)
+
+    async def commit(self, names: list[SessionName]) -> int:
+        """Note that each room has acknowledged two messages."""
+        self._commits += 1
+        rooms = [tuple(names[start : start + IN_A_ROOM]) for start in range(0, len(names), IN_A_ROOM)]
+        ids = [
+            (LogId(self._commits * 1000 + 2 * room), LogId(self._commits * 1000 + 2 * room + 1))
+            for room in range(ROOMS)
+        ]
+        settled = tuple(Settled(each, room) for each, room in zip(ids, rooms, strict=True))
+        commit = Commit(self._commits, LogId(self._commits), LogId(self._commits), (), (), (), settled)
+        await self.store.run(log.commit(self.keys, self.token, commit, FACTS_MAX, 1000))
+        return 1
+
+
+class Costs(NamedTuple):
+    """A store, and its microseconds of processor time by what it was asked for, one a round."""
+
+    pid: int
+    found: dict[str, list[float]]
+
+    async def of(self, what: str, work: Callable[[], Awaitable[int]], seconds: float) -> None:
+        """Do this over and over for so long; it returns how many things it has done."""
+        before, end, count = cpu(self.pid), time.perf_counter() + seconds, 0
+        while time.perf_counter() < end:
+            count += await work()
+        self.found.setdefault(what, []).append((cpu(self.pid) - before) / count * 1e6)
+
+
+@asynccontextmanager
+async def following(stores: list[Store]) -> AsyncIterator[None]:
+    """A tail on each of these connections, which reads all that is appended from now on."""
+
+    async def follow(store: Store) -> None:
+        last = LogId(int(await store.reader.get(store.keys.last) or 0))
+
+        def take(read: list[Unread]) -> float:
+            nonlocal last
+            last = id_of(read[-1]) if read else last
+            return 0.0
+
+        await LogFollower(store).follow(lambda: last, take)
+
+    tasks = [asyncio.create_task(follow(store)) for store in stores]
+    try:
+        await asyncio.sleep(0.1)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def ask_at_once(every: list[Node], size: int) -> int:
+    """Let each append a group at the same time."""
+    return sum(await asyncio.gather(*(each.append(size) for each in every)))
+
+
+async def store_costs(rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Microseconds of the store for each thing, by round."""
+    async with AsyncExitStack() as stack:
+        url, pid = await stack.enter_async_context(storing(stack.enter_context(TemporaryDirectory())))
+        costs, stores = Costs(pid, {}), [Store(Settings(storage=Storage(url=url))) for _ in range(16)]
+        for store in stores:
+            await store.open()
+        every = [Node(store, f"node{number:02}") for number, store in enumerate(stores)]
+        for each in every:
+            await each.join()
+        names = await every[1].login(ROOMS * IN_A_ROOM)
+        for number in range(rounds):
+            for connections in (1, 4, 16):
+                for size in (1, 4, 22, 100):
+                    what = f"a message appended, {connections} connections, groups of {size}"
+                    await costs.of(what, lambda n=connections, s=size: ask_at_once(every[:n], s), seconds)  # type: ignore[misc]
+            for tails in (4, 16):
+                async with following(stores[:tails]):
+                    what = f"a message appended, 4 connections, groups of 4, {tails} tails"
+                    await costs.of(what, lambda: ask_at_once(every[:4], 4), seconds)
+            await costs.of("a login", lambda: logged_in(every[0]), seconds)
+            await costs.of("a subscribe", lambda: every[1].subscribe(names), seconds)
+            what = f"a commit of {ROOMS} rooms of {IN_A_ROOM} that have acknowledged two messages"
+            await costs.of(what, lambda: every[1].commit(names), seconds)
+            await inherit(costs, Node(stores[2], f"dead{number:02}"), every[0])
+        for store in stores:
+            await store.close()
+    return costs.found
+
+
+async def logged_in(node: Node) -> int:
+    return len(await node.login(100))
+
+
+async def inherit(costs: Costs, dead: Node, heir: Node) -> None:
+    """Let a node take over 1,000 sessions of one whose lease has ended."""
+    await dead.join()
+    await dead.subscribe(await dead.login(1000))
+    moved, before, others = 0, cpu(costs.pid), {dead.token}
+    while moved < 1000:
+        (found,) = await heir.store.run([nodes.inherit(heir.keys, heir.token, 100, others)])
+        moved += len(found.records)
+    costs.found.setdefault("a session inherited", []).append((cpu(costs.pid) - before) / moved * 1e6)
+
+
+# What a node needs
 
 
 async def append_at_times(store: Store, token: str, size: int, seconds: float) -> int:
@@ -45,7 +191,7 @@ async def append_at_times(store: Store, token: str, size: int, seconds: float) -
     groups = int(seconds / every_s)
     for number in range(groups):
         await asyncio.sleep(max(0.0, begun + number * every_s - time.perf_counter()))
-        (answer,) = await store.run([log.append(store.keys, token, group, 1000)])
+        (answer,) = await store.run([log.append(store.keys, token, group, FACTS_MAX)])
         assert len(answer.ids) == size, answer
     return groups * size
 
@@ -60,7 +206,8 @@ async def foreign(rounds: int, seconds: float, states: list[Path]) -> dict[int, 
         sets = (f"storage.url={url}", "cluster.enabled=true", "admin.token=the-token-of-this-measurement")
         for number, state in enumerate(states * 2 if len(states) == 1 else states):  # one alone would not read the log
             own = stack.enter_context(TemporaryDirectory())
-            servers.append(await stack.enter_async_context(serving(own, *sets, f"node.name=node{number}", state=state)))
+            node = serving(own, *sets, f"node.name=node{number}", state=state)
+            servers.append(await stack.enter_async_context(node))
         store = Store(Settings(storage=Storage(url=url)))
         await store.open()
         token = (await nodes.tokens(store))[0]
@@ -68,10 +215,8 @@ async def foreign(rounds: int, seconds: float, states: list[Path]) -> dict[int, 
             for size in RATES:
                 before, begun = [each.cpu() for each in servers], time.perf_counter()
                 await asyncio.sleep(seconds)
-                idle = [
-                    (each.cpu() - was) / (time.perf_counter() - begun)
-                    for each, was in zip(servers, before, strict=True)
-                ]
+                took = time.perf_counter() - begun
+                idle = [(each.cpu() - was) / took for each, was in zip(servers, before, strict=True)]
                 before, begun = [each.cpu() for each in servers], time.perf_counter()
                 count = await append_at_times(store, token, size, seconds)
                 await asyncio.sleep(0.1)
@@ -83,8 +228,23 @@ async def foreign(rounds: int, seconds: float, states: list[Path]) -> dict[int, 
     return found
 
 
-def report(found: dict[int, list[list[float]]], rounds: int, seconds: float, before: str) -> Section:
-    """The section of bench/RESULTS.md."""
+# The report
+
+
+def of_store(found: dict[str, list[float]], rounds: int, seconds: float) -> Section:
+    """What the store needs, as a section of bench/RESULTS.md."""
+    return Section(
+        "ceiling",
+        "What one store needs",
+        f"Processor time of the store in µs, one thing after the other. Medians of {rounds} rounds of {seconds:g} s (in"
+        " brackets the lowest and the highest). Connections ask at the same time; tails read all that is appended.",
+        ("for", "µs each:"),
+        [(what, spread(costs)) for what, costs in found.items()],
+    )
+
+
+def of_nodes(found: dict[int, list[list[float]]], rounds: int, seconds: float, before: str) -> Section:
+    """What entries of other nodes cost a node, as a section of bench/RESULTS.md."""
     rows = []
     for size, costs in found.items():
         row = [f"{RATES[size]:,}/s in groups of {size}", spread(costs[0])]
@@ -92,14 +252,13 @@ def report(found: dict[int, list[list[float]]], rounds: int, seconds: float, bef
             ratio = statistics.median(now / earlier for now, earlier in zip(*costs, strict=True))
             row += [spread(costs[1]), f"{ratio:.2f}", f"{WANTED[size]}: {verdict(is_met=ratio <= WANTED[size])}"]
         rows.append(row)
-    columns = ("entries of another node", "µs each:", *((f"{before}:", "ratio:", "at most") if before else ()))
     return Section(
-        "ceiling",
+        "foreign",
         "What entries of other nodes cost a node",
         "Stored messages on 50 channels without a subscriber, appended at times that the clock gives; processor time of a node"
         " that reads them, less that of the same node without any. All nodes read the same ones at the same time. Medians of"
         f" {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest).",
-        columns,
+        ("entries", "µs each:", *((f"{before}:", "ratio:", "at most") if before else ())),
         rows,
     )
 
@@ -115,9 +274,11 @@ def main() -> None:
     os.sched_setaffinity(0, {CORES[0]})
     rounds, seconds = (3, 1.0) if options.quick else (5, 2.0)
     states = [Path(__file__).parents[1], *([options.before.resolve()] if options.before else [])]
+    before = states[1].name if options.before else ""
+    if not before:
+        of_store(asyncio.run(store_costs(rounds, seconds / 5)), rounds, seconds / 5).publish(is_part=options.quick)
     found = asyncio.run(foreign(rounds, seconds, states))
-    before = options.before.resolve().name if options.before else ""
-    report(found, rounds, seconds, before).publish(is_part=options.quick or bool(before))
+    of_nodes(found, rounds, seconds, before).publish(is_part=options.quick or bool(before))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,21 @@ DECLARED = (
     Declared("crewel_store_up", "gauge", "1 while the store can be used, and 0 otherwise; missing without a store."),
     Declared("crewel_store_memory_bytes", "gauge", "Memory of the store; missing while the store does not answer."),
     Declared("crewel_store_max_memory_bytes", "gauge", "The limit of the memory of the store; 0: no limit."),
+    Declared(
+        "crewel_store_busy_cores",
+        "gauge",
+        "Cores that the thread of the store has used in the last minute, for all that share it; 1 is all that it can use.",
+    ),
+    Declared(
+        "crewel_store_disk_wait_ratio",
+        "gauge",
+        "The part of the last minute in which the thread of the store has written to its disk and waited for it.",
+    ),
+    Declared(
+        "crewel_store_steps_per_second",
+        "gauge",
+        "Scripts of the store in a second, in the last minute, of all that share it.",
+    ),
     Declared("crewel_store_file_bytes", "gauge", "Size of the file of the embedded store."),
     Declared("crewel_disk_free_bytes", "gauge", "Free bytes of the disk of the embedded store."),
     Declared("crewel_disk_bytes", "gauge", "Free and used bytes of the disk of the embedded store."),
@@ -170,6 +185,16 @@ DECLARED = (
     Declared("crewel_unhandled_total", "counter", "Publishes to service channels without a handler."),
     Declared("crewel_stored_publishes_total", "counter", "Publishes stored in the log."),
     Declared(
+        "crewel_publish_steps_total",
+        "counter",
+        "Steps that append publishes to the log. crewel_stored_publishes_total divided by it is the size of a group.",
+    ),
+    Declared(
+        "crewel_foreign_entries_total",
+        "counter",
+        "Entries of the log from other nodes that this node has taken or passed over.",
+    ),
+    Declared(
         "crewel_store_losses_total",
         "counter",
         "How often the server found that the store had lost confirmed messages, for example after a fail-over.",
@@ -286,6 +311,8 @@ class Metrics(Collector):
         self.filters_over_budget = 0
         self.unhandled = 0
         self.stored_publishes = 0
+        self.publish_steps = 0
+        self.foreign_entries = 0
         self.store_losses = 0
         self.lost_messages = 0
         self.lost_sessions = 0

@@ -92,7 +92,7 @@ export function overview({query, has, badges}) {
         swap(servers, ...nodes.length > 1 ? nodeTable(nodes, told) : []);
         swap(day, ...happened === null ? [] : shortTimeline(happened));
         swap(tiles, ...figures(told, samples));
-        swap(tables, sessions(told.sessions, told.store), store(told));
+        swap(tables, sessions(told.sessions, told.store), store(told, samples));
         await Promise.all(charts.map((chart) => chart.show(samples.columns, now(told))));
         if (wanted !== null) {
             element.querySelector(`[data-part="${CSS.escape(wanted)}"]`)?.scrollIntoView();
@@ -198,13 +198,17 @@ function sessions(all, {unknownSince}) {
         h("h3", {}, "By transport"), facts(Object.entries(all.transports).sort().map(([name, number]) => [name === "none" ? "between two requests, or away" : name, count(number)])));
 }
 
-function store({store: kept, uptimeMs}) {
+function store({store: kept, uptimeMs}, samples) {
+    const lately = (name) => samples.columns?.[name]?.at(-1);
     const most = kept.maxMemory ? ` of ${bytes(kept.maxMemory)}` : "";
     const unknown = kept.unknownSince ? `unknown since ${clock(kept.unknownSince)}` : "";
     return h("section", {class: "card", "data-part": "store"}, h("h2", {}, "Server and store"), facts([
         ["Server runs for", span(uptimeMs)],
         ["Store", !kept.kept ? "none: nothing is stored" : kept.trouble ?? "in order"],
         ["Memory of the store", kept.kept ? unknown || bytes(kept.usedMemory) + most : ""],
+        ["Load of the store", kept.load ? load(kept.load) : ""],
+        ["Stored publishes in groups of", lately("groups") ? figure(lately("stored") / lately("groups")) : ""],
+        ["Entries of other nodes", lately("foreign") ? `${figure(lately("foreign"))} a second` : ""],
         ["Disk of the store", kept.disk ? disk(kept.disk) : ""],
         ["File of the store", kept.disk ? bytes(kept.disk.file) : ""],
         ["Memory of dead letters", kept.lettersBytes || unknown ? unknown || `${bytes(kept.lettersBytes)} of ${bytes(kept.lettersMaxBytes)}` : ""],
@@ -213,6 +217,11 @@ function store({store: kept, uptimeMs}) {
         facts(kept.messagesHeld.map((each) => [each.account || "the server and sessions without a name", `${count(each.messages)}, ${bytes(each.bytes)}`]))] : null, kept.lettersHeld?.length ? [h("h3", {}, "Dead letters by account"),
         facts(kept.lettersHeld.map((each) => [h("a", {href: `#/dead-letters?receiver=${encodeURIComponent(each.account)}`}, parts(each.account, "/")), `${count(each.letters)}, ${bytes(each.bytes)}`]))] : null, kept.codes.length ? [h("h3", {}, "Dead letters by code"),
         facts(kept.codes.map((each) => [h("a", {href: `#/dead-letters?code=${encodeURIComponent(each.value)}`}, parts(each.value, ".")), count(each.count)]))] : null);
+}
+
+/** What the thread of the store, which cannot use more than one core, has done in the last minute. */
+function load({busy, diskWait, steps}) {
+    return `${Math.round(busy * 100)} % of a core, ${count(Math.round(steps))} steps a second, waits for its disk ${Math.round(diskWait * 100)} % of the time`;
 }
 
 /** How full a disk is, as a gauge and in words. */

@@ -55,6 +55,8 @@ CASES = [
         "/?show=store",
         "20 GiB are left on the disk of /var/lib/crewel",
     ),
+    (Figures(store_busy=0.61), "store-busy", Level.WARN, "/?show=store", "one thread for all nodes"),
+    (Figures(store_waiting=0.51), "store-waits-for-disk", Level.WARN, "/?show=store", "until the disk has it"),
     (Figures(disk=disk(90)), "disk-nearly-full", Level.BAD, "/?show=store", "the store's file has 7 MiB"),
     (Figures(counted=HELD), "held", Level.BAD, "/receivers/client/joe/1", "out of paper"),
     (
@@ -151,6 +153,7 @@ def test_finding_names_cause_advice_and_view(figures: Figures, key: str, level: 
         Figures(store_used=84, store_most=100),
         Figures(store_used=90),
         Figures(disk=disk(79)),
+        Figures(store_busy=0.6, store_waiting=0.5),
     ],
 )
 def test_nothing_is_wrong(figures: Figures) -> None:
@@ -166,7 +169,7 @@ def test_a_queue_of_the_store_that_all_nodes_count_is_one() -> None:
 def test_every_check_is_tried_and_bad_ones_come_first() -> None:
     found = {each.key for figures, *_ in CASES for each in findings(figures)}
     assert found == {key for _, key, *_ in CASES}
-    assert len(found) == len(CHECKS) + 12 + 1  # one check has thirteen kinds of receivers, one has two levels
+    assert len(found) == len(CHECKS) + 12 + 2  # one check has thirteen kinds of receivers, two have two findings
     both = Figures(counted=AWAY, dead_letters_dropped=1, facts_lost=1)
     assert [each.level for each in findings(both)] == [Level.BAD, Level.WARN, Level.WARN]
 

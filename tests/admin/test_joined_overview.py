@@ -42,6 +42,13 @@ def test_samples_are_joined_with_those_of_their_moment() -> None:
     assert joined(view("a", samples=own), [view("b", samples=late)])["samples"]["published"][0] == 1.0
 
 
+def test_a_node_of_an_earlier_version_has_fewer_columns() -> None:
+    own = {"at": [10_000.0], "published": [1.0], "p99": [7.0], "foreign": [5.0]}
+    other = {"at": [8_000.0], "published": [10.0], "p99": [9.0]}
+    told = joined(view("a", samples=own), [view("b", samples=other)])["samples"]
+    assert (told["published"], told["foreign"]) == ([11.0], [5.0])
+
+
 def test_findings_are_of_the_figures_of_all_nodes() -> None:
     there = as_json(Figures(facts_lost=2))
     told = joined(view("a", figures=as_json(Figures(facts_lost=1))), [view("b", figures=there)])

@@ -26,10 +26,10 @@ from tests.store_group import WatchedStore
 from tests.store_process import StoreProcess, own_prefix, shared_store
 
 CHECKS = [
-    "store", "durability", "fsync", "memory", "overcommit", "huge pages", "format", "clock", "descriptors",
+    "store", "durability", "fsync", "memory", "load", "overcommit", "huge pages", "format", "clock", "descriptors",
     "data directory", "address",
 ]  # fmt: skip
-OF_MACHINE = {"descriptors", "overcommit", "huge pages"}
+OF_MACHINE = {"load", "descriptors", "overcommit", "huge pages"}
 """What depends on where the tests run."""
 
 

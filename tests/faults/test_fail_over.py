@@ -168,6 +168,24 @@ def test_a_planned_fail_over_takes_no_longer_than_the_store_itself(
     assert longest <= switches[0] + 1.0 * patience(), server.stderr
 
 
+def test_after_a_planned_fail_over_no_session_is_read_again(watched: WatchedStore, start_server: StartServer) -> None:
+    """All replicas have what was answered, so the promoted one lacks nothing."""
+    server = start_server(*SETS, f"storage.url={watched.url}", "storage.replicas=2")
+    publisher = Client(server).start()
+
+    def publish() -> bool:
+        message = publisher.message("/planned", data=1, ext={"publish": {"persistent": True}})
+        return bool(publisher.send(message)[-1]["successful"])
+
+    assert publish()
+    switch_of(watched)
+    end = monotonic() + GOES_ON_S
+    while not ("no session is read again" in server.stderr and publish()):
+        assert monotonic() < end, server.stderr
+        sleep(0.05)
+    assert "all sessions are read again" not in server.stderr
+
+
 def switch_of(watched: WatchedStore) -> float:
     """Fail over as an operator does; returns how many seconds later a write to the new primary has reached a replica."""
     former, began = watched.primary, monotonic()

@@ -13,8 +13,9 @@ from crewel.delivery.records import (
     Transient,
 )
 from crewel.errors import Behind, Fenced, StoreUnavailable
+from crewel.storage import node_leases
 from crewel.storage.store import Store
-from tests.storage.owner import ANN, JOE, LETTERS_MAX, Owner, change, owner_of, started
+from tests.storage.owner import ANN, JOE, LETTERS_MAX, PROCESS, Owner, change, owner_of, started
 
 
 async def open_ids(owner: Owner, name: str = JOE) -> set[int]:
@@ -173,6 +174,50 @@ async def test_sessions_that_have_settled_the_same_are_told_of_together(store: S
             ]
         }
     ]
+
+
+async def joined(store: Store, token: str) -> Owner:
+    """A node that shares the store."""
+    owner, membership = Owner(store, token), node_leases.Membership(token * 6, "127.0.0.1:1")
+    await owner.do(node_leases.claim(store.keys, token, "heron", PROCESS, 60_000, (), membership))
+    return owner
+
+
+async def looks(store: Store) -> int:
+    """How often the store has read a field of a hash."""
+    return int((await store.reader.info("commandstats"))["cmdstat_hget"]["calls"])
+
+
+async def test_a_node_tells_what_its_sessions_have_settled_without_a_look_at_each(store: Store) -> None:
+    node = await joined(store, "n")
+    names = [SessionName(f"client/joe/{number}") for number in range(1, 101)]
+    for name in names:
+        await node.login(name)
+    before = await looks(store)
+    assert await node.commit(10, ended=[Disposition(name, EndReason.SETTLED, (LogId(3),)) for name in names]) == []
+    assert await looks(store) - before < 10
+    (fact,) = await node.facts("ended")
+    assert [each["session"] for each in fact["ended"]] == names
+
+
+async def test_a_node_whose_sessions_move_in_slices_is_asked_for_the_owner_of_each(store: Store) -> None:
+    """To a server without others, which removes the record of the node only after the last of them."""
+    node = await joined(store, "n")
+    for name in (JOE, ANN):
+        await node.login(name)
+    heir = await started(store, "b")
+    (moved,) = await heir.adopt(1)
+    ended = [Disposition(name, EndReason.SETTLED, (LogId(3),)) for name in (JOE, ANN)]
+    assert await node.commit(10, ended=ended) == [moved.name]
+    (fact,) = await node.facts("ended")
+    assert moved.name not in [each["session"] for each in fact["ended"]]
+
+
+async def test_a_node_changes_no_session_of_another_one(store: Store) -> None:
+    node, other = await joined(store, "n"), await joined(store, "m")
+    await other.login(ANN)
+    assert await node.commit(10, change(ANN, opened=[5])) == [ANN]
+    assert await open_ids(other, ANN) == set()
 
 
 async def test_a_letter_copies_the_message_from_the_log(store: Store) -> None:

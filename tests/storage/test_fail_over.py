@@ -102,6 +102,30 @@ async def test_an_operator_lets_a_replica_take_over(watched: WatchedStore, open_
     assert await until_written(store) >= 2
 
 
+async def test_a_store_that_took_over_has_all_that_was_confirmed(watched: WatchedStore, open_store: OpenStore) -> None:
+    store = await open_store(f"storage.url={watched.url}", "storage.replicas=1")
+    assert await writes(store) == [1]
+    generation = store.generation
+    await asyncio.to_thread(watched.fail_over)
+    await until(lambda: store.is_up and store.generation != generation)
+    assert store.continues == {generation}
+
+
+@pytest.mark.parametrize("replicas", [0, 1], ids=["nothing was confirmed", "the newest mark is not there"])
+async def test_a_store_that_took_over_may_lack_something(
+    watched: WatchedStore, open_store: OpenStore, replicas: int
+) -> None:
+    how = f"storage.replicas={replicas}", "storage.durability=managed"
+    store = await open_store(f"storage.url={watched.url}", *how)
+    assert await writes(store) == [1]
+    generation = store.generation
+    with watched.primary.client() as client:
+        client.set(store.marks.key, 0)
+    await asyncio.to_thread(watched.fail_over)
+    await until(lambda: store.is_up and store.generation != generation)
+    assert store.continues == set()
+
+
 async def test_a_primary_without_replicas_is_not_believed(watched: WatchedStore, open_store: OpenStore) -> None:
     """As one that was cut off: it takes what is written for a while, and nothing of that counts."""
     store = await open_store(f"storage.url={watched.url}", "storage.replicas=1")
@@ -255,5 +279,6 @@ async def test_a_cluster_fails_over(clustered: tuple[ClusterStore, Any]) -> None
     generation = store.generation
     await asyncio.to_thread(cluster.fail_over)
     await until(lambda: store.is_up and store.generation != generation)
+    assert store.continues == {generation}
     assert await store.reader.get(store.keys.names) == b"1"
     assert await until_written(store) == 2

@@ -64,6 +64,10 @@ class Figures:
     store_used: int = 0
     store_most: int = 0
     """Bytes of the store's memory, and how many it may have; 0: any number."""
+    store_busy: float = 0.0
+    """Cores that the thread of the store has used in the last minute; 1 is all that it can use."""
+    store_waiting: float = 0.0
+    """The part of the last minute in which it has waited for its disk."""
     disk: Disk | None = None
     """The disk of an embedded store; None if the store is not the server's own."""
     store_process: str = ""
@@ -112,6 +116,8 @@ def figures_as_one(own: Figures, others: Sequence[Figures], empty_groups: Sequen
         dead_letters_dropped=max(each.dead_letters_dropped for each in every),
         store_used=most.store_used,
         store_most=most.store_most,
+        store_busy=max(each.store_busy for each in every),
+        store_waiting=max(each.store_waiting for each in every),
         disk=next((each.disk for each in every if each.disk is not None), None),
         store_process=next((each.store_process for each in every if each.store_process), ""),
         facts_lost=sum(each.facts_lost for each in every),

@@ -18,6 +18,7 @@ from crewel.admin.session_counts import Named, Trouble
 from crewel.qos.names import group_called, shown_name
 from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import FREE_DISK, Disk
+from crewel.storage.store_load import BUSY, WAITING
 
 _NEARLY: Final = 0.85
 """The part of the store's memory from which on it is nearly full."""
@@ -290,6 +291,27 @@ def _memory(figures: Figures) -> Iterator[Finding]:
         )
 
 
+def _load(figures: Figures) -> Iterator[Finding]:
+    if figures.store_busy > BUSY:
+        yield Finding(
+            "store-busy",
+            Level.WARN,
+            f"The store is busy: {figures.store_busy:.0%} of a core",
+            "It has one thread for all nodes. When that is full, stored publishes wait, and more nodes do not help.",
+            "See what publishes most and store less of it, or give tenants a cluster each: docs/how-to/cells.md.",
+            _STORE,
+        )
+    if figures.store_waiting > WAITING:
+        yield Finding(
+            "store-waits-for-disk",
+            Level.WARN,
+            f"The store waits for its disk: {figures.store_waiting:.0%} of the time",
+            "Each stored publish waits until the disk has it, and meanwhile the store does nothing else.",
+            "Use a faster disk. With storage.fsync=everysec it does not wait, and a crash may lose two seconds.",
+            _STORE,
+        )
+
+
 def _disk(figures: Figures) -> Iterator[Finding]:
     disk = figures.disk
     is_said = disk is not None and "store" in figures.concerns and _is_full(disk)
@@ -339,6 +361,7 @@ CHECKS: Final[tuple[Callable[[Figures], Iterator[Finding]], ...]] = (
     _receivers,
     _letters,
     _memory,
+    _load,
     _pipeline,
 )
 """All checks, what is most urgent first."""

@@ -77,7 +77,7 @@ def _samples(own: Mapping[str, Sequence[float]], others: Iterable[Mapping[str, S
     for other in others:
         places = [_near(at, other["at"]) for at in own["at"]]
         for name, values in columns.items():
-            if name != "at":
+            if name != "at" and name in other:  # which an earlier version may not have
                 merge = _larger if name in _MAXIMA else _sum
                 columns[name] = [
                     value if place is None else merge(value, other[name][place])

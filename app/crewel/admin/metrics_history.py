@@ -34,6 +34,9 @@ _RATES: Final[dict[str, Callable[[Metrics], float]]] = {
     "deadLetters": lambda metrics: sum(metrics.letters.values()),
     "dropped": lambda metrics: metrics.lost,
     "refused": lambda metrics: sum(metrics.errors.values()),
+    "stored": lambda metrics: metrics.stored_publishes,
+    "groups": lambda metrics: metrics.publish_steps,
+    "foreign": lambda metrics: metrics.foreign_entries,
 }
 """Counters, which samples have as rates a second."""
 _GAUGES: Final = {"memoryBytes": "queued_bytes"}

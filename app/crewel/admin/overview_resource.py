@@ -33,6 +33,7 @@ from crewel.storage.store import Store
 
 _CODES: Final = 8
 _LATEST: Final = 10**15
+_IDLE: Final = {"busy": 0.0, "diskWait": 0.0}
 _UNKNOWN: Final = dict.fromkeys(
     ("usedMemory", "maxMemory", "letters", "lettersNew", "lettersDropped", "lettersBytes", "lettersMaxBytes")
 )
@@ -65,7 +66,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     if store["letters"] is not None:
         last_hour = await _last_hour(admin, store["letters"])
         store["lettersNew"] = last_hour.made
-    disk = await _disk(admin)
+    disk, load = await _disk(admin), store["load"] or _IDLE
     empty_groups, working = await _groups(admin)
     figures = Figures(
         counted=counted,
@@ -78,6 +79,8 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         dead_letters_dropped=store["lettersDropped"] or 0,
         store_used=store["usedMemory"] or 0,
         store_most=store["maxMemory"] or 0,
+        store_busy=load["busy"],
+        store_waiting=load["diskWait"],
         disk=disk,
         store_process=admin.access.store.own_process,
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
@@ -171,7 +174,7 @@ async def _store(admin: Administration) -> dict[str, Any]:
     """What the store reports. One that does not answer leaves the rest of the overview as it is: its figures are unknown."""
     access = admin.access
     told: dict[str, Any] = {"trouble": None, "kept": access.has_store, "unknownSince": None}
-    told |= {**_UNKNOWN, "lettersHeld": [], "messagesHeld": [], "accountMaxBytes": None, "codes": []}
+    told |= {**_UNKNOWN, "load": None, "lettersHeld": [], "messagesHeld": [], "accountMaxBytes": None, "codes": []}
     if not access.has_store:
         return told | dict.fromkeys(_UNKNOWN, 0)
     trouble = access.trouble
@@ -194,6 +197,11 @@ async def _messages_held(store: Store) -> list[dict[str, Any]]:
     return [_share(each, "messages") for each in await largest(store.reader, store.keys.message_shares, _CODES)]
 
 
+def _load(store: Store) -> dict[str, float] | None:
+    load = store.load
+    return None if load is None else {"busy": load.busy, "diskWait": load.waiting, "steps": load.steps}
+
+
 async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
     store = access.store
     info = await store.reader.info("memory")
@@ -201,6 +209,7 @@ async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
     return {
         "usedMemory": int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict", 0)),
         "maxMemory": int(info.get("maxmemory", 0)),
+        "load": _load(store),
         "letters": made.letters,
         "lettersDropped": await dead_letter_store.dropped(store),
         "lettersBytes": await dead_letter_store.used_bytes(store),
@@ -224,7 +233,9 @@ OVERVIEW_ROUTES: Final = (
         " in plain words. `trouble` of the store: why it cannot be used, or null; its figures are null from `unknownSince` on,"
         " while it cannot be asked. `messagesHeld`: while more than half of the store's memory is used, the accounts with the"
         " most stored messages (`account`, `messages`, `bytes`), and `accountMaxBytes`: how much one may have"
-        " (`limits.max_stored_ratio`), or null. `disk`: that of an embedded store, else null: `directory`, and in bytes"
+        " (`limits.max_stored_ratio`), or null. `load`: the last minute of the store's thread, or null: the cores that"
+        " it used (`busy`; 1 is the most), the part of the time in which it waited for its disk (`diskWait`), and `steps` a"
+        " second. `disk`: that of an embedded store, else null: `directory`, and in bytes"
         " `total`, `free`, `used` and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A"
         " finding has `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or"
         " null), `nodes` and `receivers`: some of those that it is about, each with `name`, `title`, `link`, `cause`, `node`,"

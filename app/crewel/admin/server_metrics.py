@@ -53,12 +53,18 @@ class ServerMetrics:
         metrics.gauge("ready", lambda: float(self.is_ready))
         metrics.gauge("store_up", self._store_up)
         metrics.gauge("certificate_expiry_timestamp_seconds", self._certificate_expiry)
+        for at, name in enumerate(("store_busy_cores", "store_disk_wait_ratio", "store_steps_per_second")):
+            metrics.gauge(name, partial(self._load_of, at))
         for name in _ASKED:
             metrics.gauge(name, partial(self._known_of, name))
         metrics.on_measure.append(self.look)
 
     def _known_of(self, name: str) -> float:
         return self._known.get(name, nan)
+
+    def _load_of(self, at: int) -> float:
+        load = self._access.store.load if self._access.has_store else None
+        return nan if load is None else load[at]
 
     @property
     def is_ready(self) -> bool:

@@ -37,11 +37,13 @@ from crewel.storage.losses import losses_of
 from crewel.storage.primary import ask_sentinels, newest_primary
 from crewel.storage.store_files import Damaged, StoreFiles, moment
 from crewel.storage.store_info import StoreInfo
+from crewel.storage.store_load import BUSY, SECTIONS, WAITING, LoadMeter
 from crewel.storage.store_requirements import check_format, check_server
 from crewel.storage.store_space import room_of
 
 _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
 _ACCOUNTS = 3
+_LOAD_S = 1.0  # that the load of the store is looked at
 _FEW_DESCRIPTORS = 10_000
 _TOO_FEW_DESCRIPTORS = 256
 _CLOCK_WARNING_S, _CLOCK_WRONG_S = 0.5, 10.0
@@ -106,6 +108,7 @@ async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Che
         *await _copy_delay(connection, info),
         *await _losses(connection),
         await _memory(connection, info),
+        await _load(connection),
         *await _host_memory(connection, info),
         await _format(connection),
         await _clock(connection),
@@ -233,6 +236,22 @@ async def _memory(connection: AdminConnection, info: StoreInfo) -> CheckResult:
     if share >= _FULL_FROM:
         return CheckResult("memory", State.WRONG, found, "persistent publishes are refused: raise maxmemory")
     return CheckResult("memory", State.WARNING if share >= _TIGHT_FROM else State.OK, found)
+
+
+async def _load(connection: AdminConnection) -> CheckResult:
+    """How busy the store is, in a moment that is looked at."""
+    meter = LoadMeter()
+    for pause in (0.0, _LOAD_S):
+        await asyncio.sleep(pause)
+        meter.look(StoreInfo(await connection.ask("INFO", *SECTIONS)), time.monotonic())
+    load = meter.load
+    assert load is not None
+    found = f"busy {load.busy:.0%} of a core, {load.waiting:.0%} of the time waiting for its disk, {load.steps:,.0f} steps/s"
+    if load.busy > BUSY:
+        return CheckResult("load", State.WARNING, found, "one thread serves all nodes: see docs/how-to/cells.md")
+    if load.waiting > WAITING:
+        return CheckResult("load", State.WARNING, found, "a faster disk, or storage.fsync=everysec")
+    return CheckResult("load", State.OK, found)
 
 
 async def _host_memory(connection: AdminConnection, info: StoreInfo) -> list[CheckResult]:

@@ -44,7 +44,6 @@ class Keys:
         "base",
         "bin",
         "binned_at",
-        "copied",
         "dead",
         "dropped",
         "epoch",
@@ -86,7 +85,6 @@ class Keys:
         self.format = self.base + "format"
         self.log = self.base + "log"
         self.last = self.base + "last"
-        self.copied = self.base + "copied"
         self.names = self.base + "names"
         self.epoch = self.base + "epoch"
         self.nodes = self.base + "nodes"
@@ -139,6 +137,10 @@ class Keys:
     def own(self, token: str) -> str:
         """The sessions of one run of a server."""
         return f"{self.base}own:{token}"
+
+    def copied(self, connection: str) -> str:
+        """The newest mark of a connection that writes (confirmation.py)."""
+        return f"{self.base}copied:{connection}"
 
     def groups(self, token: str) -> str:
         """The queues of the groups that have members at one run of a server."""

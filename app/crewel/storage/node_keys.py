@@ -112,13 +112,14 @@ NODE_KEYS: Final = (
         "The groups that keep their messages without members.",
     ),
     Key(
-        "copied",
+        "copied:<connection>",
         "string",
-        "nothing",
-        _EVER,
+        "a whole number",
+        "an hour after the last one",
         "mark",
-        "nothing",
-        "Written before each `WAIT`, which waits only for writes of its own connection.",
+        "each server, when the store has changed",
+        "The newest mark that a connection has written before a `WAIT`, which waits only for writes of its own connection. A"
+        " promoted replica that has it lacks nothing of what was written before.",
     ),
 )
 """The keys about servers."""

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
+from secrets import token_hex
 from time import time
 from typing import Any
 
@@ -22,6 +23,8 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.event_loop import woken
 from crewel.settings import Settings
+from crewel.storage import store_load
+from crewel.storage.confirmation import Marks
 from crewel.storage.embedded import END_LIMIT_S, Embedded
 from crewel.storage.keys import Keys
 from crewel.storage.losses import Met, meet
@@ -34,6 +37,7 @@ from crewel.storage.store_connection import (
     Done,
     Reader,
     Writer,
+    command_of,
     connected,
     not_copied,
     pack,
@@ -42,6 +46,7 @@ from crewel.storage.store_connection import (
 )
 from crewel.storage.store_files import moment
 from crewel.storage.store_info import StoreInfo
+from crewel.storage.store_load import Load, LoadMeter
 from crewel.storage.store_requirements import Loading, check_format, check_server, why_not
 from crewel.storage.store_space import Space, room_of, why_full
 from crewel.supervision import Supervisor
@@ -91,13 +96,19 @@ class Store:
         self._news = asyncio.Event()
         self._embedded = None if settings.storage.url else Embedded(settings.storage, self._news.set)
         self._space: Space | None = None
-        self.mark = Step("mark", (self.keys.copied,), (), bytes)
-        """Writes, and nothing else."""
+        connection = token_hex(8)
+        self.marks = Marks(self.keys.copied(connection))
+        """Those of what is written."""
+        self._read_marks = Marks(self.keys.copied(f"{connection}-log"))  # of what was read, and confirmed by `confirm`
+        self.continues: set[str] = set()
+        """Generations before the present one that have nothing confirmed that this one lacks."""
+        self._load_meter = LoadMeter()
+        self._compared = ""  # the generation that was compared last: nothing is written before
         self._is_doubted = False  # that the server at the other end is the primary
         self._further: dict[
             Connection, Callable[[str], None]
         ] = {}  # connections beside the writer's, and how each is closed
-        self._writer = Writer(lambda: self._storage.replicas, lambda: _command(self.mark), self._lose, self._doubt)
+        self._writer = Writer(lambda: self._storage.replicas, self.marks, self._lose, self._doubt)
         self._pool: ConnectionPool | None = None
         self._last_client: tuple[str, int] | None = None
         self._history = ""  # of the store's writes: what it and its replicas have in common
@@ -178,7 +189,7 @@ class Store:
         def answered(answers: list[Any]) -> None:
             done([*map(self._parsed, steps, answers)])
 
-        self._writer.submit([*map(_command, steps)], answered, is_copied=True)
+        self._writer.submit([*map(command_of, steps)], answered, is_copied=True)
 
     def submit_along(self, steps: Sequence[Step[Any]], done: Done) -> None:
         """As `submit`, together with what others ask for next; alone, if nothing comes soon."""
@@ -186,7 +197,7 @@ class Store:
             done(unavailable(steps))
             return
 
-        commands = [*map(_command, steps)]
+        commands = [*map(command_of, steps)]
         self._writer.submit_along(commands, lambda answers: done([*map(self._parsed, steps, answers)]), is_copied=True)
 
     def _parsed(self, step: Step[Any], answer: Any) -> Any:
@@ -209,8 +220,15 @@ class Store:
         if not needed:
             done(None)
             return
-        commands = [pack(_command(self.mark)), pack(("WAIT", needed, REPLICAS_MS))]
-        connection.exchange(commands, lambda answers: done(not_copied(answers, needed)))
+        commands = [pack(command_of(self._read_marks.step())), pack(("WAIT", needed, REPLICAS_MS))]
+
+        def answered(answers: list[Any]) -> None:
+            lack = not_copied(answers, needed)
+            if lack is None:
+                self._read_marks.confirm()
+            done(lack)
+
+        connection.exchange(commands, answered)
 
     async def connect_again(self, lost: Callable[[str], None]) -> Connection:
         """Return a further connection to the very store that the steps go to. `lost` is called with the reason when it is
@@ -252,6 +270,11 @@ class Store:
     def generation(self) -> str:
         """Differs between two runs of the store, between two stores, and after a replica was promoted."""
         return f"{self._last_client[0]}:{self._history}" if self._last_client is not None else ""
+
+    @property
+    def load(self) -> Load | None:
+        """How busy the store was in the last minute; None before that is known."""
+        return self._load_meter.load
 
     @property
     def keeps_everything(self) -> bool:
@@ -369,13 +392,26 @@ class Store:
             log.info("the store has been upgraded from an older version of Crewel")
             await self._ask(("SET", self.keys.format, version))
         await self._meet()
+        await self._compare_with_marks()
         await self._compare_with_marker()
         await self._note_space(info)
 
     async def _meet(self) -> None:
         step = meet(self.keys, self.generation)
-        (answer,) = await self._ask(_command(step))
+        (answer,) = await self._ask(command_of(step))
         self.met = step.result(answer)
+
+    async def _compare_with_marks(self) -> None:
+        """Note whether this generation has all that replicas had confirmed of the one before."""
+        if self._compared == self.generation:
+            return
+        every = self.marks, self._read_marks
+        (values,) = await self._ask(("MGET", *(marks.key for marks in every)))
+        if self._compared and all(marks.are_in(value) for marks, value in zip(every, values, strict=True)):
+            self.continues.add(self._compared)
+        else:
+            self.continues.clear()
+        self._compared = self.generation
 
     async def _compare_with_marker(self) -> None:
         """Say what a store of our own does not have any more that was seen in it before, and note what it has."""
@@ -455,13 +491,14 @@ class Store:
         """See whether the store answers, and how much space it has left."""
         if self._is_doubted and not await self._check_place():
             return
-        sections = ("INFO", "memory", "persistence", "replication")
+        sections = ("INFO", "memory", "persistence", "replication", *store_load.SECTIONS)
         answer, newest = await self._writer.ask([sections, ("GET", self.keys.last)])
         if not isinstance(answer, StoreError):
             info = StoreInfo(answer)
             if self._has_changed(info):
                 self._writer.give_up("another store is in its place")
                 return
+            self._load_meter.look(info, asyncio.get_running_loop().time())
             await self._note_space(info)
         if self._embedded is not None and not isinstance(newest, StoreError):
             await self._note_contents(int(newest or 0))
@@ -525,7 +562,3 @@ class Store:
             close(reason)
         for _, went in self._watchers:
             asyncio.get_running_loop().call_soon(went)  # what it raises must not end the writer
-
-
-def _command(step: Step[Any]) -> Command:
-    return (b"EVALSHA", scripts()[step.script].sha, len(step.keys), *step.keys, *step.arguments)

@@ -30,9 +30,10 @@ from redis.exceptions import TimeoutError as NoAnswer
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.event_loop import has_stalled
 from crewel.settings.store_location import Place
+from crewel.storage.confirmation import Marks
 from crewel.storage.keys import Keys
 from crewel.storage.primary import PrimaryConnection, pool_at
-from crewel.storage.script_step import scripts
+from crewel.storage.script_step import Step, scripts
 
 T = TypeVar("T")
 
@@ -289,14 +290,14 @@ class Writer:
     def __init__(
         self,
         replicas: Callable[[], int],
-        mark: Callable[[], Command],
+        marks: Marks,
         lost: Callable[[str], None],
         doubted: Callable[[], None],
     ) -> None:
-        """`replicas` says how many must have a step; `mark` is a command that writes (mark.lua); `lost` is called with the
-        reason when the connection is gone, `doubted` when the other end refuses writes as a former primary does."""
+        """`replicas` says how many must have a step, and `marks` are those of this connection; `lost` is called with the reason
+        when the connection is gone, `doubted` when the other end refuses writes as a former primary does."""
         self._replicas = replicas
-        self._mark = mark
+        self._marks = marks
         self._lost = lost
         self._doubted = doubted
         self._connection: Connection | None = None
@@ -393,7 +394,9 @@ class Writer:
         needed = self._replicas() if is_copied else 0
         if needed:
             # Not without the mark: steps that only found what another connection wrote are waited for as well.
-            commands += [pack(self._mark()), pack(("WAIT", needed, REPLICAS_MS))]
+            commands += [pack(command_of(self._marks.step())), pack(("WAIT", needed, REPLICAS_MS))]
+        elif is_copied:
+            self._marks.lapse()
         self._exchange(commands, partial(self._answered, calls, commands, needed))
 
     def _exchange(self, commands: Sequence[bytes], done: Done) -> None:
@@ -429,7 +432,9 @@ class Writer:
         copies = answers.pop() if needed else 0
         if needed and isinstance(answers.pop(), Exception):
             copies = 0  # the mark was refused, so nothing is known of the copies
-        if needed and _lack(copies, needed) is not None:
+        if needed and _lack(copies, needed) is None:
+            self._marks.confirm()
+        elif needed:
             self._doubted()
         if hiredis.ReplyError in map(type, answers):
             elsewhere = next((answer for answer in answers if _has_code(answer, *_ELSEWHERE)), None)
@@ -449,6 +454,11 @@ class Writer:
             self._send_next()
         elif self._idle is not None:
             self._idle.set_result(None)
+
+
+def command_of(step: Step[Any]) -> Command:
+    """Return the command that does a step."""
+    return (b"EVALSHA", scripts()[step.script].sha, len(step.keys), *step.keys, *step.arguments)
 
 
 def unavailable(commands: Sequence[object]) -> list[Any]:

@@ -92,6 +92,25 @@ class StoreInfo:
         return "1" in (self._rows.get("aof_rewrite_in_progress"), self._rows.get("aof_rewrite_scheduled"))
 
     @property
+    def busy_s(self) -> float:
+        """Seconds of processor time that its main thread has had; of a store that does not tell that, all of its threads."""
+        rows, kinds = self._rows, ("user", "sys")
+        main = [rows.get(f"used_cpu_{kind}_main_thread") for kind in kinds]
+        every = [rows.get(f"used_cpu_{kind}", "0") for kind in kinds]
+        return sum(float(one or all_threads) for one, all_threads in zip(main, every, strict=True))
+
+    @property
+    def disk_s(self) -> float:
+        """Seconds in which its main thread has written to its file, with the time in which it has waited for the disk."""
+        return int(self._rows.get("eventloop_duration_aof_sum", 0)) / 1e6
+
+    @property
+    def steps(self) -> int:
+        """How many scripts it has been asked for by their digest."""
+        first = self._rows.get("cmdstat_evalsha", "").partition(",")[0]
+        return int(first.removeprefix("calls=") or 0)
+
+    @property
     def file_size(self) -> int:
         """Bytes of its file; 0 if it has none."""
         return int(self._rows.get("aof_current_size", 0))

@@ -52,6 +52,15 @@ def test_another_node_begins_at_its_own_cursor(ahead: ReadAhead) -> None:
     assert (ahead.read_to, len(ahead)) == (5, 0)
 
 
+def test_entries_of_other_nodes_are_counted(ahead: ReadAhead) -> None:
+    """Those that the cursor has passed are this node's own."""
+    assert ahead.node is not None
+    ahead.node.skip(LogId(11))
+    ahead.pass_over({b"/a": "/a"}, LogId(12), set())
+    ahead.next(LogId(15))
+    assert ahead.taken == 2
+
+
 def message(log_id: int, channel: bytes) -> Unread:
     return [b"%d-0" % log_id, [b"c", channel, b"b", b"{}", b"s", b"joe"]]
 

@@ -548,7 +548,12 @@ class Durability:
 
     def _store_is_back(self) -> None:
         self._asked_at = self._runtime.loop.time()
-        if self._access.store.generation == self._generation or self._access.store.keeps_everything:
+        store, is_reading = self._access.store, self._access.phase.is_reloading or self._is_recovering
+        if store.generation == self._generation or store.keeps_everything:
+            self._access.writing.probe()
+        elif self._generation in store.continues and not is_reading:
+            log.warning("another store is in its place, and has all that was confirmed: no session is read again")
+            self._generation = store.generation
             self._access.writing.probe()
         else:
             self._losses.store_changed()

@@ -111,6 +111,7 @@ class LogAppender:
             self._access.suspect(answer)
             return None
         self._access.answered.note(answer.prev, answer.ids)
+        self._metrics.publish_steps += bool(group)
         if answer.prev > self._access.node.cursor and not self._take_known(answer.prev):
             return self._apply_pending(group, answer)
         if answer.prev < self._access.node.cursor:
@@ -320,6 +321,7 @@ class LogAppender:
                 has_group = self._take_read(logged) or has_group
             if self._loop.time() >= end:
                 break
+        self._metrics.foreign_entries = ahead.taken
         self._topics.count_again(names)
         if has_group:
             self._spawn(self._shared_queues.load_again())

@@ -44,6 +44,8 @@ class ReadAhead:
     """All entries up to here have been read, or taken."""
     pause: Pause = field(default_factory=Pause, init=False)
     """Before the tail asks for more."""
+    taken: int = field(default=0, init=False)
+    """How many entries beyond the cursor were taken or passed over: those of other nodes."""
     _entries: deque[Unread] = field(default_factory=deque, init=False)
     _added: asyncio.Future[None] | None = field(default=None, init=False)
 
@@ -71,17 +73,20 @@ class ReadAhead:
 
     def next(self, last: LogId) -> Unread | None:
         """The next entry beyond the cursor and not beyond `last`; None if none has been read."""
-        assert self.node is not None
-        entries, cursor = self._entries, self.node.cursor
-        while entries and id_of(entries[0]) <= cursor:
-            entries.popleft()
-        return entries.popleft() if entries and id_of(entries[0]) <= last else None
+        self._forget_taken()
+        entries = self._entries
+        if not entries or id_of(entries[0]) > last:
+            return None
+        self.taken += 1
+        return entries.popleft()
 
     def pass_over(self, unheard: Mapping[bytes, str], last: LogId, passed: set[str]) -> LogId:
         """Leave out the next entries, not beyond `last`, as long as they are messages on channels of `unheard`, a thousand at
         most; `passed` gets the names of their channels. Returns the id of the last one, 0 if there was none."""
+        self._forget_taken()
         entries, is_all, left = self._entries, self.read_to <= last, None
-        for _ in range(min(len(entries), _PASSED_AT_ONCE)):
+        count = len(entries)
+        for _ in range(min(count, _PASSED_AT_ONCE)):
             entry = entries[0]
             fields = entry[1]
             name = unheard.get(fields[1])
@@ -90,7 +95,15 @@ class ReadAhead:
                 break
             passed.add(name)
             left = entries.popleft()
+        self.taken += count - len(entries)
         return LogId(0) if left is None else id_of(left)
+
+    def _forget_taken(self) -> None:
+        """Leave out what the cursor has passed: entries of this node, most of them."""
+        assert self.node is not None
+        entries, cursor = self._entries, self.node.cursor
+        while entries and id_of(entries[0]) <= cursor:
+            entries.popleft()
 
 
 class Pace:

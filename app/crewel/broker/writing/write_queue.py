@@ -164,9 +164,9 @@ class WriteQueue(Generic[T]):
     async def asked_again(self) -> None:
         """Wait until the store does what it is asked to, and all that had to be asked again was asked once more since then.
         Raises StoreError."""
-        await self.ask(self._store.mark, retries=True)
+        await self.ask(self._store.marks.step(), retries=True)
         await asyncio.sleep(_PAUSE)  # and then all that was in a pause is in the queue
-        await self.ask(self._store.mark, retries=True)
+        await self.ask(self._store.marks.step(), retries=True)
 
     def probe(self) -> asyncio.Future[None]:
         """Append nothing: the answer shows what has been appended without our knowing. The future is done when all that had

@@ -39,6 +39,7 @@ for _, other in ipairs(call('SMEMBERS', nodes)) do
     local left = base .. 'own:' .. other
     local cursor, low, seq, opening = unpack(call('HMGET', former, 'cursor', 'low', 'seq', 'opening'))
     cursor, low = cursor or '0', low or '0'
+    call('HDEL', former, 'tag')  -- if it was a node: its commits have to ask for the owner of each session from now on
     if tonumber(low) < tonumber(call('HGET', node, 'low')) then
       call('HSET', node, 'low', low)
     end

@@ -116,7 +116,7 @@ local function forget(session, from, to)
   end
 end
 
-local seq, opening, opened = unpack(call('HMGET', node, 'seq', 'opening', 'opened'))
+local seq, opening, opened, tag = unpack(call('HMGET', node, 'seq', 'opening', 'opened', 'tag'))
 if not seq then
   return 'fenced'
 elseif tonumber(seq) == number then
@@ -129,13 +129,20 @@ end
 
 local fenced, ended, letters = {}, {}, {}
 
--- Notes for sessions of this server that they have settled these ids.
+-- Notes for sessions of this server that they have settled these ids. Those of a node, which has a tag, are not asked for
+-- their owner: no session of a node is another one's while it has its record, which inherit.lua renames before it moves the
+-- first. adopt.lua moves sessions in slices, removes the record after the last one, and the tag before the first.
 local function note_settled(ids, from, to)
+  -- The grammar of names knows nothing that JSON would have to escape.
+  local first, rest = '{"session":"', '","reason":"settled","ids":' .. ids .. '}'
+  if tag then
+    ended[#ended + 1] = first .. table.concat(ARGV, rest .. ',' .. first, from, to) .. rest
+    return
+  end
   for at = from, to do
     local name = ARGV[at]
     if call('HGET', base .. 's:' .. name, 'owner') == token then
-      -- The grammar of names knows nothing that JSON would have to escape.
-      ended[#ended + 1] = '{"session":"' .. name .. '","reason":"settled","ids":' .. ids .. '}'
+      ended[#ended + 1] = first .. name .. rest
     else
       fenced[#fenced + 1] = name
     end

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Writes, and nothing else. WAIT on a connection waits for what this connection has written: of a step that found everything
--- done, by another connection, it would say at once that the replicas have it. Behind this it waits for all that was before.
+-- Writes a number, and nothing else: all that the connection has written before is in a store that has it (confirmation.py).
 --
 -- Returns 'OK'.
 --
--- KEYS[1]  copied
-return redis.call('SET', KEYS[1], '')
+-- KEYS[1]  copied:<connection>
+-- ARGV[1]  number, higher than that of the mark before
+-- ARGV[2]  milliseconds that it is kept
+return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
