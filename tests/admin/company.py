@@ -169,6 +169,7 @@ def company(directory: Path, *, has_payroll: bool) -> Stage:
         f"security.jwt_keys={secret_file(directory)}",
         "delivery.dead_letters_max=50",
         "limits.max_deliver_after_ms=0",
+        "bayeux.sweep_ms=3600000",  # what is swept is there or not, as long as the answers take
     )
     options = ["--port=0", "--service=tests.admin.slow_service", *(f"--set={text}" for text in sets)]
     return staged(Server(options, directory), has_payroll=has_payroll)
