@@ -116,9 +116,9 @@ async def test_a_lease_lasts_while_a_slow_store_has_always_something_under_way(s
         nonlocal exchanges
         exchanges += 1
         if exchanges < 10:
-            store.submit([store.mark], ask_again)
+            store.submit([store.marks.step()], ask_again)
 
-    store.submit([store.mark], ask_again)
+    store.submit([store.marks.step()], ask_again)
     async with asyncio.timeout(LIMIT_S):
         while exchanges < 10:
             assert slow.lease.lasts, exchanges
@@ -130,7 +130,7 @@ async def test_renewals_on_a_slow_store_go_with_other_writes(slow: Slow) -> None
     before = slow.line.sent
     async with asyncio.timeout(LIMIT_S):
         for _ in range(8):
-            await slow.access.writing.ask(slow.access.store.mark)
+            await slow.access.writing.ask(slow.access.store.marks.step())
             assert slow.lease.lasts
     assert slow.line.sent - before <= 11  # the health of the store is looked at meanwhile
 
