@@ -399,7 +399,7 @@ async def _run(case: str, rounds: int) -> None:
     lane = FastLane(app[server.ENDPOINT], _no_other_lane)
     if hasattr(lane, "turns"):
         lane.turns.slice_s = inf  # under valgrind a round takes longer than a turn of the loop
-    if lane.sockets is not None and hasattr(lane.sockets, "arrivals"):
+    if hasattr(lane.sockets, "arrivals"):
         lane.sockets.arrivals.slice_s = inf
 
     def let_in() -> Client:

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from crewel.storage.keys import Keys
+from tests.admin.company import neutral
 from tests.admin.desk import Desk
-from tests.admin.test_covered_answers import neutral
 from tests.cli.command import Running, crewel
 from tests.conftest import StartServer
 from tests.functional.cluster import LONG, NODE, OPERATED, TOKEN
@@ -410,6 +410,6 @@ def all_pages(desks: list[Desk]) -> list[tuple[str, int, str]]:
             response: Any = desk.ask(
                 "GET", f"{path}{'&' if '?' in path else '?'}after={quote(after)}" if after else path
             )
-            found.append((path, response.status, neutral(response.body, {})))
+            found.append((path, response.status, neutral(response.body.decode(), {})))
             after = response.json().get("next") or None
     return found

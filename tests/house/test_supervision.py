@@ -9,7 +9,6 @@ from tests.house.source import modules, shown, tree
 STARTERS = {"create_task", "ensure_future", "spawn", "_spawn"}
 # Tasks with a loop that belong to one connection or to one piece of work, and end with it: what follows when they fail.
 SHORT_LIVED = {
-    "app/crewel/transports/websocket.py: _write": "it closes its socket",
     "app/crewel/broker/mailboxes/backlog_loader.py: _load": "the next connect of its session starts another",
     "app/crewel/broker/inbound.py: _process_later": "it belongs to one request, which it answers",
     "app/crewel/broker/addressing/shared_queues.py: _hand_over": "the next look at its queue starts another",

@@ -8,7 +8,7 @@ import pytest
 
 from crewel.settings import Settings
 from crewel.settings.server_settings import Bayeux, Http
-from crewel.transports.endpoint import BrowserCookie
+from crewel.transports.cookies import BrowserCookie
 
 
 def cookie(tls: bool = False, **bayeux: object) -> BrowserCookie:

@@ -14,7 +14,7 @@ from crewel.event_loop import TURN_S
 from crewel.fair_turns import AGAIN, AMID, PORTION_S, SAMPLE, FairTurns
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
-from crewel.transports.websocket_fast import FastSocket
+from crewel.transports.websocket import Socket
 from tests.transports.wires import SocketClient, Wire
 
 COST_S = 2**-10
@@ -183,7 +183,6 @@ async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane, mon
     clock = Clock()
     turns = FairTurns(lane.loop, clock)
     turns.slice_s = 5 * COST_S
-    assert lane.sockets is not None
     lane.sockets.turns = turns
     answered = []
 
@@ -194,7 +193,7 @@ async def test_sockets_whose_rest_ends_together_share_a_turn(lane: FastLane, mon
     monkeypatch.setattr(lane.endpoint.receiver, "receive", answer)
     for client in clients:
         socket = client.wire.protocol
-        assert isinstance(socket, FastSocket)
+        assert isinstance(socket, Socket)
         socket.slow_down(0.0001)
         socket._rest()
         client.receive(client.request({"channel": "/room", "data": 1}))
@@ -213,7 +212,6 @@ UPGRADE = (
 
 def make_full(lane: FastLane) -> None:
     """Let this turn have served new clients for long enough."""
-    assert lane.sockets is not None
     clock = Clock()
     arrivals = lane.sockets.arrivals = FairTurns(lane.loop, clock)
     assert not arrivals.put_off(None, lambda: None)
@@ -249,7 +247,6 @@ async def test_a_client_that_leaves_before_its_turn_gets_nothing(lane: FastLane)
     for _ in range(3):
         await asyncio.sleep(0)
     assert not wire.written
-    assert lane.sockets is not None
     assert not lane.sockets.watch.sockets
 
 
@@ -295,7 +292,6 @@ def keep_full(turns: FairTurns) -> None:
 
 
 async def test_an_upgrade_is_answered_while_a_flood_and_a_storm_keep_all_turns_full(lane: FastLane) -> None:
-    assert lane.sockets is not None
     keep_full(lane.turns)
     keep_full(lane.sockets.arrivals)
     wire, connection = Wire(), FastConnection(lane)
@@ -309,7 +305,6 @@ async def test_an_upgrade_is_answered_while_a_flood_and_a_storm_keep_all_turns_f
 
 
 async def test_an_upgrade_that_is_slowed_down_while_it_waits_rests_first(lane: FastLane) -> None:
-    assert lane.sockets is not None
     keep_full(lane.sockets.arrivals)
     wire, connection = Wire(), FastConnection(lane)
     connection.connection_made(wire)

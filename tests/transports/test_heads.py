@@ -25,7 +25,9 @@ def raw(*more: str) -> bytes:
 def reader() -> Iterator[Heads]:
     """Reads the heads of a server with the settings that it has by itself."""
     loop = asyncio.new_event_loop()
-    yield Heads(Endpoint(Broker(load(None, []), loop=loop)))
+    endpoint = Endpoint(Broker(load(None, []), loop=loop))
+    rules = endpoint.hosts, endpoint.origins, endpoint.proxies
+    yield Heads(endpoint.settings.bayeux, endpoint.cookie, endpoint.bound_page, *rules)
     loop.close()
 
 

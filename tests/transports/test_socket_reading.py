@@ -15,7 +15,7 @@ from crewel.broker.exchange import Forwarded
 from crewel.settings import Settings, load
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.shared_buffer import LEAST
-from crewel.transports.websocket_fast import FastSocket
+from crewel.transports.websocket import Socket
 from tests.transports.wires import DEFLATE, DeflatingClient, SocketClient
 
 
@@ -30,7 +30,7 @@ class Heard:
     def __init__(self, lane: FastLane, monkeypatch: pytest.MonkeyPatch, *, deflates: bool = False) -> None:
         self.client = (DeflatingClient if deflates else SocketClient)(lane, acknowledges=False)
         socket = self.client.wire.protocol
-        assert isinstance(socket, FastSocket)
+        assert isinstance(socket, Socket)
         self.socket = socket
         self.messages: list[Any] = []
         monkeypatch.setattr(lane.endpoint.receiver, "receive", lambda _, elements: self.messages.append(elements[0]))
@@ -99,7 +99,7 @@ async def test_messages_are_read_however_they_are_cut(
 async def test_in_a_turn_that_has_taken_long_little_of_a_flood_is_received(lane: FastLane) -> None:
     first, second, third = (SocketClient(lane, acknowledges=False) for _ in range(3))
     socket, turns = first.wire.protocol, lane.turns
-    assert isinstance(socket, FastSocket)
+    assert isinstance(socket, Socket)
     flood = frame(bytes(122), Opcode.PING) * (8 * LEAST // 128)
     calm = len(socket.get_buffer(-1))
     assert calm > len(flood)
@@ -124,7 +124,6 @@ async def test_in_a_turn_that_has_taken_long_little_of_a_flood_is_received(lane:
 
 
 async def test_a_new_client_cannot_make_a_turn_long_either(lane: FastLane, heard: Heard) -> None:
-    assert lane.sockets is not None
     lane.sockets.arrivals.slice_s = 0.0
     heard.send(frame(b"", Opcode.PING))
     assert len(heard.socket.get_buffer(-1)) == LEAST
@@ -136,7 +135,6 @@ async def test_a_large_message_is_read_in_pieces(
 ) -> None:
     heard = Heard(lane, monkeypatch, deflates=deflates)
     text = random.Random(1).randbytes(9000).hex().encode()
-    assert lane.sockets is not None
     lane.sockets.shared.room = memoryview(lane.sockets.buffer)[:LEAST]
     for number in range(3):
         await heard.read(frame(b'[{"n":%d,"text":"%b"}]' % (number, text), deflates=deflates))
@@ -222,7 +220,7 @@ async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(l
         client.ask({"channel": "/meta/connect"})
         client.ask({"channel": "/meta/subscribe", "subscription": "/room"})
     ended = clients[0].wire.protocol
-    assert isinstance(ended, FastSocket)
+    assert isinstance(ended, Socket)
     if ending == "close":
         clients[0].receive(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
     elif ending == "last words":
@@ -252,7 +250,7 @@ async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(l
 async def test_a_peer_that_ends_the_socket_and_reads_no_more_is_cut_off(
     heard: Heard, monkeypatch: pytest.MonkeyPatch, ending: bytes | None
 ) -> None:
-    monkeypatch.setattr("crewel.transports.fast_sockets.CLOSE_TIMEOUT_S", 0.0, raising=False)
+    monkeypatch.setattr("crewel.transports.sockets.CLOSE_TIMEOUT_S", 0.0, raising=False)
     wire = heard.client.wire
     wire.unread = 10
     if ending is None:

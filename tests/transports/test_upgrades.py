@@ -14,7 +14,7 @@ from crewel import server
 from crewel.settings import Settings
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
-from crewel.transports.websocket_fast import FastSocket
+from crewel.transports.websocket import Socket
 from tests.transports.wires import Wire
 
 DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits"
@@ -34,14 +34,13 @@ async def lane(settings: Settings) -> AsyncIterator[FastLane]:
     app = web.Application()
     broker = server.attach(app, settings)
     lane = FastLane(app[server.ENDPOINT], refuse)  # type: ignore[arg-type]
-    assert lane.sockets is not None
     lane.turns.slice_s = lane.sockets.arrivals.slice_s = inf  # a test makes many in one turn
     yield lane
     await lane.close(0)
     await broker.close()
 
 
-def upgraded(lane: FastLane, *lines: str, key: str = KEYS[0]) -> tuple[dict[str, str], FastSocket]:
+def upgraded(lane: FastLane, *lines: str, key: str = KEYS[0]) -> tuple[dict[str, str], Socket]:
     """The headers of the answer, and the socket."""
     wire, connection = Wire(), FastConnection(lane)
     connection.connection_made(wire)
@@ -55,12 +54,12 @@ def upgraded(lane: FastLane, *lines: str, key: str = KEYS[0]) -> tuple[dict[str,
     status, *answer = b"".join(wire.written).decode().removesuffix("\r\n\r\n").split("\r\n")
     assert status == "HTTP/1.1 101 Switching Protocols"
     socket = wire.protocol
-    assert isinstance(socket, FastSocket)
+    assert isinstance(socket, Socket)
     socket.connection_lost(None)
     return dict(line.split(": ", 1) for line in answer), socket
 
 
-def deflate(socket: FastSocket) -> PerMessageDeflate | None:
+def deflate(socket: Socket) -> PerMessageDeflate | None:
     """How the socket reads compressed frames in any form."""
     return next((each for each in socket._reader().extensions if isinstance(each, PerMessageDeflate)), None)
 
@@ -89,7 +88,6 @@ async def test_no_two_sockets_share_what_they_keep_of_their_fragments(lane: Fast
 
 
 async def test_cookies_make_no_other_kind_of_client(lane: FastLane) -> None:
-    assert lane.sockets is not None
     for number, key in enumerate(KEYS):
         _, socket = upgraded(lane, f"Cookie: BAYEUX_BROWSER=b{number}", key=key)
         assert socket.browser == f"b{number}"
@@ -132,14 +130,18 @@ async def test_the_head_of_a_kind_is_parsed_once(lane: FastLane, monkeypatch: py
         assert socket.headers["Sec-WebSocket-Key"] == key
 
 
-async def test_a_window_too_small_for_what_all_share_is_left_to_aiohttp(lane: FastLane) -> None:
+async def test_a_window_too_small_for_what_all_share_is_declined(lane: FastLane) -> None:
+    small, other = "permessage-deflate; server_max_window_bits=9", "permessage-deflate; server_max_window_bits=12"
     for _ in range(2):
-        with pytest.raises(ToAiohttp):
-            upgraded(lane, "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=9")
+        headers, socket = upgraded(lane, f"Sec-WebSocket-Extensions: {small}")
+        assert "Sec-WebSocket-Extensions" not in headers
+        assert deflate(socket) is None
+        headers, socket = upgraded(lane, f"Sec-WebSocket-Extensions: {small}, {other}")
+        assert headers["Sec-WebSocket-Extensions"].startswith("permessage-deflate; ")
+        assert deflate(socket) is not None
 
 
 async def test_the_server_remembers_no_more_than_some_kinds(lane: FastLane) -> None:
-    assert lane.sockets is not None
     for number in range(600):
         upgraded(lane, f"X-Other: {number}")
         assert len(lane.sockets.upgrades.known) <= 256

@@ -14,7 +14,7 @@ from websockets.frames import Frame, Opcode
 
 from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_fast import FastConnection
-from crewel.transports.websocket_fast import FastSocket
+from crewel.transports.websocket import Socket
 
 DEFLATE = PerMessageDeflate(True, True, 15, 15)
 """How such a client compresses."""
@@ -139,14 +139,13 @@ class SocketClient(Client):
     offer = b""  # of extensions, as a header
 
     def open(self) -> Callable[[bytes], None]:
-        assert self.connection._lane.sockets is not None
         self.connection._lane.sockets.arrivals.slice_s = inf  # tests make many in one turn
         self.connection.data_received(
             b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" + self.offer + b"\r\n"
         )
         assert self.wire.written.pop().startswith(b"HTTP/1.1 101 ")
-        assert isinstance(self.wire.protocol, FastSocket)
+        assert isinstance(self.wire.protocol, Socket)
         return partial(receive, self.wire.protocol)
 
     def hang_up(self) -> None:

@@ -1,14 +1,10 @@
-"""The Bayeux endpoint: `bayeux.path` and everything below it. It applies the origin rule and chooses the transport.
-
-`BrowserCookie` is the cookie by which the sessions of one browser are counted.
-"""
+"""The Bayeux endpoint: `bayeux.path` and everything below it. It applies the origin rule and chooses the transport."""
 
 from __future__ import annotations
 
 import asyncio
 import html
 import logging
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Final
@@ -16,23 +12,20 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from crewel.bayeux.codec import encode
 from crewel.broker.broker import Broker
-from crewel.broker.exchange import Peer
-from crewel.broker.inbound import Answering, Receiver
+from crewel.broker.inbound import Receiver
 from crewel.broker.mailboxes.browsers import bound_to
-from crewel.broker.refusals import refused_alone
 from crewel.errors import PayloadError
 from crewel.fair_turns import SLICE_S, FairTurns
 from crewel.settings import Settings
-from crewel.transports import http_aiohttp, websocket
+from crewel.transports import http_aiohttp, websocket_aiohttp
 from crewel.transports.connection_caps import ConnectionCaps
-from crewel.transports.control_frames import ControlFrames
+from crewel.transports.cookies import BrowserCookie
 from crewel.transports.forwarded import Client, TrustedProxies
 from crewel.transports.origins import Hosts, Origins, RefusalLog
 from crewel.transports.request_paths import why_refused
-from crewel.transports.shared_buffer import SharedBuffer
-from crewel.transports.socket_watch import GOING_AWAY, SocketWatch
+from crewel.transports.socket_watch import GOING_AWAY, GOING_DOWN
+from crewel.transports.sockets import Sockets
 from crewel.version import VERSION
 
 log = logging.getLogger(__name__)
@@ -74,7 +67,6 @@ class Endpoint:
         self.cookie = BrowserCookie(broker.settings)
         self.binds_pages = True
         """Whether sessions of pages of other sites are bound to the origin; else they need the cookie as all others do."""
-        self.frames = websocket.Frames()
         self.receiver: Receiver = receiver or broker.inbound
         """Takes what a peer sends."""
         self._has_warned = False
@@ -84,12 +76,11 @@ class Endpoint:
         self.arrivals = FairTurns(broker.loop)
         """Of new clients: a storm of them does not keep those that are there."""
         self.arrivals.slice_s = SLICE_S / 2
-        self.shared_buffer = SharedBuffer(broker.runtime.turns, self.arrivals, broker.loop)
-        self.control_frames = ControlFrames(broker.settings.limits, broker.metrics, broker.loop)
-        self.watch = SocketWatch(broker.settings.websocket, broker.metrics, broker.loop)
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
+        outbound = broker.mailboxes.outbound
+        self.sockets = Sockets(broker.runtime, outbound, self.receiver, self.arrivals, self.caps)
         broker.metrics.gauge("connections", lambda: len(self.caps))
-        broker.metrics.gauge("sockets", lambda: len(self.watch.sockets))
+        broker.metrics.gauge("sockets", lambda: len(self.sockets.watch.sockets))
 
     def mount(self, app: web.Application) -> None:
         """Serve the Bayeux path, with or without anything after it, in this application."""
@@ -133,7 +124,7 @@ class Endpoint:
             return refused
         # A POST has its turn when its body has been read, and an upgrade one of those of new clients.
         turns = self.broker.runtime.turns
-        if request.method != "POST" and not websocket.is_upgrade(request) and turns.is_over():
+        if request.method != "POST" and not websocket_aiohttp.is_upgrade(request) and turns.is_over():
             client = self.proxies.client(request.headers, request.remote, request.scheme)
             await turns.rest(client.address, has_begun=False)
         try:
@@ -188,8 +179,8 @@ class Endpoint:
         transports = self.settings.bayeux.transports
         if request.method == "POST" and "long-polling" in transports:
             return await http_aiohttp.answer_post(self, request, client)
-        if request.method == "GET" and "websocket" in transports and websocket.is_upgrade(request):
-            return await websocket.answer(self, request, client)
+        if request.method == "GET" and "websocket" in transports and websocket_aiohttp.is_upgrade(request):
+            return await websocket_aiohttp.answer(self.sockets, request, client, self.cookie.read(request.headers))
         if request.method == "GET" and "callback-polling" in transports:
             bayeux = self.settings.bayeux
             function = http_aiohttp.function_name(
@@ -214,18 +205,11 @@ class Endpoint:
         self.broker.metrics.refused_payloads[error.fault.name.lower()] += 1
         return http_aiohttp.refused(error)
 
-    def receive_flawed(self, peer: Peer, error: PayloadError) -> Answering | None:
-        """Refuse the messages of a frame that are to blame for its refusal, each with a reply, and process the others."""
-        answering = self.receiver.receive(peer, list(error.others)) if error.others else None
-        if error.flaws:
-            peer.send([encode(refused_alone(flaw)) for flaw in error.flaws])
-        return answering
-
     def _end(self, app: web.Application) -> None:
         self.broker.spawn(self._close_sockets(app))
 
     async def _close_sockets(self, _: web.Application) -> None:
-        closing = [socket.close(GOING_AWAY, websocket.GOING_DOWN) for socket in list(self.watch.sockets)]
+        closing = [socket.close(GOING_AWAY, GOING_DOWN) for socket in list(self.sockets.watch.sockets)]
         await asyncio.gather(*closing, return_exceptions=True)
 
 
@@ -233,71 +217,6 @@ def _is_by_a_client(request: web.Request) -> bool:
     """Whether a request may come from a Bayeux client, and not from a person who mistyped an address: browsers name the origin
     in those of pages only."""
     return request.method == "POST" or "Origin" in request.headers or "Upgrade" in request.headers
-
-
-# The value is a client's to choose, and the server keeps it with the session: short, and nothing that needs quoting.
-_VALUE: Final = re.compile(r"[A-Za-z0-9_.~-]{1,64}", re.ASCII)
-
-
-class BrowserCookie:
-    """The cookie by its settings, which do not change while the server runs."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.name = settings.bayeux.cookie_name
-        self._begins, self._value_at = f"{self.name}=", len(self.name) + 1
-        bayeux, always_secure = settings.bayeux, settings.http.tls_cert is not None
-        self._is_for_all_sites = bayeux.cookie_same_site == "none"
-        # Browsers reject a cookie for other sites that is not Secure.
-        needs_tls = bayeux.cookie_secure or bayeux.cookie_partitioned or self._is_for_all_sites
-        self._attributes = _attributes(settings, is_secure=always_secure)
-        self._attributes_over_tls = _attributes(settings, is_secure=always_secure or needs_tls)
-
-    def read(self, headers: Mapping[str, str]) -> str | None:
-        """Its value in these headers; None if there is none, or one that this server would never have set and does not
-        adopt."""
-        header = headers.get("cookie")
-        return None if header is None else self.value(header)
-
-    def value(self, header: str) -> str | None:
-        """Its value in a `Cookie` header, as `read` has it. Of the other cookies of the host, which come along, nothing is
-        expected; of several with this name the last counts."""
-        if ";" not in header and header.startswith(self._begins):  # as most are
-            found = header[self._value_at :].strip().strip('"')
-            return found if _VALUE.fullmatch(found) else None
-        found = ""
-        # By hand: the parser of the standard library rejects the whole header for one cookie of another application.
-        for cookie in header.split(";"):
-            name, _, value = cookie.partition("=")
-            if name.strip() == self.name:
-                found = value.strip().strip('"')
-        return found if _VALUE.fullmatch(found) else None
-
-    def crosses_sites(self, *, is_secure: bool) -> bool:
-        """Whether a browser sends it with requests of pages of other sites; `is_secure` says that it came by TLS."""
-        return self._is_for_all_sites and is_secure
-
-    def header(self, value: str, *, is_secure: bool) -> str:
-        """The `Set-Cookie` header for this value; `is_secure` says that the request came by TLS."""
-        return f"{self.name}={value}{self._attributes_over_tls if is_secure else self._attributes}"
-
-
-def _attributes(settings: Settings, *, is_secure: bool) -> str:
-    bayeux = settings.bayeux
-    parts = [""]
-    if bayeux.cookie_domain:
-        parts.append(f"Domain={bayeux.cookie_domain}")
-    parts.append(f"Path={bayeux.cookie_path}")
-    if bayeux.cookie_max_age >= 0:
-        parts.append(f"Max-Age={bayeux.cookie_max_age}")
-    if bayeux.cookie_http_only:
-        parts.append("HttpOnly")
-    if is_secure:
-        parts.append("Secure")
-    if bayeux.cookie_same_site and (is_secure or bayeux.cookie_same_site != "none"):
-        parts.append(f"SameSite={bayeux.cookie_same_site.capitalize()}")
-    if bayeux.cookie_partitioned and is_secure:
-        parts.append("Partitioned")
-    return "; ".join(parts)
 
 
 def _for_a_browser(settings: Settings, client: Client) -> web.Response:

@@ -10,7 +10,6 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from crewel.event_loop import has_stalled
-from crewel.transports.fast_sockets import FastSockets
 from crewel.transports.heads import Heads
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ class FastLane:
         self.broker = endpoint.broker
         self.settings = endpoint.settings
         self.caps = endpoint.caps
-        self.heads = Heads(endpoint)
+        rules = endpoint.hosts, endpoint.origins, endpoint.proxies
+        self.heads = Heads(endpoint.settings.bayeux, endpoint.cookie, endpoint.bound_page, *rules)
         self.make_connection = make_connection
         self.connections: set[FastConnection] = set()
         self.loop = endpoint.broker.loop
@@ -45,7 +45,7 @@ class FastLane:
         self.receiver = endpoint.receiver
         self.turns = endpoint.broker.runtime.turns
         self.can_move = endpoint.can_move
-        self.sockets = FastSockets(endpoint) if "websocket" in self.settings.bayeux.transports else None
+        self.sockets = endpoint.sockets
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
         self._watch()

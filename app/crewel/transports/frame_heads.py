@@ -1,8 +1,7 @@
 """PURE. The heads of the frames that a client sends: where frames end, and how many of them carry no message.
 
-Both lanes count by them before anything is parsed, so that a flood of frames that ask for nothing costs little more than to
-receive it. Of what breaks the protocol, only a frame without a mask is noted here, for aiohttp takes it; all else is found when
-it is parsed.
+They are counted before anything is parsed, so that a flood of frames that ask for nothing costs little more than to receive
+it. What breaks the protocol is found when it is parsed.
 """
 
 from __future__ import annotations
@@ -24,19 +23,15 @@ _MASK: Final = 4
 class FrameHeads:
     """The place between two pieces of what a socket receives."""
 
-    __slots__ = ("_head", "_left", "controls", "ends", "is_amid", "is_unmasked")
+    __slots__ = ("_head", "_left", "controls", "is_amid")
 
     def __init__(self) -> None:
         self._head = b""  # what has come of a head that is not whole
         self._left = 0  # bytes of a frame, behind its head, that have not come
         self.is_amid = False
         """Whether the last fragment was not the end of its message."""
-        self.is_unmasked = False
-        """Whether a frame has begun that is not masked, as those of clients have to be (RFC 6455, 5.1)."""
         self.controls = 0
         """How many control frames and small fragments have begun. Readers set it back."""
-        self.ends = 0
-        """How many control frames and last frames of a message have begun. Readers set it back."""
 
     @property
     def is_within(self) -> bool:
@@ -72,12 +67,7 @@ class FrameHeads:
             start, length = behind, int.from_bytes(data[start:behind], "big")
         if first & _CONTROL:
             self.controls += 1
-            self.ends += 1
         else:
             self.is_amid = not first & _FINAL
-            self.ends += not self.is_amid
             self.controls += self.is_amid and length < SMALL
-        if data[at + 1] & _MASKED:
-            return start + length + _MASK
-        self.is_unmasked = True
-        return start + length
+        return start + length + (_MASK if data[at + 1] & _MASKED else 0)

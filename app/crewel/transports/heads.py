@@ -7,20 +7,20 @@ Many clients send the same head with different cookies, so the lane remembers wh
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import httptools
 from multidict import CIMultiDict
 
+from crewel.settings.server_settings import Bayeux
 from crewel.transports.bodies import MAX_LENGTH_DIGITS, media_type
+from crewel.transports.cookies import BrowserCookie
+from crewel.transports.forwarded import Client, TrustedProxies
+from crewel.transports.origins import Hosts, Origins
 from crewel.transports.request_paths import is_plain
-
-if TYPE_CHECKING:
-    from crewel.transports.endpoint import Endpoint
-    from crewel.transports.forwarded import Client
 
 _TEXT: Final = ("utf-8", "surrogateescape")  # as aiohttp reads header values: what is no UTF-8 goes through unchanged
 _LINES: Final = b"Content-Type: application/json\r\nCache-Control: no-cache, no-store\r\n"
@@ -86,7 +86,6 @@ class Head:
 class Upgrade(NamedTuple):
     """The head of a request for a WebSocket, and what it says of the client."""
 
-    raw: bytes
     browser: str | None
     client: Client
     key: str
@@ -100,18 +99,26 @@ def headers_of(raw: bytes) -> Mapping[str, str]:
     collector = _Collector()
     with suppress(httptools.HttpParserUpgrade):
         httptools.HttpRequestParser(collector).feed_data(raw)
-    return CIMultiDict(collector.text())
+    return CIMultiDict((name.decode(), value.decode(*_TEXT)) for name, value in collector.lines)
 
 
 class Heads:
     """Reads heads. The clients of one kind send the same few, but for their cookies: each of those is parsed once."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._cookie = endpoint.cookie
-        self._bound_page = endpoint.bound_page
-        self._hosts = endpoint.hosts
-        self._origins, self._proxies = endpoint.origins, endpoint.proxies
-        bayeux = endpoint.settings.bayeux
+    def __init__(
+        self,
+        bayeux: Bayeux,
+        cookie: BrowserCookie,
+        bound_page: Callable[[Mapping[str, str], Client], str | None],
+        hosts: Hosts,
+        origins: Origins,
+        proxies: TrustedProxies,
+    ) -> None:
+        """`bound_page` returns what stands for the browser of a request without the cookie."""
+        self._cookie = cookie
+        self._bound_page = bound_page
+        self._hosts = hosts
+        self._origins, self._proxies = origins, proxies
         self._post = f"POST {bayeux.path}".encode()
         self._posts = tuple(self._post + end for end in (b" ", b"/", b"?"))
         self._get = f"GET {bayeux.path}".encode() if "websocket" in bayeux.transports else self._post
@@ -154,7 +161,7 @@ class Heads:
         # As with other heads: in storms, clients of one kind come from few addresses, those of proxies.
         client = self._upgrading.get((plain, remote, scheme))
         if client is not None and key is not None and _KEYS.fullmatch(key):
-            return Upgrade(raw, None if cookie is None else self._cookie.value(cookie), client, key, plain)
+            return Upgrade(None if cookie is None else self._cookie.value(cookie), client, key, plain)
         upgrade = self._parse_upgrade(raw, remote, scheme, plain)
         lowered = plain.lower()
         if (
@@ -194,7 +201,7 @@ class Heads:
         if not (self._hosts.allows(text["host"], remote) and self._origins.allows(text, client)):
             return None
         key = text.get("sec-websocket-key", "")
-        return Upgrade(raw, self._cookie.read(text), client, key if _KEYS.fullmatch(key) else "", plain)
+        return Upgrade(self._cookie.read(text), client, key if _KEYS.fullmatch(key) else "", plain)
 
     def _parse(self, raw: bytes, remote: str | None, scheme: str) -> tuple[Head, str | None] | None:
         """The head, and what stands for the browser if no cookie does."""
@@ -233,17 +240,20 @@ class _Collector:
 
     def __init__(self) -> None:
         self.headers: dict[bytes, bytes] = {}
-        self.repeats = False
+        self.lines: list[tuple[bytes, bytes]] = []
         self.target = b""
 
     def on_url(self, part: bytes) -> None:
         self.target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        if name in self.headers:
-            self.repeats = True
-        self.headers[name] = value
+        self.lines.append((name, value))
+        self.headers[name.lower()] = value
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a header stands there more than once."""
+        return len(self.lines) > len(self.headers)
 
     def text(self) -> dict[str, str]:
         """The headers by their names in lower case."""

@@ -39,16 +39,20 @@ _DEFAULT_FUNCTION: Final = "jsonpcallback"
 _FUNCTION_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
-class ParsedPeer(Peer):
-    """A peer whose request, or upgrade, aiohttp parsed."""
+class RequestPeer(Peer):
+    """A POST. It is answered once: with messages, or with the status of a superseded connect."""
 
-    __slots__ = ("_client", "_endpoint", "_request")
+    __slots__ = ("_client", "_endpoint", "_is_answered", "_request", "_response")
+
+    transport = "long-polling"
 
     def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
-        super().__init__(endpoint.cookie.read(request.headers))
+        super().__init__(endpoint.cookie.read(request.headers) or endpoint.bound_page(request.headers, client))
         self._endpoint = endpoint
         self._request = request
         self._client = client
+        self._response: web.Response | None = None
+        self._is_answered = asyncio.Event()
 
     def cut_off(self) -> None:
         """Break the connection."""
@@ -79,21 +83,6 @@ class ParsedPeer(Peer):
     def is_secure(self) -> bool:
         """Whether the client came by TLS."""
         return self._client.is_secure
-
-
-class RequestPeer(ParsedPeer):
-    """A POST. It is answered once: with messages, or with the status of a superseded connect."""
-
-    __slots__ = ("_is_answered", "_response")
-
-    transport = "long-polling"
-
-    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
-        super().__init__(endpoint, request, client)
-        if self.browser is None:
-            self.browser = endpoint.bound_page(request.headers, client)
-        self._response: web.Response | None = None
-        self._is_answered = asyncio.Event()
 
     def payload(self, parts: list[bytes]) -> web.Response:
         """The response that carries these messages."""

@@ -18,22 +18,19 @@ from typing import Any, Final, Protocol, cast
 from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawRequestMessage
-from aiohttp.http_websocket import WebSocketReader
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
 from crewel.broker.exchange import Take
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.fair_turns import FairTurns
-from crewel.transports.connection_caps import ConnectionCaps, address_of
-from crewel.transports.paced_reader import Parser
-from crewel.transports.shared_buffer import SharedBuffer, SharedReceiver
+from crewel.transports.connection_caps import ConnectionCaps, Counted, address_of
 
 _MOST_KEPT: Final = 1 << 20  # bytes
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
 
 
-class FastOwner(Protocol):
+class FastOwner(Counted, Protocol):
     """The connection of the fast lane that a connection of aiohttp came from."""
 
     def wants(self, data: bytes) -> bool:
@@ -46,18 +43,6 @@ class FastOwner(Protocol):
 
     def gone(self) -> None:
         """The connection has ended."""
-        ...
-
-
-class Carried(Protocol):
-    """A WebSocket that a connection of aiohttp has become."""
-
-    def paced(self, parser: Parser, connection: Connection) -> object:
-        """What gets the bytes in place of aiohttp's reader of frames, in turns."""
-        ...
-
-    def lost(self) -> None:
-        """The connection is lost."""
         ...
 
 
@@ -80,7 +65,6 @@ class Connection(RequestHandler):
         "_may_return",
         "_muted",
         "_reader_timer",
-        "_socket",
         "_unanswered",
         "_unread",
         "_whole_until",
@@ -119,7 +103,6 @@ class Connection(RequestHandler):
         self._is_away = False  # the fast lane has taken it back
         self._may_return = True  # all bytes so far were whole requests, and each has been answered
         self._unanswered = False
-        self._socket: Carried | None = None
         assert self._request_factory is not None
         self._request_factory = partial(_request, self._request_factory)
 
@@ -128,19 +111,15 @@ class Connection(RequestHandler):
         """Whether the peer sends no more; most that do so are gone."""
         return self._is_half_closed
 
-    def becomes(self, socket: Carried) -> None:
-        """The connection is about to be this socket's, which reads from it."""
-        self._socket = socket
+    @property
+    def wire(self) -> asyncio.Transport | None:
+        """The transport, also of a connection that says nothing."""
+        return self._wire
 
-    def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
-        """aiohttp calls this with the reader of the frames: it gets them in turns."""
-        paced = parser if self._socket is None else cast("WebSocketReader", self._socket.paced(parser, self))
-        super().set_parser(paced, data_received_cb)
-
-    def receive_into(self, buffer: SharedBuffer) -> None:
-        """Receive there from now on."""
-        if self._wire is not None:
-            self._wire.set_protocol(SharedReceiver(self, buffer))
+    def becomes(self, socket: Counted) -> bool:
+        """The connection is this socket's from here on. Return whether it may be given to another process."""
+        self._caps.move(self if self._fast is None else self._fast, socket)
+        return self._first_bytes is not None
 
     def hold_reading(self) -> None:
         """Leave what the peer sends in its own buffers."""
@@ -151,12 +130,6 @@ class Connection(RequestHandler):
         """Read again, unless aiohttp holds it."""
         if self._wire is not None and not (self._wire.is_closing() or self._reading_paused):
             self._wire.resume_reading()
-
-    def carries(self, socket: Carried) -> None:
-        """The connection has become this socket's; tell it when the connection is lost."""
-        self._socket = socket
-        if self._is_half_closed and self._wire is not None:
-            self._wire.close()  # a socket ends with either direction, and this one came after the end of one
 
     def pause_writing(self) -> None:
         """The peer does not read."""
@@ -221,18 +194,12 @@ class Connection(RequestHandler):
 
     def _depart(self, take: Take) -> None:
         if self._wire is not None and self._first_bytes is not None:
-            take(self._wire, b"".join(self._first_bytes), self._upgraded)
+            take(self._wire, b"".join(self._first_bytes), False)
             self._wire.abort()
 
     def has_upgraded(self) -> None:
-        """The next bytes repeat an upgrade that another process has answered: say nothing until `speak`."""
+        """The next bytes repeat an upgrade that another process has answered: say nothing."""
         self._muted = _Muted()
-
-    def speak(self) -> None:
-        """The upgrade has been answered."""
-        if self._muted is not None and self._wire is not None:
-            self._muted.is_silent = False
-            self.transport, self._muted = self._wire, None
 
     def comes_from(self, fast: FastOwner) -> None:
         """The fast lane handed this connection over and takes it back when it can."""
@@ -315,9 +282,6 @@ class Connection(RequestHandler):
         self._wire = None
         super().connection_lost(exc)
         self._body = None
-        if self._socket is not None:
-            self._socket.lost()
-            self._socket = None  # they refer to each other
         self._caps.left(self)
         if self._fast is not None:
             self._fast.gone()
@@ -369,7 +333,6 @@ class Connection(RequestHandler):
             self.force_close()
 
     def _watch_reader(self) -> None:
-        # A socket that is not read has limits of its own, in the messages that wait for it and in time.
         if self._reader_timer is None and self._wire is not None and not self._upgraded:
             self._unread = self._wire.get_write_buffer_size()
             if self._unread:
@@ -389,20 +352,16 @@ class Connection(RequestHandler):
 
 
 class _Muted:
-    """A transport that drops what is written while it is silent."""
+    """A transport that drops what is written."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
-        self.is_silent = True
 
     def write(self, data: bytes) -> None:
-        """Write, or drop."""
-        if not self.is_silent and self.transport is not None:
-            self.transport.write(data)
+        """Drop it."""
 
     def writelines(self, lines: Iterable[bytes]) -> None:
-        """Write several pieces, or drop them."""
-        self.write(b"".join(lines))
+        """Drop them."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)

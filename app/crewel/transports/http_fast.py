@@ -1,7 +1,7 @@
 """The fast lane: Bayeux POSTs and upgrades read and answered at the connection, everything else handed to aiohttp.
 
 A plain POST to the Bayeux path is parsed by httptools and answered straight on the transport; a connect that is held costs
-no task and no future. An upgrade makes the connection a WebSocket (`websocket_fast`). Anything else on the connection (pages,
+no task and no future. An upgrade makes the connection a WebSocket (`websocket`). Anything else on the connection (pages,
 chunked bodies, refused origins, what is no HTTP) goes to aiohttp with the bytes that came, and comes back once aiohttp has
 answered it. aiohttp serves Bayeux as well (`http.fast_lane=false`), so nothing is known here that is not known there.
 """
@@ -21,7 +21,7 @@ from crewel.broker.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
 from crewel.transports.heads import Head, status_line
-from crewel.transports.websocket_fast import answer_upgrade
+from crewel.transports.websocket import Socket
 
 if TYPE_CHECKING:
     from crewel.transports.fast_lane import FastLane
@@ -295,7 +295,6 @@ class FastConnection(asyncio.Protocol, Peer):
     def _upgrade(self, raw: bytes, data: bytes) -> None:
         """Make the connection a socket, if this is the head of an upgrade that aiohttp need not look at."""
         lane, transport = self._lane, self._transport
-        assert lane.sockets is not None
         assert transport is not None
         if lane.sockets.arrivals.is_over():
             lane.sockets.arrivals.later(self.remote, self._arrived)
@@ -303,10 +302,13 @@ class FastConnection(asyncio.Protocol, Peer):
             self._rests_until, self.deadline = lane.loop.time(), inf
             return
         upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, self._address(), lane.scheme)
-        date = b"" if self._has_upgraded else lane.date
-        if upgrade is None or (socket := answer_upgrade(lane.sockets, upgrade, transport, date)) is None:
+        negotiated = None if upgrade is None else lane.sockets.upgrades.negotiated(raw, upgrade)
+        if upgrade is None or negotiated is None:
             self._hand_over(data)
             return
+        if not self._has_upgraded:
+            transport.write(negotiated.answer(upgrade.key, lane.date))
+        socket = Socket(lane.sockets, raw, upgrade.browser, upgrade.client, negotiated.deflate, transport)
         lane.caps.move(self, socket)
         lane.left(self)
         self._transport = None

@@ -1,6 +1,6 @@
 """Closes WebSockets that are silent for too long, and those that belong to no session in time: one timer for all of a server.
 
-Both lanes are watched here. Only messages count: a peer that sends pings, pongs or parts of messages is silent.
+Only messages count: a peer that sends pings, pongs or parts of messages is silent.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from crewel.settings.server_settings import WebSocket
 
 POLICY_VIOLATION: Final = 1008
 GOING_AWAY: Final = 1001
+GOING_DOWN: Final = "the server is going down"
 _SILENT: Final = "no message came for too long (websocket.idle_timeout_ms)"
 _NO_HANDSHAKE: Final = "no handshake came in time (websocket.handshake_timeout_ms)"
 _LONGEST_INTERVAL_S: Final = 30.0

@@ -6,12 +6,16 @@ are made by websockets, which also decompresses.
 
 from __future__ import annotations
 
+import zlib
 from functools import lru_cache
 from typing import Final
 
 from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
+
+from crewel.bayeux.codec import join
+from crewel.transports.frame_reader import WINDOW_BITS
 
 try:
     from websockets.speedups import apply_mask
@@ -26,6 +30,9 @@ _MASKED_TWO_BYTES: Final = 0xFE
 _SHORTEST_HEAD: Final = 6  # bytes, with the mask
 _TWO_BYTES: Final = 126  # the length follows in two bytes
 _KNOWN_HEADS: Final = 4096
+_WORTH_DEFLATING: Final = 256  # bytes
+_MEMORY_LEVEL: Final = 6
+_COMPRESSED: Final = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
 # No client keeps a context between messages, and the largest window reads what was compressed with any.
 _INFLATER: Final = PerMessageDeflate(True, True, 15, 15)
 
@@ -69,3 +76,45 @@ def text_head(size: int) -> bytes:
     """The head of the frame that carries a text of so many bytes."""
     frame = Frame(Opcode.TEXT, bytes(size)).serialize(mask=False)
     return frame[: len(frame) - size]
+
+
+class Frames:
+    """Ready frames. The last one is remembered: a message goes to all its receivers one after another. Each compressed frame is
+    compressed alone, so that sockets need no compressor of their own, which is most of what one would cost."""
+
+    def __init__(self) -> None:
+        self._part = b""
+        self._frame = b""
+        self._deflated_part = b""
+        self._deflated_frame = b""
+
+    def of(self, parts: list[bytes]) -> bytes:
+        """The text frame that carries these messages."""
+        if len(parts) > 1:
+            payload = b"[" + b",".join(parts) + b"]"  # `join` and `text_frame`, without a call
+            return text_head(len(payload)) + payload
+        # By identity: all receivers of a message get the same bytes object, one after another.
+        part = parts[0]
+        if part is not self._part:
+            self._part = part
+            self._frame = text_frame(b"[" + part + b"]")
+        return self._frame
+
+    def deflated(self, parts: list[bytes]) -> bytes:
+        """The text frame for sockets that have agreed on permessage-deflate; short messages are not compressed."""
+        if sum(map(len, parts)) < _WORTH_DEFLATING:
+            return self.of(parts)
+        if len(parts) > 1:
+            return _deflated(join(parts))
+        if parts[0] is not self._deflated_part:
+            self._deflated_part = parts[0]
+            self._deflated_frame = _deflated(join(parts))
+        return self._deflated_frame
+
+
+def _deflated(payload: bytes) -> bytes:
+    # No context is kept between frames: a compressor for each socket would take 117 KiB.
+    compressor = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -WINDOW_BITS, _MEMORY_LEVEL)
+    data = compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    frame = text_frame(data[:-4])  # less the mark that every flush ends with
+    return bytes((frame[0] | _COMPRESSED,)) + frame[1:]

@@ -1,407 +1,320 @@
-"""WebSockets where aiohttp has the connection (reference, section 4): text frames of messages both ways, pushed at any time.
+"""WebSockets (reference, section 4): text frames of messages both ways, pushed at any time.
 
-`attach` serves with this, and `serve` with `http.fast_lane=false` and for upgrades that `websocket_fast` leaves to it.
-`Frames` makes the frames of the fast lane.
+Frames are read by websockets' sans-I/O core at the connection, and written straight on it. A socket has no task, no queue and
+no timer of its own. `http_fast` and `websocket_aiohttp` answer upgrades and give it the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import zlib
 from collections import deque
-from contextlib import suppress
+from collections.abc import Mapping
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Final
 
-from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from websockets.frames import Frame, Opcode
 
-from crewel.bayeux.codec import decode, join
+from crewel.bayeux.codec import decode
+from crewel.broker.exchange import Peer, Take
+from crewel.broker.inbound import when_answered
+from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
-from crewel.fair_turns import PORTION_S
+from crewel.fair_turns import FairTurns
 from crewel.limits import Bucket
-from crewel.transports.bodies import too_large
 from crewel.transports.control_frames import TOO_MANY
-from crewel.transports.frame_reader import WINDOW_BITS
-from crewel.transports.http_aiohttp import ParsedPeer
-from crewel.transports.http_connection import Connection
-from crewel.transports.paced_reader import PacedReader, Parser
-from crewel.transports.socket_watch import POLICY_VIOLATION
-from crewel.transports.text_frames import text_frame, text_head
+from crewel.transports.forwarded import Client
+from crewel.transports.frame_reader import FrameReader, Parameters
+from crewel.transports.heads import headers_of
+from crewel.transports.shared_buffer import LEAST
+from crewel.transports.socket_watch import GOING_AWAY, GOING_DOWN, POLICY_VIOLATION
+from crewel.transports.sockets import CLOSE_TIMEOUT_S, Sockets
+from crewel.transports.text_frames import whole_deflated, whole_text
 
-if TYPE_CHECKING:
-    from crewel.broker.exchange import Take
-    from crewel.transports.endpoint import Endpoint
-    from crewel.transports.forwarded import Client
-
-log = logging.getLogger(__name__)
-
-_HEADERS = (
-    "Connection",
-    "Sec-WebSocket-Key",
-    "Sec-WebSocket-Version",
-    "Sec-WebSocket-Extensions",
-    "Sec-WebSocket-Protocol",
-)
-_MAX_HEADER = 1024  # characters: aiohttp reads numbers in them
-CLOSE_TIMEOUT_S = 2.0  # seconds that a peer has to answer our close
-_WORTH_DEFLATING = 256  # bytes
-_MEMORY_LEVEL = 6
-_DEFLATED_AT_ONCE = 16_384  # bytes: what is longer, aiohttp compresses in a thread
-_ENDS = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED})
-_COMPRESSED = 0x40  # the bit of a frame's first byte (RFC 7692, 6)
-BINARY_REFUSED = 1003
-GOING_DOWN = "the server is going down"
-LONGEST_REASON = 123  # bytes of a close frame (RFC 6455, 5.5)
+_FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
+_MOST_FIRST: Final = 16  # pieces that come before the first message; a socket that sends more stays where it is
+_PIECE: Final = 4096  # bytes that are kept in one piece
+_FRAMES: Final = 32  # that are parsed at once: less than a millisecond
+_BINARY_REFUSED: Final = 1003  # RFC 6455, 7.4.1
+_LONGEST_REASON: Final = 123  # bytes of a close frame (RFC 6455, 5.5)
 
 
-class Frames:
-    """Ready frames. The last one is remembered: a message goes to all its receivers one after another. Each compressed frame is
-    compressed alone, so that sockets need no compressor of their own, which is most of what one would cost."""
-
-    def __init__(self) -> None:
-        self._part = b""
-        self._frame = b""
-        self._deflated_part = b""
-        self._deflated_frame = b""
-
-    def of(self, parts: list[bytes]) -> bytes:
-        """The text frame that carries these messages."""
-        if len(parts) > 1:
-            payload = b"[" + b",".join(parts) + b"]"  # `join` and `text_frame`, without a call
-            return text_head(len(payload)) + payload
-        # By identity: all receivers of a message get the same bytes object, one after another.
-        part = parts[0]
-        if part is not self._part:
-            self._part = part
-            self._frame = text_frame(b"[" + part + b"]")
-        return self._frame
-
-    def deflated(self, parts: list[bytes]) -> bytes:
-        """The text frame for sockets that have agreed on permessage-deflate; short messages are not compressed."""
-        if sum(map(len, parts)) < _WORTH_DEFLATING:
-            return self.of(parts)
-        if len(parts) > 1:
-            return _deflated(join(parts))
-        if parts[0] is not self._deflated_part:
-            self._deflated_part = parts[0]
-            self._deflated_frame = _deflated(join(parts))
-        return self._deflated_frame
-
-
-def _deflated(payload: bytes) -> bytes:
-    # No context is kept between frames: a compressor for each socket would take 117 KiB.
-    compressor = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, -WINDOW_BITS, _MEMORY_LEVEL)
-    data = compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)
-    frame = text_frame(data[:-4])  # less the mark that every flush ends with
-    return bytes((frame[0] | _COMPRESSED,)) + frame[1:]
-
-
-class _Response(web.WebSocketResponse):
-    """aiohttp closes a socket for a frame that is too large without a reason: this gives it one."""
-
-    def __init__(self, too_large: bytes, **options: Any) -> None:
-        super().__init__(**options)
-        self._too_large = too_large
-
-    async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
-        """Close it, as `WebSocketResponse` does."""
-        if code == WSCloseCode.MESSAGE_TOO_BIG and not message:
-            message = self._too_large
-        return await super().close(code=code, message=message, drain=drain)
-
-
-class Socket(ParsedPeer):
-    """One WebSocket. A task of its own writes to it, for compression may have to be waited for; the broker waits for no reader:
-    what a slow one does not take stays in the session's bounded queue."""
+class Socket(asyncio.BufferedProtocol, Peer):
+    """One WebSocket. The broker waits for no reader: what a slow one does not take stays in the session's bounded queue."""
 
     __slots__ = (
-        "_caught_up",
-        "_closing",
+        "_client",
+        "_closed",
         "_controls",
+        "_deflate",
+        "_first_bytes",
+        "_first_frames",
+        "_fragments",
         "_has_parted",
+        "_head",
         "_is_busy",
-        "_is_first",
-        "_paced",
-        "_payloads",
-        "_reason",
-        "_receiving",
+        "_is_flooded",
+        "_is_heard",
+        "_is_lost",
+        "_is_resting",
+        "_known",
+        "_protocol",
         "_rest_s",
-        "_size",
-        "_wake",
-        "_ws",
+        "_sockets",
+        "_transport",
+        "_waiting",
+        "_whole",
+        "frame",
         "heard_at",
+        "holder",
         "is_heard_from",
     )
 
     transport = "websocket"
     pushes = True
 
-    def __init__(self, endpoint: Endpoint, request: web.Request, client: Client) -> None:
-        super().__init__(endpoint, request, client)
-        settings = endpoint.settings
-        protocol = settings.websocket.protocol
-        self._ws = _Response(
-            str(too_large(settings)).encode(),
-            timeout=CLOSE_TIMEOUT_S,
-            protocols=(protocol,) if protocol else (),
-            compress=settings.websocket.compression,
-            max_msg_size=settings.bayeux.max_message_bytes + 1,  # aiohttp refuses what is as long as this
-            decode_text=False,
-            autoping=False,  # it would answer all that have come in one turn
-        )
-        self._caught_up = asyncio.Event()
-        self._payloads: deque[bytes] = deque()
-        self._size = 0
-        self._wake = asyncio.Event()
-        self._rest_s = 0.0
+    def __init__(
+        self,
+        sockets: Sockets,
+        head: bytes,
+        browser: str | None,
+        client: Client,
+        deflate: Parameters | None,
+        transport: asyncio.Transport,
+    ) -> None:
+        """`head` is that of the upgrade, which has been answered, and `deflate` what was agreed on."""
+        Peer.__init__(self, browser)
+        self._sockets = sockets
+        self._head = head
+        self._client = client
+        # Its memory is most of what a socket would take, and nearly all frames are read without it.
+        self._protocol: FrameReader | None = None
+        self._deflate = deflate
+        self._whole = whole_text if deflate is None else whole_deflated
+        self._transport = transport
+        self.writer = transport
+        """None as soon as either side closes the socket: the peer may be sent no message then."""
+        self.frame = sockets.frame if deflate is None else sockets.deflated_frame
+        self._waiting: deque[Frame | bytes] | None = None
+        """What has come and is not answered yet, in its order: frames, and bytes that are not parsed yet, because a flood of
+        small frames would take too long for one turn."""
+        self._first_bytes: list[bytes] | None = None
+        """All that came, until the first message has been processed: until then, another process may get the connection."""
+        self._fragments: list[bytes] | None = None
+        self._known: KnownConnect | None = None
+        self._is_heard = True
+        """Whether what the peer has sent is answered: until this side closes the socket."""
+        self._is_lost = self._has_parted = self._is_busy = False
+        self._first_frames = _FIRST_FRAMES
+        """How many of the next frames are those of a new client."""
+        self._is_resting, self._rest_s = False, 0.0
         self._controls: Bucket | None = None
-        self._paced: PacedReader | None = None
-        self._reason: tuple[int, str] | None = None  # since `shut`, what the socket is closed with
-        self._closing: asyncio.Task[None] | None = None
-        self._receiving: asyncio.Timeout | None = None  # while the reader waits for a frame
-        self._is_busy = self._has_parted = False
-        self._is_first = endpoint.can_move  # no frame has been processed
+        self._is_flooded = False
+        """Whether it was closed for frames without a message: nothing more is received."""
+        self._closed: asyncio.Future[None] | None = None
+        self.holder: str | None = None
         self.is_heard_from = True
         """Whether a message has come since the last look at all sockets."""
         self.heard_at = 0.0
         """Loop time (s) of the last look that found one."""
+        sockets.watch.add(self)
 
-    def send(self, parts: list[bytes]) -> None:
-        """Send one frame with these messages."""
-        payload = join(parts)
-        self._payloads.append(payload)
-        self._waits(len(payload))
-        self._wake.set()
+    # The connection
 
-    def supersede(self) -> None:
-        """A connect that a newer one replaced gets no reply on a socket."""
+    def begin(self, data: bytes, *, can_move: bool) -> None:
+        """The connection is this socket's: read what came behind the upgrade."""
+        if can_move:
+            self._first_bytes = []
+        self._transport.set_protocol(self)
+        self._read(True)
+        buffer = self._sockets.buffer
+        for start in range(0, len(data), len(buffer)):
+            part = data[start : start + len(buffer)]
+            buffer[: len(part)] = part
+            self.buffer_updated(len(part))
 
-    def slow_down(self, seconds: float) -> None:
-        """Read the next frame that much later."""
-        self._rest_s = max(self._rest_s, seconds)
+    def part_with(self, take: Take) -> bool:
+        """Give up the connection if this is its first message, and it is not encrypted."""
+        transport = self._transport
+        if self._first_bytes is None or self._is_lost or transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        if transport.get_extra_info("sslcontext") is not None:
+            return False
+        transport.pause_reading()
+        self._has_parted = True
+        self._is_heard, self.writer = False, None  # the rest is the other's
+        # Not at once: what came behind the message is being kept.
+        self._sockets.loop.call_soon(self._depart, take, self._first_bytes)
+        return True
 
-    def _waits(self, size: int) -> None:
-        """So many bytes more (or less) wait for the writer; the reader keeps up while that is less than a full response."""
-        self._size += size
-        self.is_writable = self._size < self._endpoint.settings.bayeux.max_response_bytes
+    def _depart(self, take: Take, kept: list[bytes]) -> None:
+        if not self._is_lost:
+            take(self._transport, self._head + b"".join(kept), True)
+            self._transport.abort()
 
-    def lost(self) -> None:
-        """The connection is gone. What comes from now on stays in the session's queue."""
-        self._endpoint.broker.mailboxes.outbound.socket_closed(self)
+    def cut_off(self) -> None:
+        """Break the connection."""
+        self._sockets.closes(self)
+        self._transport.abort()
 
-    def _push_more(self) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection is gone. What came before is still carried out; what is to be sent stays in the session's queue."""
+        self._is_lost = True
+        self._sockets.watch.discard(self)
+        self._sockets.caps.left(self)
+        self._sockets.closes(self)
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+        self.is_writable = True  # there is no reader to wait for
+        self._go_on()
+
+    def _part(self) -> None:
+        """Take apart what refers to itself, so that a closed socket is gone at once and not when all garbage is looked at."""
+        session, self.session, self._known = self.session, None, None
+        if session is not None:
+            session.forget_peer(self)
+
+    def eof_received(self) -> bool:
+        """A socket ends with either direction."""
+        self._sockets.closes(self)
+        self._sockets.abort_unread(self._transport)
+        return False
+
+    def pause_writing(self) -> None:
+        """The peer does not read what it is sent: it is not read either, for its replies would pile up here."""
+        self.is_writable = False
+        if self.writer is not None:
+            self._read(False)
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self.is_writable = True
         session = self.session
         if self.relay is not None:
             self.relay.caught_up()
         elif session is not None:
-            self._endpoint.broker.mailboxes.outbound.leave_soon(session)
+            self._sockets.outbound.leave_soon(session)
+        self._go_on()
 
-    async def run(self) -> web.WebSocketResponse:
-        """Open, serve until it is closed, and let go of the session."""
-        connection = self._request.protocol
-        if isinstance(connection, Connection):
-            connection.becomes(self)
-        await self._ws.prepare(self._request)
-        watch = self._endpoint.watch
-        watch.add(self)
-        if isinstance(connection, Connection):
-            connection.speak()
-            connection.carries(self)
-        writer = asyncio.create_task(self._write())
-        try:
-            with suppress(ConnectionError):  # the answer to a ping or a close did not go out
-                await self._read()
-            if self._closing is not None:
-                # aiohttp ends the connection after this. With something unread, the reason might never reach the peer.
-                await asyncio.wait([self._closing])
-        finally:
-            watch.discard(self)
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
-            self._endpoint.broker.mailboxes.outbound.socket_closed(self)
-            self._part()
-            if self._paced is not None:
-                self._paced.end()
-                self._paced = None  # they refer to each other
-        return self._ws
+    def slow_down(self, seconds: float) -> None:
+        """Answer the next frame that much later; of several wishes about one frame, the longest counts."""
+        self._rest_s = max(self._rest_s, seconds)
 
-    def _part(self) -> None:
-        """Take apart what refers to itself, so that a closed socket is gone at once and not when all garbage is looked at."""
-        session, self.session = self.session, None
-        if session is not None:
-            session.forget_peer(self)
-        failure = self._ws.exception()
-        if failure is not None:
-            failure.__traceback__ = failure.__context__ = None
+    def _rest(self) -> None:
+        if not self._is_resting:
+            self._is_resting = True
+            # And then in the turn of its address: the rests of many sockets end together.
+            self._sockets.loop.call_later(self._rest_s, self._sockets.turns.later, self.remote, self._rested)
+        self._rest_s = 0.0
 
-    async def close(self, code: int, reason: str) -> None:
-        """Close the socket; the reason is for people. A peer that does not read is cut off."""
-        transport = self._request.transport
-        if self._paced is not None:
-            self._paced.end()
-        try:
-            async with asyncio.timeout(2 * CLOSE_TIMEOUT_S):
-                await self._ws.close(code=code, message=reason.encode(errors="replace")[:LONGEST_REASON])
-        except TimeoutError:
-            if transport is not None:
-                transport.abort()
+    def _rested(self) -> None:
+        self._is_resting = False
+        self._go_on()
 
-    async def _read(self) -> None:
-        broker = self._endpoint.broker
-        turns, busy = broker.runtime.turns, 0.0  # seconds of work since others had their turn: frames are there at once
-        while (frame := await self._next_frame()) is not None:
-            if busy >= PORTION_S or turns.is_over():
-                await turns.rest(self.remote, has_begun=False)
-                busy = 0.0
-            began = perf_counter()
-            if self._paced is not None:
-                self._paced.taken()
-            if frame.type is WSMsgType.ERROR:  # aiohttp has closed the socket with the code that fits
-                if getattr(frame.data, "code", None) == Fault.TOO_LARGE.close_code:
-                    broker.metrics.refused_payloads[Fault.TOO_LARGE.name.lower()] += 1
-                return
-            if frame.type is WSMsgType.PING or frame.type is WSMsgType.PONG:
-                if self._paced is None and self._has_too_many(1):  # else they are counted before
-                    await self.close(POLICY_VIOLATION, TOO_MANY)
+    # What comes
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._sockets.shared.room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Answer the frames in what came, and keep what has to wait. The next socket uses the buffer again."""
+        sockets = self._sockets
+        data = sockets.buffer[:nbytes]
+        if self._first_bytes is not None:
+            self._first_bytes.append(data)
+            if len(self._first_bytes) > _MOST_FIRST and not self._has_parted:
+                self._first_bytes = None
+        turns = sockets.turns
+        turns.unseen -= 1
+        if self._waiting is None:
+            if not self._is_resting:
+                if self._first_frames and sockets.arrivals.is_over():
+                    self._put_off(data, sockets.arrivals)
                     return
-                if frame.type is WSMsgType.PING:
-                    await self._ws.pong(frame.data)
-                busy += perf_counter() - began
-                continue
-            if frame.type is not WSMsgType.TEXT:
-                await self.close(BINARY_REFUSED, "binary frames are not part of the protocol")
-                return
-            is_empty = False
-            try:
-                answering = self._endpoint.receiver.receive(self, self._elements(frame.data))
-            except PayloadError as error:
-                fault = error.fault
-                broker.metrics.refused_payloads[fault.name.lower()] += 1
-                if not error.is_answerable:
-                    await self.close(fault.close_code, str(error))
+                if turns.unseen <= 0 and turns.is_over():
+                    self._put_off(data, turns)
                     return
-                if self._has_too_many(1):
-                    await self.close(POLICY_VIOLATION, TOO_MANY)
+            # `_is_free`, without a call.
+            is_next = self._is_heard and self.is_writable and not (self._is_busy or self._is_resting)
+            if is_next and self._protocol is None:
+                payload = self._whole(data, sockets.max_message_bytes)
+                if payload is not None:
+                    known = self._known  # `_answer`, without a call
+                    if known is not None and sockets.hold_known(self, known, payload):
+                        self.is_heard_from = True
+                    else:
+                        self._answer_parsed(payload)
                     return
-                answering, is_empty = self._endpoint.receive_flawed(self, error), not error.flaws
-            self.is_heard_from = True  # also by a frame without a message
-            busy += perf_counter() - began
-            if answering is not None:
-                self._is_busy = True
-                await answering  # frames of one socket are answered in their order
-                self._is_busy, busy = False, 0.0
-            if self._is_first and not is_empty and await self._has_moved():
+            if len(data) <= _PIECE:
+                frames, rest = self._parse(data)
+                if is_next and len(frames) == 1 and not rest:
+                    self._take(frames[0])
+                    return
+                if not (frames or rest):
+                    return
+                self._waiting = deque[Frame | bytes](frames)
+                if rest:
+                    self._waiting.append(rest)
+                self._go_on()
                 return
-            if self._rest_s:
-                await asyncio.sleep(self._rest_s)
-                self._rest_s = 0.0
-            while not self.is_writable:
-                # A peer that does not read its replies is not read either: they would pile up here.
-                self._caught_up.clear()
-                await self._caught_up.wait()
+        self._keep(data)
+        self._go_on()
 
-    async def _next_frame(self) -> WSMessage | None:
-        """Wait for it; none comes once the socket has ended, or is being closed."""
-        if self._reason is None:
-            try:
-                async with asyncio.timeout(None) as self._receiving:
-                    frame = await self._ws.receive()
-            except TimeoutError:
-                pass  # `shut` has ended it
-            else:
-                return None if frame.type in _ENDS else frame
-            finally:
-                self._receiving = None
-        if self._closing is None and self._reason is not None:
-            await self.close(*self._reason)
-        return None
+    def _put_off(self, data: bytes, turns: FairTurns) -> None:
+        """Keep this for one of the later turns. Of a flood, no more is read until then."""
+        turns.later(self.remote, self._rested)
+        self._is_resting = True
+        self._sockets.shared.receive_less()
+        self._keep(data)
+        if len(data) >= LEAST:
+            self._read(False)
 
-    async def _has_moved(self) -> bool:
-        """After the first frame: whether another process has the connection. If so, this returns once it has."""
-        self._is_first = False
-        connection = self._request.protocol
-        if not self._has_parted:
-            if isinstance(connection, Connection):
-                connection.stay()
-            return False
-        async for _ in self._ws:  # until the connection ends here; the other process has these frames too
-            pass
-        return True
+    def _keep(self, data: bytes) -> None:
+        if self._waiting is None:
+            self._waiting = deque()
+        if len(data) <= _PIECE:
+            self._waiting.append(data)
+        else:
+            self._waiting.extend(data[start : start + _PIECE] for start in range(0, len(data), _PIECE))
 
-    def part_with(self, take: Take) -> bool:
-        """Give up the connection if this is its first frame."""
-        self._has_parted = self._is_first and super().part_with(take)
-        return self._has_parted
-
-    def _elements(self, frame: bytes) -> list[object]:
-        bayeux = self._endpoint.settings.bayeux
-        if not frame:
-            raise PayloadError(Fault.MALFORMED)
-        if len(frame) > bayeux.max_message_bytes:
-            raise too_large(self._endpoint.settings)
-        return decode(frame, max_messages=bayeux.max_batch_messages, max_depth=bayeux.max_depth)
-
-    async def _write(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._payloads:
-                    payload = self._payloads.popleft()
-                    await self._send(payload)
-                    self._waits(-len(payload))
-                self._caught_up.set()
-                self._push_more()
-        except ConnectionError:
-            self._payloads.clear()
-            self._waits(-self._size)
-            self._caught_up.set()  # the reader finds that the socket has ended
-        except Exception:
-            log.exception("a message could not be written, and its socket is closed")
-            if self._request.transport is not None:
-                self._request.transport.abort()
-
-    async def _send(self, payload: bytes) -> None:
-        if len(payload) <= _DEFLATED_AT_ONCE or not self._ws.compress:
-            await self._ws.send_frame(payload, WSMsgType.TEXT)
-            return
-        # aiohttp compresses it in a thread, in a task whose error is logged as unhandled if the writer is cancelled meanwhile.
-        # So the writer waits for a task of its own, which is not cancelled and whose error is read.
-        sending = asyncio.create_task(self._ws.send_frame(payload, WSMsgType.TEXT))
-        sending.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait([sending])
-        await sending
-
-    # What is asked of it while it is open
-
-    def paced(self, parser: Parser, connection: Connection) -> PacedReader:
-        """The reader of this socket's frames, which gives them to aiohttp's. From now on the connection receives into the
-        buffer of all sockets."""
-        turns = self._endpoint.broker.runtime.turns
-        buffer = self._endpoint.shared_buffer
-        connection.receive_into(buffer)
-        self._paced = PacedReader(
-            parser, connection, turns, self.remote, self._are_allowed, buffer.receive_less, self.shut
-        )
-        return self._paced
-
-    def _are_allowed(self, controls: int) -> bool:
-        """Whether so many frames without a message may come; else the socket is closed."""
-        if self._has_too_many(controls):
-            self.shut(POLICY_VIOLATION, TOO_MANY)
-        return self._reason is None
+    def _parse(self, data: bytes) -> tuple[list[Frame], bytes]:
+        """The first frames in the data, and the bytes behind them. Beyond the limit of frames without a message, the socket
+        is closed."""
+        protocol = self._reader()
+        if protocol.eof_sent:
+            return [], b""  # it is being closed: nothing is looked at any more
+        heads = protocol.heads
+        end = heads.cut(data, _FRAMES)
+        controls, heads.controls = heads.controls, 0
+        if controls and self._has_too_many(controls):
+            return [], b""
+        rest = data[end:]
+        frames = protocol.read(data[:end] if rest else data)
+        self._flush(protocol, has_frames=len(frames) > (protocol.close_rcvd is not None))
+        if protocol.is_done and not rest:
+            self._protocol = None
+        self._sockets.turns.unseen -= len(frames)  # each takes as long as a short request
+        return frames, rest
 
     def _has_too_many(self, controls: int) -> bool:
-        """Count frames without a message. If they are too many, nothing more is read."""
-        limit = self._endpoint.control_frames
+        """Count frames without a message. If they are too many, the socket is closed, and what else comes is not read."""
+        limit = self._sockets.control_frames
         if self._controls is None:
             self._controls = limit.bucket()
-        if self._reason is not None or not limit.are_too_many(self._controls, controls):
+        if not limit.are_too_many(self._controls, controls):
             return False
-        if self._paced is not None:
-            self._paced.stop()
+        self._is_heard, self._is_flooded = False, True
+        protocol = self._reader()
+        protocol.fail(POLICY_VIOLATION, TOO_MANY)
+        self._flush(protocol)
+        self._read(False)  # to receive the rest of a flood costs as well
         return True
+
+    def _reader(self) -> FrameReader:
+        """What reads frames of all forms."""
+        if self._protocol is None:
+            self._protocol = self._sockets.reader(self._deflate)
+        return self._protocol
 
     @property
     def has_session(self) -> bool:
@@ -411,36 +324,207 @@ class Socket(ParsedPeer):
     @property
     def waits_for_server(self) -> bool:
         """Whether the client has sent something, takes the answer, and has none yet."""
-        return self._is_busy or (self.is_writable and self._paced is not None and self._paced.is_behind)
+        return self._is_busy or (self._waiting is not None and self.is_writable)
+
+    @property
+    def _is_free(self) -> bool:
+        """Whether the next frame can be answered: the one before it has been."""
+        return not (self._is_busy or self._is_resting) and self.is_writable
+
+    def _go_on(self) -> None:
+        """Answer the queued requests, if there is nothing in the way, and read more when all is answered."""
+        waiting = self._waiting
+        until = self._sockets.turns.portion() if waiting else 0.0
+        while waiting and (self._is_free or not (self._is_heard or self._is_resting)):
+            item = waiting.popleft()
+            if isinstance(item, bytes):
+                is_next = self._is_heard and self._protocol is None
+                payload = self._whole(item, self._sockets.max_message_bytes) if is_next else None
+                if payload is None:
+                    frames, rest = self._parse(item)
+                    if rest:
+                        waiting.appendleft(rest)
+                    waiting.extendleft(reversed(frames))
+                else:
+                    self._answer(payload)
+            elif self._is_heard:
+                self._take(item)
+            if waiting and perf_counter() >= until and not self._is_resting:
+                self._is_resting = True
+                self._sockets.turns.later(self.remote, self._rested)
+        if waiting:
+            self._read(False)
+            return
+        self._waiting = None
+        if self._is_lost:
+            if self._is_free:
+                self._part()
+        elif self.is_writable and not self._has_parted and not self._is_flooded:
+            self._read(True)
+
+    def _read(self, is_on: bool) -> None:
+        """Read what the peer sends, or leave it to wait in its own buffers."""
+        if self._transport.is_closing():
+            return
+        if is_on:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _take(self, frame: Frame) -> None:
+        """Answer the text that this frame ends, if it is the last of one."""
+        opcode = frame.opcode
+        if opcode is Opcode.BINARY:
+            self.shut(_BINARY_REFUSED, "binary frames are not part of the protocol")
+        elif opcode is Opcode.TEXT and frame.fin:
+            self._answer(bytes(frame.data))
+        elif opcode is Opcode.TEXT:
+            self._fragments = [bytes(frame.data)]
+        elif opcode is Opcode.CONT and self._fragments is not None:
+            self._fragments.append(bytes(frame.data))
+            if frame.fin:
+                fragments, self._fragments = self._fragments, None
+                self._answer(b"".join(fragments))
+
+    def _answer(self, payload: bytes) -> None:
+        known = self._known
+        if known is not None and self._sockets.hold_known(self, known, payload):
+            self.is_heard_from = True
+        else:
+            self._answer_parsed(payload)
+
+    def _answer_parsed(self, payload: bytes) -> None:
+        """Answer what is not the connect that is known."""
+        bayeux = self._sockets.bayeux
+        try:
+            if not payload:
+                raise PayloadError(Fault.MALFORMED)
+            elements = decode(payload, bayeux.max_batch_messages, bayeux.max_depth)
+        except PayloadError as error:
+            self._refuse(error)
+            return
+        self.is_heard_from = True
+        if self._first_frames:
+            self._first_frames -= 1
+        answering = self._sockets.receiver.receive(self, elements)
+        if answering is not None:
+            self._is_busy = True
+            when_answered(answering, self._answered)
+            return
+        self._first_bytes = None
+        if self._rest_s:
+            self._rest()
+        session, known = self.session, self._known
+        if session is not None and session.plain and not (self._first_frames or (known and known.session is session)):
+            self._known = KnownConnect.of(session, payload, elements)
+
+    def _refuse(self, error: PayloadError) -> None:
+        """Close the socket, or answer the messages if the error says which of them are to blame."""
+        fault = error.fault
+        self._sockets.metrics.refused_payloads[fault.name.lower()] += 1
+        if not error.is_answerable:
+            self.shut(fault.close_code, str(error))
+        elif not self._has_too_many(1):
+            self.is_heard_from = True  # it keeps the socket alive
+            answering = self._sockets.receive_flawed(self, error)
+            if answering is not None:
+                self._is_busy = True
+                when_answered(answering, self._answered)
+            elif self._rest_s:
+                self._rest()
+
+    def _answered(self, _: object) -> None:
+        """The frame has been answered. The next one has to wait for the end of what the store has answered."""
+        self._is_busy = False
+        self._first_bytes = None
+        if self._rest_s:
+            self._rest()
+        if (self._waiting is not None or self._is_lost) and not self._is_resting:
+            self._is_resting = True
+            self._sockets.turns.later(self.remote, self._rested)  # the store answers many sockets together
+
+    # What goes
+
+    def send(self, parts: list[bytes]) -> None:
+        """Send one frame with these messages."""
+        if self.writer is not None:
+            self.writer.write(self.frame(parts))
+
+    def supersede(self) -> None:
+        """A connect that a newer one replaced gets no reply on a socket."""
+
+    def _flush(self, protocol: FrameReader, *, has_frames: bool = False) -> None:
+        """Send what the protocol has to say, and end the connection where it demands it. `has_frames`: frames that came before
+        are carried out next."""
+        parts = protocol.data_to_send()
+        if not parts:
+            return
+        if not self._transport.is_closing():
+            self._transport.write(b"".join(parts))  # many pongs, at once
+        if not parts[-1]:
+            self._end(protocol, has_frames=has_frames)
+
+    def _end(self, protocol: FrameReader, *, has_frames: bool) -> None:
+        if has_frames and self.relay is not None:
+            # They go to another node, which must not be notified of the end before.
+            self.writer = None
+            self._sockets.loop.call_soon(self._sockets.closes, self)
+        else:
+            self._sockets.closes(self)
+        if protocol.close_rcvd is not None or self._transport.is_closing():
+            self._transport.close()
+            self._sockets.abort_unread(self._transport)
+            return
+        # Closed at once, with something unread, the reason might never reach the peer.
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self._read(True)
+        self._sockets.loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
 
     def shut(self, code: int, reason: str) -> None:
-        """Close the socket; the reason is for people."""
-        if self._reason is not None:
+        """Close the socket; the reason is for people. A peer that does not answer is cut off."""
+        self._is_heard = False
+        if self.writer is None:
             return
-        self._reason = code, reason
-        if self._receiving is not None:
-            # The reader closes it: while it waits for a frame, aiohttp would end the connection without waiting for the peer.
-            self._receiving.reschedule(0)
-        else:
-            self._closing = self._endpoint.broker.spawn(self.close(code, reason))
+        self._sockets.closes(self)
+        said = reason.encode(errors="replace")[:_LONGEST_REASON].decode(errors="ignore")
+        protocol = self._reader()
+        protocol.send_close(code, said)
+        self._flush(protocol)
+        self._read(True)
+        self._sockets.loop.call_later(2 * CLOSE_TIMEOUT_S, self._transport.abort)
 
+    def end_well(self) -> None:
+        """Close the socket for the end of the server."""
+        self.shut(GOING_AWAY, GOING_DOWN)
 
-def is_upgrade(request: web.Request) -> bool:
-    """Whether the request asks for a WebSocket."""
-    return request.headers.get("Upgrade", "").lower() == "websocket"
+    async def close(self, code: int, reason: str) -> None:
+        """Close the socket, and wait until it is gone."""
+        if self not in self._sockets.watch.sockets:
+            return
+        if self._closed is None:
+            self._closed = self._sockets.loop.create_future()
+        self.shut(code, reason)
+        await self._closed
 
+    # What the broker asks for
 
-async def answer(endpoint: Endpoint, request: web.Request, client: Client) -> web.StreamResponse:
-    """Answer an upgrade; the socket is served in here until it closes."""
-    for name in _HEADERS:
-        if not all(value.isascii() and len(value) <= _MAX_HEADER for value in request.headers.getall(name, ())):
-            return web.Response(status=400, text=f"{name} must be ASCII of at most {_MAX_HEADER} characters")
-    wanted = endpoint.settings.websocket.protocol
-    if wanted and wanted not in _offered(request):
-        return web.Response(status=400, text=f"this server speaks the sub-protocol {wanted} only")
-    return await Socket(endpoint, request, client).run()
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection has ended, or is being closed: what is sent arrives nowhere."""
+        return self.writer is None or self._transport.is_closing()
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the upgrade."""
+        return headers_of(self._head)
 
-def _offered(request: web.Request) -> list[str]:
-    offers = request.headers.getall("Sec-WebSocket-Protocol", [])
-    return [offer.strip() for line in offers for offer in line.split(",")]
+    @property
+    def remote(self) -> str | None:
+        """The address of the client."""
+        return self._client.address
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether the client came by TLS."""
+        return self._client.is_secure

@@ -1,0 +1,163 @@
+"""Upgrades that aiohttp reads: it answers them, and lets go of the connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from websockets.frames import Frame, Opcode
+
+from crewel import server
+from crewel.settings import Settings
+from crewel.transports.endpoint import Endpoint
+from crewel.transports.http_connection import Connection, mark_requests
+from crewel.transports.websocket import Socket
+from tests.transports.wires import Wire, receive
+
+UPGRADE = (
+    b"GET /cometd HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n%b\r\n"
+)
+PING = Frame(Opcode.PING, b"hello").serialize(mask=True)
+PONG = Frame(Opcode.PONG, b"hello").serialize(mask=False)
+HANDSHAKE = Frame(
+    Opcode.TEXT,
+    b'[{"channel":"/meta/handshake","version":"1.0","supportedConnectionTypes":["websocket"],"id":"1"}]',
+).serialize(mask=True)
+
+
+class Served:
+    """An endpoint whose connections aiohttp has."""
+
+    def __init__(self, endpoint: Endpoint, runner: web.AppRunner) -> None:
+        self.endpoint = endpoint
+        assert runner.server is not None
+        self.http = runner.server
+        self.wires: list[Wire] = []
+
+    def connection(self, *, can_move: bool = False, has_upgraded: bool = False) -> tuple[Connection, Wire]:
+        endpoint, wire = self.endpoint, Wire()
+        self.wires.append(wire)
+        more: dict[str, Any] = {"caps": endpoint.caps, "arrivals": endpoint.arrivals}
+        connection = Connection(
+            self.http, header_timeout=10, can_move=can_move, loop=asyncio.get_running_loop(), **more
+        )
+        if has_upgraded:
+            connection.has_upgraded()
+        wire.set_protocol(connection)
+        connection.connection_made(wire)
+        return connection, wire
+
+    async def socket(self, behind: bytes = b"", *lines: bytes) -> Wire:
+        """A connection that has upgraded."""
+        connection, wire = self.connection()
+        connection.data_received(UPGRADE % b"".join(line + b"\r\n" for line in lines) + behind)
+        await let_go(self, wire)
+        return wire
+
+
+async def let_go(served: Served, wire: Wire) -> None:
+    """Wait until aiohttp has nothing more to do with the connection."""
+    while not isinstance(wire.protocol, Socket) or served.http.connections:
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def served(settings: Settings) -> AsyncIterator[Served]:
+    app = web.Application(middlewares=[mark_requests])
+    broker = server.attach(app, settings)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    served = Served(app[server.ENDPOINT], runner)
+    yield served
+    for wire in served.wires:
+        wire.protocol.connection_lost(None)
+    await runner.cleanup()
+    await broker.close()
+
+
+def send(wire: Wire, data: bytes) -> None:
+    assert isinstance(wire.protocol, Socket)
+    receive(wire.protocol, data)
+
+
+async def test_no_task_and_no_request_is_left_of_an_upgrade(served: Served) -> None:
+    before = len(asyncio.all_tasks())
+    wires = [await served.socket() for _ in range(3)]
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == before
+    assert len(served.endpoint.caps) == 3
+    for wire in wires:
+        assert not wire.is_closed
+        send(wire, PING)
+        assert wire.written.pop() == PONG
+        wire.protocol.connection_lost(None)
+    assert len(served.endpoint.caps) == 0
+    assert not served.endpoint.sockets.watch.sockets
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+async def test_what_came_behind_the_head_is_read(served: Served, pieces: int) -> None:
+    connection, wire = served.connection()
+    connection.data_received(UPGRADE % b"" + HANDSHAKE[:9])
+    if pieces == 2:
+        connection.data_received(HANDSHAKE[9:])
+    await let_go(served, wire)
+    if pieces == 1:
+        send(wire, HANDSHAKE[9:])
+    head, frame = wire.written
+    assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+    assert orjson.loads(frame[frame.index(b"[{") :])[0]["successful"] is True
+
+
+async def test_headers_that_stand_twice_are_kept(served: Served) -> None:
+    wire = await served.socket(b"", b"X-Two: 1", b"X-Two: 2", b"Cookie: BAYEUX_BROWSER=b1")
+    socket = wire.protocol
+    assert isinstance(socket, Socket)
+    assert socket.headers.getall("X-Two") == ["1", "2"]  # type: ignore[attr-defined]
+    assert socket.browser == "b1"
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"Content-Length: 5", 400),
+        (b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", 400),
+        (b"Sec-WebSocket-Version: 8", 400),
+        (b"Sec-WebSocket-Protocol: \xff", 400),
+        (b"Upgrade: \xff", 400),
+        (b"Upgrade: other", 426),
+    ],
+)
+async def test_an_upgrade_that_is_wrong_is_refused(served: Served, line: bytes, status: int) -> None:
+    connection, wire = served.connection()
+    connection.data_received(UPGRADE % (line + b"\r\n"))
+    while not wire.written:
+        await asyncio.sleep(0)
+    assert wire.written[0].startswith(b"HTTP/1.1 %d " % status)
+    assert not served.endpoint.sockets.watch.sockets
+
+
+async def test_an_upgrade_that_another_process_has_answered_is_answered_no_second_time(served: Served) -> None:
+    connection, wire = served.connection(has_upgraded=True)
+    connection.data_received(UPGRADE % b"" + PING)
+    await let_go(served, wire)
+    assert wire.written == [PONG]
+
+
+async def test_a_socket_may_move_with_its_first_message(served: Served) -> None:
+    connection, wire = served.connection(can_move=True)
+    connection.data_received(UPGRADE % b"X-Two: 1\r\nX-Two: 2\r\n")
+    await let_go(served, wire)
+    taken: list[tuple[object, bytes, bool]] = []
+    served.endpoint.receiver.receive = lambda peer, _: peer.part_with(lambda *what: taken.append(what)) and None
+    send(wire, HANDSHAKE)
+    await asyncio.sleep(0)
+    ((transport, data, is_upgrade),) = taken
+    assert (transport, is_upgrade) == (wire, True)
+    assert data.endswith(b"\r\n\r\n" + HANDSHAKE)
+    assert data.count(b"X-Two: ") == 2
