@@ -122,5 +122,5 @@ async def test_the_java_example_of_presence_sees_who_comes_and_goes(start_server
     with running(HOW_TO / "presence.md", url, tmp_path) as lines:
         assert [lines.readline() for _ in range(2)] == ["JOIN joe\n", "[Member[id=joe, sessions=1, data={name=Joe}]]\n"]
         async with Client(url, name="ann/1") as ann, ann.presence("/room") as presence:
-            assert sorted(presence.members) == ["joe"]
+            assert sorted(presence.members) == ["ann", "joe"]
         assert [lines.readline() for _ in range(2)] == ["JOIN ann\n", "LEAVE ann\n"]
