@@ -23,8 +23,9 @@ FAULT_VOLUME ?= 20
 PARALLEL := --dist worksteal --numprocesses
 # Servers, browsers and Java share the machine with much else. What passes only in a later try is listed at the end of the run.
 TRIES := --reruns 2 --max-suite-reruns 20 --rerun-show-tracebacks
-# Whole jobs of Spark take minutes each, and nodes of earlier versions need the history: `make faults` runs them.
-LONG   := tests/faults/test_mixed_versions.py tests/pipeline/test_found_faults.py tests/pipeline/test_ground_truth.py \
+# Whole jobs of Spark take minutes each, and what runs earlier versions needs the history: `make faults` runs them.
+LONG   := tests/faults/test_mixed_versions.py tests/upgrade/test_clients.py tests/pipeline/test_tables_of_releases.py \
+	tests/pipeline/test_found_faults.py tests/pipeline/test_ground_truth.py \
 	tests/pipeline/test_cluster.py tests/pipeline/test_retention.py tests/pipeline/test_gold.py \
 	tests/pipeline/test_object_store.py tests/pipeline/test_live_killed.py tests/pipeline/test_make_report.py \
 	tests/pipeline/test_redrive_killed.py

@@ -43,18 +43,19 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(directory: str, *sets: str) -> AsyncIterator[Server]:
-    """A server on the last core; its store is moved to the first."""
+async def serving(directory: str, *sets: str, state: Path | None = None) -> AsyncIterator[Server]:
+    """A server on the last core; its store is moved to the first. `state`: a checkout of another state, whose code it runs."""
     words = [
         word
         for text in (f"storage.data_dir={directory}", "bayeux.max_sessions_per_browser=-1", *sets)
         for word in ("--set", text)
     ]
     command = [sys.executable, "-m", "crewel", "serve", "--port", "0", *words]
+    earlier = {} if state is None else {"PYTHONPATH": f"{state / 'app'}"}
     os.sched_setaffinity(0, {CORES[-1]})
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env={**os.environ, **earlier}
         )
     finally:
         os.sched_setaffinity(0, {CORES[0]})

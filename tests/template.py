@@ -30,8 +30,10 @@ from typing import Any, Final, TextIO
 import typer.main
 
 ROOT: Final = Path(__file__).parents[1]
-PYTHONPATH: Final = os.pathsep.join((str(ROOT), str(ROOT / "app")))
-"""Where commands find the tests and this tree's own code, whichever tree the environment of Python was made for."""
+_APP: Final = os.environ.get("CREWEL_TEST_APP", str(ROOT / "app"))
+"""Where the code of the commands is: of this tree, or of a release that the tests have in its place."""
+PYTHONPATH: Final = os.pathsep.join((str(ROOT), _APP))
+"""Where commands find the tests and their code, whichever tree the environment of Python was made for."""
 _MESSAGE_BYTES: Final = 1 << 18
 _LIBRARIES: Final = ("uvloop", "rich.console", "rich.table", "redis.asyncio", "websockets.asyncio.client")
 """What commands import within functions, beside the modules of Crewel."""
@@ -121,8 +123,14 @@ def _can_fork(environ: Mapping[str, str]) -> bool:
     return (
         hasattr(os, "pidfd_open")
         and _read_at_start(environ) == _read_at_start(os.environ)
-        and not any(Path(each, "sitecustomize.py").exists() for each in environ.get("PYTHONPATH", "").split(os.pathsep))
+        and not any(map(_is_obeyed_at_start, environ.get("PYTHONPATH", "").split(os.pathsep)))
     )
+
+
+def _is_obeyed_at_start(place: str) -> bool:
+    """Whether a process would import from there what the template has not, or has from elsewhere."""
+    has_other_code = Path(place, "crewel").is_dir() and not Path(place).samefile(_APP)
+    return has_other_code or Path(place, "sitecustomize.py").exists()
 
 
 def _read_at_start(environ: Mapping[str, str]) -> dict[str, str]:
@@ -192,7 +200,7 @@ def end_template() -> None:
 def main() -> None:
     """Be the template; in a child, return from the requests and be the command."""
     requests = socket.socket(fileno=int(sys.argv[1]))
-    sys.path.insert(0, str(ROOT / "app"))
+    sys.path.insert(0, _APP)
     _import_all()
     del sys.path[0]
     gc.collect()

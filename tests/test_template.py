@@ -121,6 +121,16 @@ def test_an_environment_that_a_fork_cannot_obey_starts_a_process(tmp_path: Path)
     assert process.returncode == -9
 
 
+def test_other_code_in_the_path_is_what_runs(tmp_path: Path) -> None:
+    package = tmp_path / "other" / "crewel"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("print('other code')")
+    environ = {**os.environ, "PYTHONPATH": str(package.parent)}
+    with forked("serve", "--port=0", "--set=storage.enabled=false", cwd=tmp_path, env=environ) as process:
+        assert process.communicate(timeout=20) == ("other code\n", "")
+
+
 def test_a_command_of_a_shell_ends_as_its_program_does_and_is_killed_with_it(tmp_path: Path) -> None:
     (tmp_path / "show.py").write_text(SHOW)
     with shell_command() as programs:

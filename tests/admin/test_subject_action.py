@@ -59,7 +59,7 @@ class Node:
 
     def do(self, route: Route, scope: Scope = ORDERS) -> Any:
         ask = Ask(self.admin, "ann", None, {"subject": "joe"}, {}, Address(None, "", ""), scope, None)
-        return asyncio.run(self.others_of.answer(route, ask, ({}, b"")))
+        return asyncio.run(self.others_of.answer(route, ask))
 
     def command(self, name: str, scope: Scope = ORDERS) -> Any:
         return asyncio.run(self.others_of.command(f"__cmd:client/joe/?{name}", "ann", scope))

@@ -20,6 +20,7 @@ from tests.conftest import StartServer
 from tests.functional.test_tutorials import HOW_TO, follow
 from tests.house.source import ROOT
 from tests.terminals import blocks
+from tests.upgrade.releases import Release, earlier  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
 
@@ -55,6 +56,10 @@ def test_a_project_passes(project: str, request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("java_client")
     command, passed = PROJECTS[project]
     assert passed in run(project, *command)
+
+
+def test_the_java_client_of_a_release_passes_its_tests_at_this_server(earlier: Release) -> None:  # noqa: F811
+    assert "Failures: 0, Errors: 0, Skipped: 0" in run(str(earlier.tree / "clients/java"), *MAVEN, "test")
 
 
 @pytest.mark.usefixtures("java_client")

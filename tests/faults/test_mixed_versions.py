@@ -6,55 +6,33 @@ The release is checked out of the history of the repository; `make faults` runs 
 
 from __future__ import annotations
 
-import io
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.admin.desk import Desk, Receiver
 from tests.faults.conftest import Tell
 from tests.functional.bayeux import Client, data
-from tests.functional.cluster import LONG, NODE, OPERATED, PATIENT
+from tests.functional.cluster import LONG, NODE, OPERATED, PATIENT, TOKEN
 from tests.functional.frames import SocketClient
 from tests.functional.people import Person
+from tests.functional.test_groups_across_nodes import drained, member
 from tests.functional.wire import figures, until
-from tests.server_process import ROOT, Server
+from tests.server_process import Server
 from tests.store_process import StoreProcess
+from tests.upgrade.releases import Release, earlier  # noqa: F401 - a fixture
 
 PERSISTENT: Final[dict[str, Any]] = {"ext": {"publish": {"persistent": True}}}
-RELEASES: Final = ("1.0.0",)
-"""Releases with which nodes of today share a store; add each minor release to them (docs/contributing/releasing.md)."""
-
-
-def git(*words: str) -> bytes:
-    """What git answers; nothing if there is no repository."""
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=False).stdout
-
-
-@pytest.fixture(params=RELEASES)
-def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """A release, and where it is checked out: its tag, or the commit that gave the package its version."""
-    release = request.param
-    words = f'-Sversion = "{release}"', "--", "pyproject.toml"
-    commits = git("rev-parse", "--quiet", "--verify", f"v{release}^{{commit}}") or git(
-        "log", "--reverse", "--format=%H", *words
-    )
-    if not commits:
-        pytest.skip(f"there is no git history with the release {release}")
-    place = tmp_path / "earlier"
-    with tarfile.open(fileobj=io.BytesIO(git("archive", commits.split()[0].decode(), "app", "static"))) as files:
-        files.extractall(place, filter="data")
-    return release, place
 
 
 class Pair:
     """A node of an earlier version and one of today on one store."""
 
-    def __init__(self, earlier: Path, directory: Path, *, is_earlier_first: bool) -> None:
+    def __init__(self, release: Release, directory: Path, *, is_earlier_first: bool) -> None:
         (directory / "store").mkdir()
         self.store = StoreProcess(directory / "store")
         self._sets = [
@@ -62,7 +40,7 @@ class Pair:
             for each in (NODE, LONG, OPERATED, PATIENT, f"storage.url={self.store.url}", "storage.prefix=mixed:")
         ]
         self._directory = directory
-        self._path = {"PYTHONPATH": str(earlier / "app")}
+        self.release = release
         if is_earlier_first:
             self.old, self.new = self.start("old"), self.start("new")
         else:
@@ -72,7 +50,7 @@ class Pair:
     def start(self, name: str) -> Server:
         """Start the node of this name."""
         arguments = ["--port=0", *self._sets, f"--set=node.name={name}"]
-        return Server(arguments, self._directory, self._path if name == "old" else {})
+        return Server(arguments, self._directory, self.release.environ if name == "old" else {})
 
     def close(self) -> None:
         """End all."""
@@ -83,9 +61,9 @@ class Pair:
 
 
 @pytest.fixture(params=["the earlier one first", "today's first"])
-def pair(request: pytest.FixtureRequest, earlier: tuple[str, Path], tmp_path: Path) -> Iterator[Pair]:
+def pair(request: pytest.FixtureRequest, earlier: Release, tmp_path: Path) -> Iterator[Pair]:  # noqa: F811
     """Both, started in either order."""
-    pair = Pair(earlier[1], tmp_path, is_earlier_first=request.param == "the earlier one first")
+    pair = Pair(earlier, tmp_path, is_earlier_first=request.param == "the earlier one first")
     yield pair
     pair.close()
     for server in (pair.old, pair.new):
@@ -109,7 +87,7 @@ def gets(person: Person, last: str) -> None:
         pass
 
 
-def test_two_versions_share_a_store(pair: Pair, earlier: tuple[str, Path], tell: Tell) -> None:
+def test_two_versions_share_a_store(pair: Pair, tell: Tell) -> None:
     nodes = (pair.old, pair.new)
     people = [Person(each).be(f"{name}/1") for each, name in zip(nodes, ("old", "new"), strict=True)]
     for person in people:
@@ -170,6 +148,39 @@ def test_two_versions_share_a_store(pair: Pair, earlier: tuple[str, Path], tell:
     old.publish("/mixed", "after today's", **PERSISTENT)
     for person in people:
         gets(person, "after today's")
+    ways = "both ways of publishing, addressed, repeats, forwarded, taken over and back"
+    tell(f"a node of {pair.release.version} and one of today: {ways}")
+
+
+def test_two_versions_share_dead_letters_groups_and_what_is_scheduled(pair: Pair, tell: Tell) -> None:
+    nodes = (pair.old, pair.new)
+    desks = [Desk(each, TOKEN) for each in nodes]
+    # A dead letter of each is sent again by the other one.
+    for number, (here, there) in enumerate((desks, desks[::-1])):
+        receiver = Receiver(here.server).be(f"client/bob{number}/1")
+        receiver.subscribe("/bills")
+        Client(there.server).start().publish("/bills", number, **PERSISTENT)
+        receiver.reject(until(partial(receiver.take, timeout=5000)))
+        (letter,) = until(partial(there.letters, f"receiver={receiver.login['name']}"))
+        assert there.post("/dead-letters/redrive", {"ids": [letter["id"]]})["redriven"] == 1
+        assert drained([receiver], 1) == [number]
+        receiver.disconnect()
+    # The messages of a group go to members at both, and wait for the next one if both have gone.
+    members = [member(each, f"client/{name}/1", "/work") for each, name in zip(nodes, ("old", "new"), strict=True)]
+    for first, node in zip((0, 10), nodes, strict=True):
+        client = Client(node).start()
+        for job in range(first, first + 10):
+            client.publish("/work", job, **PERSISTENT)
+    assert sorted(drained(members, 20)) == [*range(20)]
+    # A scheduled message is published by the first node of the store. If that one knows of none, the next one does it.
+    later = {"ext": {"publish": {"persistent": True, "deliverAfter": 1}}}
+    (reply,) = Client(pair.new).start().publish("/work", "later", **later)
+    assert reply["successful"], reply
+    pair.old.kill()
+    members[0].server, members[0].batch = pair.new, 0
+    members[0].forget_connections()
+    while drained(members, 1) != ["later"]:  # before it may come again what the node that died had not yet stored
+        pass
     tell(
-        f"a node of {earlier[0]} and one of today: both ways of publishing, addressed, repeats, forwarded, taken over and back"
+        f"a node of {pair.release.version} and one of today: dead letters sent again, members of one group, scheduled messages"
     )

@@ -18,9 +18,11 @@ from crewel.qos.fields import (
     flag,
     json_values,
     list_of,
+    number,
     one_of,
     read_fields,
     text,
+    text_that,
     whole,
 )
 from crewel.qos.publish import DESTINATION, PUBLISH, Destination, PublishQos
@@ -38,6 +40,7 @@ CHECKS: list[Check] = [
     whole(1, 9, or_else=-1),
     text(5),
     one_of("a", "b"),
+    text_that(str.isdigit, "digits"),
     list_of(flag, 2),
     json_values,
 ]
@@ -63,6 +66,10 @@ def test_what_fits_is_taken_as_it_is(check: Check, value: Any) -> None:
     assert check(value) is value
 
 
+def test_a_text_is_checked_by_what_it_has_to_fit() -> None:
+    assert text_that(str.isdigit, "digits")("17") == "17"
+
+
 def test_the_items_of_a_list_are_checked() -> None:
     assert list_of(flag, 2)([True, False]) == (True, False)
     assert list_of(flag, 2)([]) == ()
@@ -86,6 +93,9 @@ def test_the_items_of_a_list_are_checked() -> None:
         (text(3), 5, "a string of 1 to 3 characters"),
         (one_of("a", "b"), "c", "one of a, b"),
         (one_of("a", "b"), ["a"], "one of a, b"),
+        (text_that(str.isdigit, "digits"), "a", "digits"),
+        (text_that(str.isdigit, "digits"), 17, "digits"),
+        (number(0.001, 1_000_000), 0, "a number from 0.001 to 1000000$"),
         (list_of(flag, 1), [True, True], "a list of at most 1"),
         (list_of(flag, 1), True, "a list of at most 1"),
         (json_values, [], "an object"),
@@ -125,6 +135,12 @@ def test_what_does_not_fit_is_named(given: Any, field: str, message: str) -> Non
     assert caught.value.message == message
     assert caught.value.code == "user.illegalArgument"
     assert caught.value.error == f"400:{field}:user.illegalArgument"
+
+
+def test_an_object_without_fields_says_that_there_are_none() -> None:
+    with pytest.raises(IllegalArgument) as caught:
+        read_fields({"a": 1}, {}, "it")
+    assert caught.value.message == "a: there is no such field; known are none"
 
 
 def test_a_name_from_outside_does_not_break_the_three_parts_of_the_error() -> None:

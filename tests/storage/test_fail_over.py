@@ -14,7 +14,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreUncertain
 from crewel.settings import load
 from crewel.storage.keys import Keys
-from crewel.storage.log_follower import LogFollower, Unread
+from crewel.storage.log_follower import LogFollower, Unread, id_of
 from crewel.storage.store import Store
 from tests.ports import free_ports
 from tests.storage.conftest import OpenStore, StartStore, settings_for
@@ -112,16 +112,24 @@ async def test_a_primary_without_replicas_is_not_believed(watched: WatchedStore,
     with watched.primary.client() as client:
         client.xadd(store.keys.log, {"c": "/a", "b": "{}"}, id="5-0")
     follower, found = LogFollower(store), list[Unread]()
+
+    def after() -> LogId | None:
+        return None if found else LogId(0)
+
+    def take(entries: list[Unread]) -> float:
+        found.extend(entries)
+        return 0.0
+
     with pytest.raises(StoreUncertain):
-        await follower.follow(LogId(0), found.extend)
+        await follower.follow(after, take)
     assert found == []  # a promoted replica would not have it
     for replica in watched.replicas:
         replica.go_on()
     while not found:
         with suppress(StoreError):
-            await follower.follow(LogId(0), found.extend)
+            await follower.follow(after, take)
     follower.close()
-    assert [each.id for each in found] == [5]
+    assert [id_of(each) for each in found] == [5]
 
 
 async def test_a_service_that_no_sentinel_knows_is_told_at_once(steady: WatchedStore, open_store: OpenStore) -> None:

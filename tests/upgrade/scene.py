@@ -10,17 +10,24 @@ from tests.functional.test_groups_across_nodes import member
 from tests.functional.wire import until
 from tests.server_process import Server
 
-KEPT: Final = (*SETS, "storage.url=", "storage.prefix=crewel:", 'topics={"/upgrade/work":{"groups":{"keep":["g"]}}}')
-"""The settings of the server that writes and of the one that reads."""
 _LONG_MS: Final = 3_000_000_000_000
 """Sessions live for 95 years: the store waits in the repository until a later version opens it."""
+KEPT: Final = (
+    *SETS,
+    "storage.url=",
+    "storage.prefix=crewel:",
+    'topics={"/upgrade/work":{"groups":{"keep":["g"]}}}',
+    f"delivery.discarded_kept_ms={_LONG_MS}",
+)
+"""The settings of the server that writes and of the one that reads."""
 
 
 def write(server: Server) -> None:
     """Bring all this about, and leave without a goodbye."""
     _sessions(server)
     _topics(server)
-    _dead_letter(server)
+    _dots(server)
+    _dead_letters(server)
 
 
 def _receiver(server: Server, name: str, *channels: str) -> Receiver:
@@ -60,8 +67,22 @@ def _topics(server: Server) -> None:
     _publish(server, "/upgrade/work", "job")
 
 
-def _dead_letter(server: Server) -> None:
-    bob = _receiver(server, "client/bob/1", "/upgrade/bills")
-    _publish(server, "/upgrade/bills", "bill", lifeTime=_LONG_MS)
-    bob.reject(bob.take(timeout=5000), "user.update.illegalArgument", "no address")
-    until(Desk(server).letters)
+def _dots(server: Server) -> None:
+    """A queue, a history and a dead letter of channels that clients cannot name any more."""
+    dora = _receiver(server, "client/d.ora/1", "/upgrade/./dots", "/upgrade/../bills")
+    _publish(server, "/upgrade/../bills", "dotted bill", lifeTime=_LONG_MS)
+    dora.reject(dora.take(timeout=5000), "user.update.illegalArgument", "no address")
+    until(lambda: len(Desk(server).letters()) == 1)
+    _publish(server, "/upgrade/./dots", "dotted", history={"maxEntries": 3})
+
+
+def _dead_letters(server: Server) -> None:
+    """One that is there, and one that was discarded and may be restored."""
+    bob, desk = _receiver(server, "client/bob/1", "/upgrade/bills"), Desk(server)
+    for bill in ("discarded bill", "bill"):
+        _publish(server, "/upgrade/bills", bill, lifeTime=_LONG_MS)
+        bob.reject(bob.take(timeout=5000), "user.update.illegalArgument", "no address")
+        until(lambda: len(desk.letters()) == 2)
+        if bill == "discarded bill":
+            (letter,) = desk.letters("receiver=client/bob/1")
+            assert desk.post("/dead-letters/discard", {"ids": [letter["id"]]})["discarded"] == 1

@@ -61,15 +61,13 @@ class Administration(ServerView):
     def unknown_since(self) -> int | None:
         """Since when the store cannot be used, so that what only it knows is missing: milliseconds since 1970; None while it
         can."""
-        access = self.broker.runtime.access
-        if not access.has_store or access.trouble is None:
+        if not self.access.has_store or self.access.trouble is None:
             return None
         return self.server_timeline.since("store") or int(time() * 1000)
 
     def queued(self) -> int:
         """How many messages wait for subjects and groups, as far as this node knows."""
-        queues = self.broker.addressing.shared_queues
-        return sum(map(queues.waiting, queues.names()))
+        return sum(map(self.queues.waiting, self.queues.names()))
 
     async def _count(self) -> SessionCounts:
         counted = await self.session_counter.take_anew()
@@ -115,7 +113,7 @@ class Administration(ServerView):
     @property
     def masks(self) -> frozenset[str]:
         """Names of fields that operators do not see, in lower case."""
-        return frozenset(name.lower() for name in self.broker.settings.admin.mask)
+        return frozenset(name.lower() for name in self.settings.admin.mask)
 
     def messages(self, delivered: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Messages as operators see them: with masks."""
@@ -124,31 +122,27 @@ class Administration(ServerView):
 
     async def named(self) -> AsyncIterator[Session]:
         """All sessions that have a name, with turns for others. The others cannot be distinguished."""
-        async for session in in_turns(self.broker.sessions.by_id.values()):
+        async for session in in_turns(self.sessions()):
             if session.name:
                 yield session
 
     def subjects(self) -> list[str]:
         """The subjects that have sessions here, in order."""
-        return self.broker.addressing.names.subjects()
+        return self.names.subjects()
 
     async def all_subjects(self, after: str = "") -> AsyncIterator[str]:
         """The subjects beyond this one that have sessions here, have addressed messages waiting, or are blocked, in order, with
         turns for others."""
-        names = self.broker.addressing.names
-        with_sessions, turns = names.subjects(), Turns()
-        further = {*self.broker.addressing.destinations.awaited(), *names.blocked}
-        others = await sorted_in_turns([each for each in further if each > after and not names.of_subject(each)])
+        with_sessions, turns = self.names.subjects(), Turns()
+        further = {*self.destinations.awaited(), *self.names.blocked}
+        others = await sorted_in_turns([each for each in further if each > after and not self.names.of_subject(each)])
         for subject in merge(islice(with_sessions, bisect_right(with_sessions, after), None), others):
             yield subject
             await turns.rest()
 
     def has_subject(self, subject: str) -> bool:
         """Whether it is one of these."""
-        names = self.broker.addressing.names
-        return subject in names.blocked or bool(
-            names.of_subject(subject) or self.broker.addressing.destinations.waiting(subject)
-        )
+        return self.is_blocked(subject) or bool(self.sessions_of(subject) or self.waiting_for(subject))
 
     async def ping(self, session: Session) -> float:
         """The round trip to the client in milliseconds. Raises CrewelError with the code communication.noConnection."""
@@ -174,7 +168,7 @@ class Administration(ServerView):
 
     def refresh(self, session: Session) -> str:
         """Let the session live as long as if its client had connected now."""
-        self.broker.mailboxes.times.saw(session, self.broker.loop.time())
+        self.broker.mailboxes.times.saw(session, self.now())
         return "OK"
 
     async def block(self, subject: str, sessions: Iterable[Session], who: str) -> int:
@@ -186,6 +180,6 @@ class Administration(ServerView):
     async def set_blocked(self, subject: str, *, is_blocked: bool) -> None:
         """Refuse logins of the subject at all nodes, or accept them again. Raises StoreUnavailable as `block` does."""
         if self.membership is None:
-            self.broker.addressing.names.block(subject, is_blocked=is_blocked)
+            self.names.block(subject, is_blocked=is_blocked)
         else:
             await self.membership.subjects.block(subject, is_blocked=is_blocked)

@@ -8,10 +8,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.audit import Outcome
-from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, place, text_field
+from crewel.admin.request_fields import PAGE, choice_field, page_fields, place, text_field
 from crewel.admin.route import Ask, Route, send_lines
 from crewel.bayeux.codec import encode
-from crewel.qos.fields import one_of
 from crewel.storage import audit_stream
 from crewel.storage.audit_stream import AuditFilter, Page
 from crewel.times import EXPECTED, since
@@ -25,7 +24,7 @@ _FILTERS: Final = (
     ),
     text_field("what", "Only actions that begin with this text: hold session, redrive."),
     text_field("about", "Only actions on this session, subject, channel or job, or below it: client/joe."),
-    text_field("outcome", f"Only actions with this outcome: {', '.join(Outcome)}.", one_of(*Outcome)),
+    choice_field("outcome", "Only actions with this outcome", Outcome),
     text_field("since", f"Only actions from this time on: {EXPECTED}.", since),
     text_field("contains", "Only entries that contain this text."),
 )
@@ -48,7 +47,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
         "entries": page.entries,
         "next": page.next,
         "kept": await audit_stream.length(store),
-        "max": ask.admin.broker.settings.admin.audit_max_entries,
+        "max": ask.admin.settings.admin.audit_max_entries,
         "held": [{"who": who, "entries": entries} for who, entries in await audit_stream.shares(store, _SHOWN)],
     }
 
@@ -79,8 +78,7 @@ AUDIT_ROUTES: Final = (
         f" `who` and `entries`. Beyond `max`, the first of these loses its oldest. An entry has {_ENTRY}.",
         query=(
             *_FILTERS,
-            text_field("after", "`next` of the previous page.", place),
-            number_text("count", "At most this many entries.", 1, MAX_PAGE, PAGE),
+            *page_fields("entries", place),
         ),
     ),
     Route(

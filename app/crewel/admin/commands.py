@@ -74,7 +74,7 @@ async def _covers(admin: Administration, scope: Scope, needed: Role, order: Orde
         is_seen, is_covered = (covers_session(scope, role, session) for role in (Role.VIEW, needed))
     else:
         subject = order.name.partition("/")[2]
-        if not admin.broker.addressing.names.of_subject(subject):
+        if not admin.sessions_of(subject):
             raise missing_order(order)  # another node may have one
         held = await role_on_subject(admin, scope, subject)
         is_seen, is_covered = held is not None, held is not None and held >= needed
@@ -136,9 +136,9 @@ async def _addressed(admin: Administration, order: Order, who: str, scope: Scope
             subject = order.name.partition("/")[2]
             if not admin.has_subject(subject):
                 raise missing_order(order)
-            return Call(admin, who, scope, order.name, list(admin.broker.addressing.names.of_subject(subject)), value)
+            return Call(admin, who, scope, order.name, admin.sessions_of(subject), value)
         case Level.TOPIC:
-            if await admin.broker.topics.views.state(order.name) is State.DEAD:
+            if await admin.topics.state(order.name) is State.DEAD:
                 raise illegal(f"is about the channel {order.name}, which is not known; __cmd:?topicList lists all")
             return Call(admin, who, scope, order.name, [], value)
         case Level.NODE:

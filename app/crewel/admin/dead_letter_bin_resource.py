@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from crewel.admin.dead_letter_resource import CHOICE, LETTER, filter_of, shown
 from crewel.admin.operation import About
-from crewel.admin.request_fields import MAX_PAGE, PAGE, Field, cursor, flag_field, number_text, text_field
+from crewel.admin.request_fields import NEXT, PAGE, WITH_REASON, count_text, cursor, flag_field, json_field, text_field
 from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.codec import encode, reread
 from crewel.broker.dead_letters.bin import Wanted
 from crewel.errors import IllegalArgument
+from crewel.qos.fields import text_that
 from crewel.security.grants import Role
 from crewel.security.masks import unmasked
 from crewel.storage import dead_letter_bin, dead_letter_store
@@ -29,24 +31,15 @@ _SINCE: Final = next(each for each in CHOICE if each.name == "since")._replace(
 )
 
 
-def _job(value: object) -> str:
-    if not isinstance(value, str) or not is_dead_id(value):
-        raise ValueError("the id of a job, such as 1795179106957-17")
-    return value
-
-
-def _place(value: object) -> str:
-    if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > 20:
-        raise ValueError("`next` of the previous page")
-    return value
-
-
-_JOB: Final = text_field("job", "Only those that this job discarded.", _job)
+_place: Final = text_that(re.compile(r"\d{1,20}", re.ASCII).fullmatch, NEXT)
+_JOB: Final = text_field(
+    "job", "Only those that this job discarded.", text_that(is_dead_id, "the id of a job, such as 1795179106957-17")
+)
 _AFTER: Final = text_field("after", "`next` of the previous page.", cursor(_place))
 
 
 def _discarded(ask: Ask, each: DiscardedDeadLetter) -> dict[str, Any]:
-    kept_ms = ask.admin.broker.settings.delivery.discarded_kept_ms
+    kept_ms = ask.admin.settings.delivery.discarded_kept_ms
     told = {"at": each.at_ms, "until": each.at_ms + kept_ms, "who": each.who, "job": each.job}
     return shown(ask, each.letter) | {"discarded": told | ({"editedAs": each.edited_as} if each.edited_as else {})}
 
@@ -119,12 +112,10 @@ async def _edit(ask: Ask) -> dict[str, Any]:
     letter = found[0]
     if not ask.covers(letter.channel, Role.OPERATE):
         raise refused(Role.OPERATE, About.MANY)
-    if "data" not in fields:
-        raise IllegalArgument("data", "is required: the new data of the message, any JSON")
-    body = _edited(letter.body, fields["data"], admin.masks, admin.broker.settings.bayeux.max_message_bytes)
+    body = _edited(letter.body, fields["data"], admin.masks, admin.settings.bayeux.max_message_bytes)
     to_channel = fields.get("toChannel", False)
     with ask.action("edit dead letter", about=dead_id, reason=fields.get("reason", ""), toChannel=to_channel) as action:
-        moved = await admin.broker.dead_letters.redrive.edit(letter, body, ask.who, to_channel=to_channel)
+        moved = await admin.redrive.edit(letter, body, ask.who, to_channel=to_channel)
         action.count, action.details["redrivenAs"] = 1, str(moved.id)
     admin.forget_groups()
     return {"original": dead_id, "redrivenAs": str(moved.id)}
@@ -163,7 +154,7 @@ DEAD_LETTER_BIN_ROUTES: Final = (
             _SINCE,
             _JOB,
             _AFTER,
-            number_text("count", "At most this many dead letters.", 1, MAX_PAGE, PAGE),
+            count_text("At most this many dead letters."),
         ),
         about=About.MANY,
     ),
@@ -195,7 +186,7 @@ DEAD_LETTER_BIN_ROUTES: Final = (
             *_FILTERS,
             _SINCE,
             _AFTER,
-            text_field("reason", "Reason, for the audit."),
+            WITH_REASON,
         ),
         role=Role.OPERATE,
         action="restore dead letters",
@@ -210,11 +201,13 @@ DEAD_LETTER_BIN_ROUTES: Final = (
         "`original`: the id of the dead letter, which is in the bin; `redrivenAs`: the new id of the message. If it fails"
         " again, the new dead letter has `redriveOf`, the id of the original, and `edited`.",
         body=(
-            Field(
-                "data", lambda value: value, {}, "The new data, any JSON. A masked field with `***` keeps its value."
+            json_field(
+                "data",
+                "The new data, any JSON. A masked field with `***` keeps its value.",
+                "the new data of the message, any JSON",
             ),
             flag_field("toChannel", "Publish it to its channel instead, an addressed one to its destination."),
-            text_field("reason", "Reason, for the audit."),
+            WITH_REASON,
         ),
         role=Role.OPERATE,
         action="edit dead letter",

@@ -17,11 +17,15 @@ from crewel.admin.receiver_facts import standing_of
 from crewel.admin.request_fields import (
     MAX_PAGE,
     PAGE,
+    WITH_REASON,
     Field,
+    choice_field,
+    count_text,
     cursor,
     flag_field,
     flag_text,
-    number_text,
+    list_field,
+    number_field,
     pattern,
     text_field,
 )
@@ -31,7 +35,7 @@ from crewel.bayeux.codec import encode
 from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import IllegalArgument
-from crewel.qos.fields import list_of, one_of, whole
+from crewel.qos.fields import number, text_that
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import dead_letter_bin, dead_letter_store
@@ -78,10 +82,7 @@ _FEW: Final = 2000
 # Fields
 
 
-def _dead_id(value: object) -> str:
-    if not isinstance(value, str) or not is_dead_id(value):
-        raise ValueError("the id of a dead letter, such as 1795179106957-0")
-    return value
+_dead_id: Final = text_that(is_dead_id, "the id of a dead letter, such as 1795179106957-0")
 
 
 def _receiver(value: object) -> str:
@@ -119,12 +120,6 @@ def _kinds(value: object) -> tuple[str, ...]:
     return kinds
 
 
-def _rate(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= 1_000_000:
-        raise ValueError("a number from 0.001 to 1000000")
-    return float(value)
-
-
 def _all(value: object) -> bool:
     if value is not True:
         raise ValueError("true")
@@ -157,28 +152,23 @@ _FILTERS: Final = (
     text_field("after", "Continue after this id: `next` of the previous page.", cursor(_dead_id)),
 )
 CHOICE: Final = (
-    Field(
-        "ids",
-        list_of(_dead_id, MAX_PAGE),
-        {"type": "array", "items": {"type": "string"}, "maxItems": MAX_PAGE},
-        "These dead letters.",
-    ),
+    list_field("ids", "These dead letters.", _dead_id),
     Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all dead letters, or those that match the filters."),
     *_FILTERS,
     flag_field("dryRun", "Only count them."),
-    text_field("reason", "Reason, for the audit."),
-    Field(
-        "count",
-        whole(1, _MOST_WORKED),
-        {"type": "integer", "minimum": 1, "maximum": _MOST_WORKED, "default": MAX_PAGE},
-        "At most this many dead letters in this request.",
-    ),
+    WITH_REASON,
+    number_field("count", "At most this many dead letters in this request.", 1, _MOST_WORKED, MAX_PAGE),
 )
 
 
 REDRIVE_FIELDS: Final = (
     flag_field("toChannel", "Publish them to their channels instead, addressed ones to their destinations."),
-    Field("rate", _rate, {"type": "number", "minimum": 0.001}, "Maximum number of dead letters per second."),
+    Field(
+        "rate",
+        number(0.001, 1_000_000),
+        {"type": "number", "minimum": 0.001},
+        "Maximum number of dead letters per second.",
+    ),
 )
 """What a redrive takes more."""
 FOR_GOOD: Final = flag_field("forGood", "Remove them at once, also from the bin, in place of moving them into the bin.")
@@ -262,7 +252,7 @@ async def _look(ask: Ask, kinds: Sequence[str], *, are_facets: bool = False) -> 
 
 
 async def _accounts(ask: Ask) -> dict[str, Any]:
-    store, delivery = ask.admin.store, ask.admin.broker.settings.delivery
+    store, delivery = ask.admin.store, ask.admin.settings.delivery
     held = await dead_letter_store.shares(store, ask.fields.get("count", PAGE))
     return {
         "max": delivery.dead_letters_max,
@@ -334,7 +324,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     to_channel = fields.get("toChannel", False)
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
     with _action(ask, "redrive dead letters", chosen, toChannel=to_channel) as action:
-        report = await ask.admin.broker.dead_letters.redrive.redrive(chosen, limits, to_channel=to_channel)
+        report = await ask.admin.redrive.redrive(chosen, limits, to_channel=to_channel)
         _count_action(action, report)
     ask.admin.forget_groups()
     return {"redriven": report.done} | _outcome(ask, report, chosen)
@@ -347,7 +337,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     limits = Limits(ask.fields.get("count", MAX_PAGE), _SECONDS, None, ask.is_given_up)
     keeps = not ask.fields.get("forGood", False)
     with _action(ask, "discard dead letters", chosen, **({} if keeps else {"forGood": True})) as action:
-        report = await ask.admin.broker.dead_letters.redrive.discard(chosen, limits, ask.who, keeps=keeps)
+        report = await ask.admin.redrive.discard(chosen, limits, ask.who, keeps=keeps)
         _count_action(action, report)
     ask.admin.forget_groups()
     return {"discarded": report.done} | _outcome(ask, report, chosen)
@@ -375,7 +365,7 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
 
 
 async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
-    redrive, told = ask.admin.broker.dead_letters.redrive, {"until": chosen.wanted.until, "dryRun": True}
+    redrive, told = ask.admin.redrive, {"until": chosen.wanted.until, "dryRun": True}
     if chosen.ids is not None:
         counts = await redrive.receivers_of(chosen, chosen.ids)
         count, found = (
@@ -400,7 +390,7 @@ def _room(admin: Administration, receiver: str) -> dict[str, Any]:
     stands = {} if session is None else standing_of(admin, session)
     away = next((each for each in stands.get("causes", ()) if each["kind"] == "away"), None)
     return {
-        "room": admin.broker.dead_letters.redrive.room(receiver),
+        "room": admin.redrive.room(receiver),
         "conditions": stands.get("conditions", []),
         "awaySince": None if away is None else away["since"],
     }
@@ -464,7 +454,7 @@ DEAD_LETTER_ROUTES: Final = (
         f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A dead letter has {LETTER}",
         query=(
             *_FILTERS,
-            number_text("count", "At most this many dead letters.", 1, MAX_PAGE, PAGE),
+            count_text("At most this many dead letters."),
             flag_text("newestFirst", "true: the newest first."),
         ),
         about=About.MANY,
@@ -494,7 +484,7 @@ DEAD_LETTER_ROUTES: Final = (
         _accounts,
         "`accounts`, a list of `account`, `count` and `bytes`, the most bytes first; `max` and `maxBytes`: the bounds of all;"
         " `bytes`: what all take, with the bin. Beyond a bound, the account that holds most loses its oldest dead letters.",
-        query=(number_text("count", "At most this many accounts.", 1, MAX_PAGE, PAGE),),
+        query=(count_text("At most this many accounts."),),
     ),
     Route(
         "GET",
@@ -507,7 +497,7 @@ DEAD_LETTER_ROUTES: Final = (
         " or returns, or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`,"
         " for the filter, and `example`, the id of its newest dead letter.",
         query=(
-            text_field("by", f"Group them by this: {', '.join(GROUPED)}.", one_of(*GROUPED)),
+            choice_field("by", "Group them by this", GROUPED),
             *_FILTERS[:-1],
         ),
         about=About.MANY,

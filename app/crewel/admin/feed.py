@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.admin.overview_resource import overview, shown
+from crewel.admin.overview_resource import whole_overview
 from crewel.broker.dead_letters.webhook import Webhook
 from crewel.errors import StoreError
 
@@ -72,9 +71,7 @@ class Feed:
 
     async def _publish_overview(self) -> None:
         at = self._admin.metrics_history.newest_ms
-        everywhere = self._admin.everywhere
-        make = partial(overview, self._admin) if everywhere is None else everywhere.overview
-        told = shown(await make(at - 1))
+        told = await whole_overview(self._admin, at - 1)
         self._channels.publish(OVERVIEW, told, self._channels.listening(OVERVIEW))
 
     # Notices

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from itertools import chain
+from typing import Final
 
 from crewel.admin.cause_words import GROUP as GROUP_QUEUE
 from crewel.admin.cause_words import usual_advice
+from crewel.admin.merges import Parts, Row, longest, merged
 from crewel.admin.operation import About
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
 from crewel.admin.receiver_resource import receiver_stop
@@ -13,25 +15,21 @@ from crewel.admin.request_fields import text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse
 from crewel.broker.session import Session
-from crewel.errors import IllegalArgument
 from crewel.qos.names import group_queue
 
 GROUP: Final = "/groups/{channel}"
 """The path of the resource."""
 _MOST_IDS: Final = 20
 
-Row = dict[str, Any]
-
 
 async def _show(ask: Ask) -> Row:
-    pattern, name = "/" + ask.path["channel"], ask.fields.get("name", "")
-    if parse(pattern) is None or not name:
-        raise IllegalArgument("name", "is required: the name of a group on the pattern in the path")
+    pattern, name = "/" + ask.path["channel"], ask.fields["name"]
     admin, queue = ask.admin, group_queue(pattern, name)
-    groups, queues = admin.broker.addressing.groups, admin.broker.addressing.shared_queues
+    groups, queues = admin.groups, admin.queues
     members = groups.members(queue)
     waiting = queues.waiting(queue)
-    if not members and not waiting and queue not in groups.kept and queue not in groups.elsewhere:
+    is_there = members or waiting or queue in groups.kept or queue in groups.elsewhere
+    if not is_there or parse(pattern) is None:
         raise NotThere(f"there is no group {name[:128]} on {pattern[:128]}: it has neither members nor messages")
     first = await queues.peek(queue, 1)
     next_id = str(first[0].position) if first else None
@@ -67,14 +65,15 @@ def _member(ask: Ask, session: Session, queue: str) -> Row:
     }
 
 
-def joined_group(views: list[Row]) -> Row:
+def _as_one(views: list[Row], _: object) -> Row:
     """What several nodes have of one group: the queue is that of the store, and each node has its own members."""
     best = max(views, key=lambda view: (view["waiting"], view["next"] is not None))
-    members = sorted((each for view in views for each in view["members"]), key=lambda each: str(each["name"]))
-    causes = max(
-        (view["causes"] for view in views), key=len
-    )  # only a node with a member that takes messages knows of some
-    return {**best, "causes": causes, "kept": any(view["kept"] for view in views), "members": members}
+    # Only a node with a member that takes messages knows of some causes.
+    return merged(views, best, causes=longest, kept=any, members=_by_name)
+
+
+def _by_name(members: list[list[Row]]) -> list[Row]:
+    return sorted(chain.from_iterable(members), key=lambda each: str(each["name"]))
 
 
 GROUP_ROUTES: Final = (
@@ -89,10 +88,12 @@ GROUP_ROUTES: Final = (
         " of the message that a member gets next, or null; `oldest` is when that was published. A member has `name`, `node`,"
         " `state`, `held`, `open` (how many messages of the group it has), `oldest` (when the oldest of those was published,"
         " or null) and `messages` (ids of the first 20). Its `cause` and `since` say why it gets nothing, and since when:"
-        " empty and null also if the operator's role does not cover the member. With `cluster.enabled` also `unreached` and"
-        " `failed`, as for topics.",
-        query=(text_field("name", "The name of the group."),),
+        " empty and null also if the operator's role does not cover the member.",
+        query=(
+            text_field("name", "The name of the group.", required="the name of a group on the pattern in the path"),
+        ),
         refusals={404: "There is no such group: it has neither members nor messages."},
         about=About.CHANNEL,
+        merge=Parts(_as_one, may_lack=True),
     ),
 )

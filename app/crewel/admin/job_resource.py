@@ -13,13 +13,23 @@ from crewel.admin.everywhere import sessions_of, waiting_elsewhere
 from crewel.admin.jobs import Work, choice_of, filters_of, receiver_names
 from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import About
-from crewel.admin.request_fields import MAX_PAGE, PAGE, Field, cursor, number_text, place, text_field
+from crewel.admin.request_fields import (
+    PAGE,
+    WITH_REASON,
+    choice_field,
+    count_text,
+    cursor,
+    list_field,
+    number_field,
+    page_fields,
+    place,
+    text_field,
+)
 from crewel.admin.role_scopes import covers_sessions, refused
 from crewel.admin.route import Ask, NotSeen, NotThere, Route
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument
-from crewel.qos.fields import list_of, one_of, whole
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage import job_store
@@ -85,8 +95,6 @@ def _subject(value: object) -> str:
 
 async def _begin(ask: Ask) -> dict[str, Any]:
     fields = ask.fields
-    if "what" not in fields:
-        raise IllegalArgument("what", f"is required: one of {', '.join(Work)}")
     work = Work(fields["what"])
     demand(ask.role, work.role)
     choice, total = await (_receivers(ask) if work is Work.DRAIN else _letters(ask, work.role))
@@ -114,7 +122,7 @@ async def _letters(ask: Ask, needed: Role) -> tuple[dict[str, Any], int]:
         if name in ask.fields:
             raise IllegalArgument(name, "is only for drains of receivers")
     chosen = await chosen_of(ask, needed)
-    return choice_of(chosen), await ask.admin.broker.dead_letters.redrive.count(chosen)
+    return choice_of(chosen), await ask.admin.redrive.count(chosen)
 
 
 async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
@@ -125,7 +133,7 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
         if each.name in fields and each.name != "reason":
             raise IllegalArgument(each.name, "is only for redrives and discards of dead letters")
     if "subject" in fields:
-        own = {session.name for session in admin.broker.addressing.names.of_subject(fields["subject"])}
+        own = {session.name for session in admin.sessions_of(fields["subject"])}
         names = sorted(own.union(await sessions_of(admin.everywhere, fields["subject"], ask.who)))
     else:
         names = list(dict.fromkeys(fields["sessions"]))
@@ -280,27 +288,18 @@ JOB_ROUTES: Final = (
         _begin,
         f"The job: {_JOB}. {_MORE}",
         body=(
-            Field(
-                "what",
-                one_of(*Work),
-                {"type": "string", "enum": list(Work)},
-                "What it does. A discard needs the role destroy.",
-            ),
+            choice_field("what", "What it does (a discard needs the role destroy)", Work, f"one of {', '.join(Work)}"),
             *(each for each in CHOICE if each.name not in ("dryRun", "count")),
             *REDRIVE_FIELDS,
-            Field(
+            number_field(
                 "waitForRoomMs",
-                whole(0, _MOST_WAIT_MS),
-                {"type": "integer", "minimum": 0, "maximum": _MOST_WAIT_MS, "default": _WAIT_MS},
                 "How long a redrive waits for room in full queues while nothing is moved, in milliseconds; 0: not at all.",
+                0,
+                _MOST_WAIT_MS,
+                _WAIT_MS,
             ),
             FOR_GOOD,
-            Field(
-                "sessions",
-                list_of(_session, MAX_PAGE),
-                {"type": "array", "items": {"type": "string"}, "maxItems": MAX_PAGE},
-                "The sessions whose queues become dead letters.",
-            ),
+            list_field("sessions", "The sessions whose queues become dead letters.", _session),
             text_field("subject", "Instead of `sessions`: all sessions of this subject.", _subject),
         ),
         role=Role.OPERATE,
@@ -314,9 +313,8 @@ JOB_ROUTES: Final = (
         _list,
         f"`jobs`, a list; `next`, the cursor of the next page, empty if this is the last. A job has {_JOB}. {_MORE}",
         query=(
-            text_field("state", f"Only those in this state: {', '.join(JobState)}.", one_of(*JobState)),
-            text_field("after", "`next` of the previous page.", place),
-            number_text("count", "At most this many jobs.", 1, MAX_PAGE, PAGE),
+            choice_field("state", "Only those in this state", JobState),
+            *page_fields("jobs", place),
         ),
         about=About.MANY,
     ),
@@ -334,7 +332,7 @@ JOB_ROUTES: Final = (
         " this is the last: earlier pages may be short or empty, and a page may have more dead letters than requested.",
         query=(
             text_field("after", "`next` of the previous page.", cursor(place)),
-            number_text("count", "Approximate number of dead letters.", 1, MAX_PAGE, PAGE),
+            count_text("Approximate number of dead letters."),
         ),
         refusals=_UNKNOWN,
         about=About.MANY,
@@ -355,7 +353,7 @@ JOB_ROUTES: Final = (
             _SUMMARIES[verb],
             _steering(verb),
             "The job, as above.",
-            body=(text_field("reason", "Reason, for the audit."),),
+            body=(WITH_REASON,),
             role=Role.OPERATE,
             action=f"{verb} job",
             refusals=_UNKNOWN,

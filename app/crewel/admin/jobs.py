@@ -90,7 +90,6 @@ class Jobs:
 
     def __init__(self, admin: ServerView) -> None:
         self._admin = admin
-        self._broker = admin.broker
         self._runs: dict[str, asyncio.Task[None]] = {}
         self._news = asyncio.Event()
         self._outcomes: dict[str, JobOutcomes] = {}
@@ -106,7 +105,7 @@ class Jobs:
 
     async def begin(self, work: Work, who: str, role: Role, choice: Mapping[str, Any], total: int, **more: Any) -> Job:
         """Enter a job and begin it; `choice` is what `Chosen.as_choice` or the names of sessions say. Raises StoreError."""
-        access, now = self._broker.runtime.access, int(time() * 1000)
+        access, now = self._admin.access, int(time() * 1000)
         job = Job(
             f"{now}-{secrets.randbelow(10**6)}",
             what=work.value,
@@ -146,9 +145,8 @@ class Jobs:
 
     async def steer(self, job_id: str, verb: str, who: str) -> bool | None:
         """Pause, resume or stop a job. False if its state does not allow it, None if there is none. Raises StoreError."""
-        access = self._broker.runtime.access
-        step = job_store.steer(access.keys, job_id, STEERINGS[verb], who, int(time() * 1000))
-        steered: bool | None = await access.writing.ask(step)
+        access, now = self._admin.access, int(time() * 1000)
+        steered: bool | None = await access.writing.ask(job_store.steer(access.keys, job_id, STEERINGS[verb], who, now))
         if steered:
             self._changed(job_id)
         return steered
@@ -160,16 +158,12 @@ class Jobs:
 
     async def _look(self) -> None:
         """Begin to work off what is this server's."""
-        access = self._broker.runtime.access
-        if (
-            access.trouble is not None
-            or self._broker.runtime.life.is_draining
-            or not await job_store.has_open(access.store)
-        ):
+        access = self._admin.access
+        if access.trouble is not None or self._admin.life.is_draining or not await job_store.has_open(access.store):
             return
         for job_id in await access.writing.ask(job_store.claim(access.keys, access.token, self._admin.node)):
             if job_id not in self._runs:
-                self._runs[job_id] = self._broker.spawn(self._continue(job_id, access.token))
+                self._runs[job_id] = self._admin.broker.spawn(self._continue(job_id, access.token))
 
     async def _continue(self, job_id: str, token: str) -> None:
         try:
@@ -188,7 +182,7 @@ class Jobs:
         place = _Place(job.after, job.undone, job.errors, room)
         if job.rate and job.after:
             place.wait_s = 1 / job.rate  # else each resumption would send one at once
-        while not self._broker.runtime.life.is_draining:
+        while not self._admin.life.is_draining:
             if not await self._has_waited(job, token, place):
                 return
             ended = None
@@ -217,7 +211,7 @@ class Jobs:
 
     async def _save(self, job: Job, token: str, place: _Place, ended: JobState | None) -> bool:
         """Note how far the job is; whether it still runs. Raises Fenced."""
-        access = self._broker.runtime.access
+        access = self._admin.access
         step = job_store.save(
             access.keys,
             token,
@@ -253,13 +247,11 @@ class Jobs:
     async def _redrive(self, job: Job, place: _Place) -> None:
         room = place.room
         limits = Limits(_SLICE, _SLICE_S, job.rate, self._is_ending, job.id, room)
-        report = await self._broker.dead_letters.redrive.redrive(
-            chosen(job, place.after), limits, to_channel=job.to_channel
-        )
+        report = await self._admin.redrive.redrive(chosen(job, place.after), limits, to_channel=job.to_channel)
         _advance(place, report)
         if room is None:
             return
-        start = room.next_walk(report.done, self._broker.loop.time(), is_at_end=place.is_last)
+        start = room.next_walk(report.done, self._admin.now(), is_at_end=place.is_last)
         if start is not None:
             place.after, place.is_last, place.wait_s = start, False, max(place.wait_s, _PAUSE_S)
         if room.waits_for and not place.is_last:
@@ -268,7 +260,7 @@ class Jobs:
     async def _discard(self, job: Job, place: _Place) -> None:
         limits = Limits(_SLICE, _SLICE_S, None, self._is_ending, job.id)
         keeps = not job.choice.get("forGood", False)
-        report = await self._broker.dead_letters.redrive.discard(chosen(job, place.after), limits, job.who, keeps=keeps)
+        report = await self._admin.redrive.discard(chosen(job, place.after), limits, job.who, keeps=keeps)
         _advance(place, report)
 
     async def _drain(self, job: Job, place: _Place) -> None:
@@ -293,7 +285,7 @@ class Jobs:
         return number
 
     def _is_ending(self) -> bool:
-        return self._broker.runtime.life.is_draining
+        return self._admin.life.is_draining
 
 
 _WORKS: Final = {Work.REDRIVE: Jobs._redrive, Work.DISCARD: Jobs._discard, Work.DRAIN: Jobs._drain}  # noqa: SLF001

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.dead_letter_resource import WITH_FIELD, wanted_field
+from crewel.admin.merges import Parts, Row
 from crewel.admin.message_history import (
     ACKNOWLEDGED,
     DEAD,
@@ -29,7 +30,7 @@ from crewel.admin.message_history import (
 from crewel.admin.operation import About
 from crewel.admin.paging import first
 from crewel.admin.receiver_resource import receiver_stop
-from crewel.admin.request_fields import MAX_PAGE, cursor, number_text, text_field
+from crewel.admin.request_fields import NEXT, count_text, cursor, text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.admin.scheduled_resource import scheduled_content
 from crewel.bayeux.channel import parse
@@ -41,6 +42,7 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import Logged, LogId, PendingMessage
 from crewel.errors import IllegalArgument
 from crewel.event_loop import Turns, in_turns, without_collections
+from crewel.qos.fields import text_that
 from crewel.qos.names import is_queue, parse_name
 from crewel.security.masks import masked, masked_ext, masked_properties
 from crewel.storage import audit_stream, dead_letter_bin, dead_letter_store, message_bodies, scheduled_messages
@@ -259,7 +261,7 @@ async def _waiting_for(
     """The sessions here that have the message pending, some of them twice: also one that has unsubscribed may still have it."""
     turns = Turns()
     await turns.end()
-    for durable in admin.broker.runtime.access.node.holders(log_id):
+    for durable in admin.access.node.holders(log_id):
         await turns.rest()
         session: Session | None = durable.connected
         if session is None or session.durable is not durable or not session.is_live:
@@ -445,16 +447,31 @@ async def _search_key(ask: Ask, key: str, after: str, count: int) -> dict[str, A
     }
 
 
-def _place(value: object) -> str:
-    if not isinstance(value, str) or (_log_id(value) is None and not is_dead_id(value)):
-        raise ValueError("the `next` of the previous page")
-    return value
+_place: Final = text_that(lambda value: _log_id(value) is not None or is_dead_id(value), NEXT)
 
 
 _CONTENT: Final = (
     "`data`, `ext`, `qos` (the options of its publish, also its `clientProperties`), `sender` and `to` (its"
     " destination)"
 )
+
+
+def _as_one(views: list[Row], _: object) -> Row:
+    """What several nodes have of one message. All read the same facts, and each has sessions of its own to ask."""
+    one = dict(next((view for view in views if view["qos"] is not None), views[0]))
+    one["channel"] = next((view["channel"] for view in views if view["channel"]), "")
+    receivers: dict[str, Row] = {}
+    for row in chain.from_iterable(view["receivers"] for view in views):
+        known = receivers.get(row["receiver"])
+        receivers[row["receiver"]] = row if known is None else max(known, row, key=len)  # that of its node says more
+    not_for = {row["receiver"]: row for view in views for row in view["notFor"] if row["receiver"] not in receivers}
+    one["receivers"] = [receivers[name] for name in sorted(receivers)]
+    one["notFor"] = list(not_for.values())
+    one["states"] = dict(Counter(row["state"] for row in one["receivers"]))
+    for state, number in chain.from_iterable(view.get("states", {}).items() for view in views):
+        one["states"][state] = max(one["states"].get(state, 0), number)  # of very many, not all are in the lists
+    return one
+
 
 MESSAGE_ROUTES: Final = (
     Route(
@@ -476,6 +493,7 @@ MESSAGE_ROUTES: Final = (
         query=(text_field("receiver", "Only receivers with this text in their names."),),
         refusals={404: "There is no record of the message, or it has been removed."},
         about=About.MANY,
+        merge=Parts(_as_one, may_lack=True),
     ),
     Route(
         "GET",
@@ -493,7 +511,7 @@ MESSAGE_ROUTES: Final = (
             WITH_FIELD,
             text_field("key", "Only those that were published with this idempotency key."),
             text_field("after", "`next` of the previous page.", cursor(_place)),
-            number_text("count", "At most this many messages.", 1, MAX_PAGE, _FOUND),
+            count_text("At most this many messages.", _FOUND),
         ),
         about=About.MANY,
     ),

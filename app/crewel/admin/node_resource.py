@@ -15,7 +15,7 @@ from typing import Any, Final
 from crewel.admin.call import Call
 from crewel.admin.command import FLAG, Access, Command, union, union_count, union_line
 from crewel.admin.operation import Level
-from crewel.admin.request_fields import Field
+from crewel.admin.request_fields import json_field
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_view import session_view
 from crewel.delivery.dispatcher_states import DispatcherState
@@ -39,7 +39,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def _uptime(call: Call) -> int:
-    return int(call.admin.broker.loop.time() - call.admin.started)
+    return int(call.admin.now() - call.admin.started)
 
 
 async def _alive(call: Call) -> list[str]:
@@ -54,7 +54,7 @@ async def _session_names(call: Call) -> list[str]:
 
 async def _topics(call: Call) -> list[str]:
     """The topics that were published to and not erased since, in order."""
-    views = await call.admin.broker.topics.views.all()
+    views = await call.admin.topics.all()
     return [view.name for view in views if view.state in (State.ALIVE, State.UNREFERENCED)]
 
 
@@ -73,17 +73,16 @@ async def _subscriptions(call: Call) -> list[str]:
 
 
 async def _count_subscriptions(call: Call) -> int:
-    return sum([len(session.subscriptions) async for session in in_turns(call.admin.broker.sessions.by_id.values())])
+    return sum([len(session.subscriptions) async for session in in_turns(call.admin.sessions())])
 
 
 async def _count_dead_letters(call: Call) -> int:
-    access = call.admin.broker.runtime.access
+    access = call.admin.access
     return 0 if not access.has_store else await dead_letter_store.count(access.store, DeadLetterFilter())
 
 
 def _trouble(call: Call) -> str:
-    access = call.admin.broker.runtime.access
-    return access.trouble or "" if access.has_store else ""
+    return call.admin.access.trouble or "" if call.admin.access.has_store else ""
 
 
 def _used_memory(_: Call) -> Coroutine[Any, Any, int]:
@@ -98,7 +97,7 @@ async def _dump(call: Call) -> dict[str, Any]:
         "version": VERSION,
         "uptime": _uptime(call),
         "sessions": [session_view(admin, session, call.scope) async for session in named if session.is_live],
-        "unnamed": sum([not session.name async for session in in_turns(broker.sessions.by_id.values())]),
+        "unnamed": sum([not session.name async for session in in_turns(admin.sessions())]),
         "topics": {
             name: broker.addressing.channels.count(name) for name in await sorted_in_turns(broker.addressing.channels)
         },
@@ -133,7 +132,7 @@ NODE_COMMANDS: Final = (
     _read(
         "numSessions",
         "Sessions, including those without a name.",
-        lambda c: len(c.admin.broker.sessions.by_id),
+        lambda c: len(c.admin.sessions()),
         join=sum,
     ),
     _read(
@@ -200,7 +199,7 @@ async def _alerts(ask: Ask) -> dict[str, Any]:
 
 async def _nodes(ask: Ask) -> dict[str, Any]:
     """The servers of the store, as it has them at this instant."""
-    access = ask.admin.broker.runtime.access
+    access = ask.admin.access
     if not access.has_store:
         return {"nodes": []}
     found = await access.writing.ask(nodes.members(access.keys))
@@ -220,11 +219,11 @@ async def _nodes(ask: Ask) -> dict[str, Any]:
 
 
 async def _settings(ask: Ask) -> dict[str, Any]:
-    return {"settings": rows(ask.admin.broker.settings)}
+    return {"settings": rows(ask.admin.settings)}
 
 
 async def _change_settings(ask: Ask) -> dict[str, Any]:
-    settings = ask.admin.broker.settings
+    settings = ask.admin.settings
     try:
         changed = change(settings, ask.fields)
     except SettingsError as error:
@@ -267,6 +266,6 @@ NODE_ROUTES: Final = (
         "Change settings while the server runs: all given settings, or none. They apply until the server ends.",
         _change_settings,
         "`settings`, as above, of the given names.",
-        body=tuple(Field(each.name, lambda value: value, {}, each.why) for each in declared().values()),
+        body=tuple(json_field(each.name, each.why) for each in declared().values()),
     ),
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.admin.request_fields import Field, flag_text, text_field
+from crewel.admin.request_fields import WITH_REASON, Field, flag_text, text_field
 from crewel.security.grants import Role
 
 if TYPE_CHECKING:
@@ -72,9 +72,6 @@ _RESOURCES: Final = {
 }
 
 
-_REASON: Final = text_field("reason", "Reason, for the audit.")
-
-
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation on a session, a subject or a topic."""
@@ -105,7 +102,7 @@ class Operation:
     @property
     def asked(self) -> tuple[Field, ...]:
         """Its fields, among them a reason, which the audit has for each operation."""
-        return self.fields if any(each.name == "reason" for each in self.fields) else (*self.fields, _REASON)
+        return self.fields if any(each.name == "reason" for each in self.fields) else (*self.fields, WITH_REASON)
 
     @property
     def route(self) -> str:
@@ -233,7 +230,7 @@ OPERATIONS: Final = (
         Level.SUBJECT,
         "clear",
         "Drop the queue of the subject without dead letters.",
-        lambda call: call.admin.broker.addressing.destinations.clear(call.subject),
+        lambda call: call.admin.destinations.clear(call.subject),
         lambda answer: f"{answer['cleared']} messages dropped",
         "cleared",
         "how many messages were dropped",

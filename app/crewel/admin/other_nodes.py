@@ -7,11 +7,9 @@ of its own. What it has been handed it hands to no other.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from heapq import nsmallest
 from itertools import chain
 from typing import Any, Final
@@ -20,33 +18,24 @@ from crewel.admin.administration import Administration
 from crewel.admin.command import Access, Command, Order, demand, read_order, without_node
 from crewel.admin.commands import failure_json, row_of, run
 from crewel.admin.everywhere import sessions_of
-from crewel.admin.group_resource import GROUP, joined_group
 from crewel.admin.joined_overview import is_readable, joined
 from crewel.admin.joined_receivers import is_wanted, joined_shared, shared_kinds
+from crewel.admin.merges import At, AtAll, Pages, Parts, Row
 from crewel.admin.operation import OPERATIONS, Level
 from crewel.admin.overview_resource import overview, shown
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
-from crewel.admin.prefix_resource import PREFIXES, joined_prefixes, prefixes_page
 from crewel.admin.receiver_facts import add_what_the_store_says
 from crewel.admin.request_fields import MAX_PAGE, PAGE
 from crewel.admin.route import Ask, NotThere, Route, admit, answered, read
-from crewel.admin.server_timeline import together
 from crewel.admin.subject_action import SubjectAction, is_missing, require_everywhere
-from crewel.admin.timeline_resource import TIMELINE
 from crewel.bayeux.codec import encode
-from crewel.broker.topic_view import GroupState, joined_groups
 from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError
 from crewel.nodes.membership import Membership
 from crewel.nodes.node_requests import OPERATOR, OperatorAnswer, OperatorQuestion
 from crewel.qos.names import Name, parse_name
-from crewel.security.grants import Role, Scope, role_of, scope_of
+from crewel.security.grants import Role, Scope, scope_of
 from crewel.storage import nodes, receivers
-from crewel.topics import State, word_of
-from crewel.topics import joined as joined_state
 from crewel.transports.forwarded import Client
-
-Sent = tuple[Mapping[str, str], bytes]
-"""The query and the body of a request."""
 
 
 class RefusedElsewhere(Refused):
@@ -70,50 +59,41 @@ class OtherNodes:
         """`status` gives the HTTP status of a failure with this code."""
         self._admin = admin
         self._membership = membership
-        self._routes = {(route.method, route.path): route for route in routes if _may_be_handed(route)}
+        # What is not of the node that is asked alone, and has a bound.
+        handed = (each for each in routes if each.merge is not None and not each.is_stream)
+        self._routes = {(each.method, each.path): each for each in handed}
         self._status = status
         membership.calls.serve(OPERATOR, self._handed)
         admin.everywhere = self
 
-    async def answer(self, route: Route, ask: Ask, sent: Sent) -> Any:
-        """What the handler of the route answers, here or where the session is; or all nodes together."""
-        others = self._membership.registry.others()
-        tokens = [each.token for each in others]
-        if route.path == PREFIXES and tokens:
-            return await self._prefixes(route, ask, sent, tokens)
-        if route.path == _RECEIVERS and tokens:
-            return await self._receivers(route, ask, sent, tokens)
-        if route.path in _LISTS:
-            return await self._join(route, ask, sent, tokens)
-        if not tokens and route.path not in _ENDS_SESSIONS:
-            return await answered(route, ask)
-        if route.path == _OVERVIEW:
-            return await self.overview(ask.fields.get("after", 0))
-        if route.path == TIMELINE:
-            return await self._timeline(route, ask, sent, tokens)
-        if route.path in _MERGED:
-            return await self._merged(route, ask, sent, tokens)
-        if (route.method, route.path) == _COMMANDS:
-            return await self.command(ask.fields.get("command"), ask.who, ask.scope)
-        if route.path.startswith(Level.SUBJECT.resource):
-            return await self._everywhere(route, ask, sent, tokens)
-        owner = await self._owner(self._session(route, ask))
+    async def answer(self, route: Route, ask: Ask) -> Any:
+        """What the handler of the route answers, here or where the session is; or all nodes together, as the row says."""
+        tokens = [each.token for each in self._membership.registry.others()]
+        match route.merge:
+            case Pages(has_shared=True) as pages if tokens:
+                return await self._receivers(pages, route, ask, tokens)
+            case Pages() as pages:
+                return await self._page(pages, route, ask, tokens)
+            case Parts() as parts if tokens:
+                return await self._parts(parts, route, ask, tokens)
+            case AtAll() as at_all if tokens or route.path in _ENDS_SESSIONS:
+                return await self._at_all(at_all, route, ask, tokens)
+            case At.OWNER if tokens:
+                return await self._at_owner(route, ask, tokens)
+        return await answered(route, ask)
+
+    # Of one session
+
+    async def _at_owner(self, route: Route, ask: Ask, tokens: list[str]) -> Any:
+        name = parse_name(ask.session_name)
+        owner = await self._owner(name.relative if name is not None and name.number else "")
         if owner not in tokens:
             return await answered(route, ask)
         if route.is_stream:
             await admit(route, ask)
-            name = next(each.name for each in others if each.token == owner)
-            raise IllegalArgument("session", f"is at the node {name}: ask that one")
-        return await self._hand_over(owner, route, ask, sent)
-
-    # Of one session
-
-    def _session(self, route: Route, ask: Ask) -> str:
-        """The name of the session that the request is about; empty if it is about none."""
-        if route.path.startswith(Level.SESSION.resource):
-            name = parse_name(ask.session_name)
-            return name.relative if name is not None and name.number else ""
-        return ""
+            node = next(each.name for each in self._membership.registry.others() if each.token == owner)
+            raise IllegalArgument("session", f"is at the node {node}: ask that one")
+        return await self._hand_over(owner, route, ask)
 
     async def _owner(self, name: str) -> str:
         """The token of the node that has the session; empty if it is here, or nowhere. Raises StoreError."""
@@ -128,15 +108,16 @@ class OtherNodes:
 
     async def stored_of(self, subject: str) -> set[str]:
         """The names of the sessions of the subject that the store has, if there is one. Raises StoreError."""
-        if not self._admin.broker.runtime.access.has_store:
+        if not self._admin.access.has_store:
             return set()
         return {each.name for each in await receivers.find(self._admin.store, Name(subject), ())}
 
-    async def _hand_over(self, token: str, route: Route, ask: Ask, sent: Sent) -> Any:
+    async def _hand_over(self, token: str, route: Route, ask: Ask) -> Any:
         """Let another node do it, and return its answer. Raises RefusedElsewhere, and StoreUnavailable."""
-        query, body = sent
         question = _question((route.method, route.path), ask.who, ask.scope)
-        question = replace(question, expires=ask.expires, path=dict(ask.path), query=dict(query), body=body.decode())
+        question = replace(
+            question, expires=ask.expires, path=dict(ask.path), query=dict(ask.query), body=ask.body.decode()
+        )
         return await self._ask(token, question)
 
     async def _ask(self, token: str, question: OperatorQuestion) -> Any:
@@ -154,7 +135,7 @@ class OtherNodes:
             scope = Scope(Role(asked.role)) if isinstance(asked.role, int) else scope_of(asked.role)
             demand(scope.highest, route.needs)
             fields = read(route, asked.query, asked.body.encode())
-            ask = Ask(self._admin, asked.who, None, asked.path, fields, _NODE, scope, asked.expires)
+            ask = Ask(self._admin, asked.who, None, asked.path, fields, _NODE, scope, asked.expires, is_part=True)
             return OperatorAnswer(await answered(route, ask))
         except CrewelError as error:
             told = failure_json(error)
@@ -218,50 +199,24 @@ class OtherNodes:
 
     async def overview(self, after_ms: float) -> dict[str, Any]:
         """The overview of this node and the others that answer, as one."""
-        return await self._with_others(after_ms, overview(self._admin, after_ms))
-
-    async def _with_others(self, after_ms: float, own: Awaitable[dict[str, Any]]) -> dict[str, Any]:
         question = _question(("GET", _OVERVIEW), "another node", Scope(Role.VIEW))
         question = replace(question, query={"after": str(max(int(after_ms) - _BEATS_MS, 0))})
         tokens = [each.token for each in self._membership.registry.others()]
-        asked = (self._ask_briefly(token, question) for token in tokens)
-        mine, *others = await asyncio.gather(own, *asked, return_exceptions=True)
-        if isinstance(mine, BaseException):
-            raise mine
-        found, missing = _told(others)
-        known = list(filter(is_readable, found))
-        missing["unreached"] += len(found) - len(known)
-        return shown({**joined(mine, known), **missing} if others else mine)
-
-    async def _ask_briefly(self, token: str, question: OperatorQuestion) -> Any:
-        return await self._briefly(self._ask(token, question))
-
-    @staticmethod
-    async def _briefly(asking: Awaitable[Any]) -> Any:
-        async with asyncio.timeout(_PATIENCE_S):
-            return await asking
-
-    async def _timeline(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
-        """What happened to all nodes that answer. The store has what has ended; each node knows what lasts there."""
-        handed = (self._briefly(self._hand_over(token, route, ask, sent)) for token in tokens)
-        others = await asyncio.gather(*handed, return_exceptions=True)
-        events, is_whole = await self._admin.server_timeline.events()
-        found, missing = _told(others)
-        for each in found:
-            events, is_whole = [*events, *each["events"]], is_whole or each["whole"]
-        return {"events": together(events), "whole": is_whole, **missing}
+        asked = (_patiently(_PATIENCE_S, self._ask(token, question)) for token in tokens)
+        (mine, *others), missing = await _all(overview(self._admin, after_ms), asked)
+        known = list(filter(is_readable, others))
+        missing["unreached"] += len(others) - len(known)
+        return shown({**joined(mine, known), **missing} if tokens else mine)
 
     # Of a subject
 
-    async def _everywhere(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
-        """Do it at all nodes where the subject is known; what they answer, as one. An error of one node that has it is the
-        answer, for the operator has to know."""
+    async def _at_all(self, merge: AtAll, route: Route, ask: Ask, tokens: list[str]) -> Any:
         if route.method != "GET":
             action = SubjectAction(ask.path["subject"], ask.who, ask.scope, route.needs, route.audited_as, ask.path)
             await self._require_everywhere(action, tokens)
-        handed = (self._hand_over(token, route, ask, sent) for token in tokens)
+        handed = (self._hand_over(token, route, ask) for token in tokens)
         async with self._all_sessions(route.path, ask.path["subject"], ask.who):
-            return _as_one(_answers(await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)))
+            return merge.as_one(_answers(await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)))
 
     @asynccontextmanager
     async def _all_sessions(self, action: str, subject: str, who: str) -> AsyncIterator[None]:
@@ -285,30 +240,25 @@ class OtherNodes:
         question = replace(_question(_SUBJECT, action.who, action.scope), path={"subject": action.subject})
         await require_everywhere(self._admin, action, (self._ask(token, question) for token in tokens))
 
-    # Of a message, or of a group
+    # Of parts
 
-    async def _merged(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
-        """What the nodes that answer know of it, as one."""
-        handed = (self._hand_over(token, route, ask, sent) for token in tokens)
-        own, *others = await asyncio.gather(answered(route, ask), *handed, return_exceptions=True)
-        # That it is not there is an answer.
-        found, missing = _told(each for each in others if not isinstance(each, Refused))
-        if not isinstance(own, BaseException):
-            found.insert(0, own)
-        elif not found or not isinstance(own, CrewelError):
-            raise own
-        return {**_MERGED[route.path](found), **missing}
+    async def _parts(self, merge: Parts, route: Route, ask: Ask, tokens: list[str]) -> Any:
+        handed = (_patiently(merge.patience_s, self._hand_over(token, route, ask)) for token in tokens)
+        found, missing = await _all(answered(route, replace(ask, is_part=True)), handed, may_lack=merge.may_lack)
+        return {**merge.as_one(found, ask.fields), **missing}
 
     # Lists
 
-    async def _receivers(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
+    async def _receivers(self, merge: Pages, route: Route, ask: Ask, tokens: list[str]) -> Any:
         """A page of sessions, which are at one node each, and all subjects and groups, which all nodes have a part of."""
-        fields, query = ask.fields, sent[0]
+        fields = ask.fields
         kinds, kind = shared_kinds(fields), fields.get("kind")
         told: dict[str, Any] = {"receivers": [], "next": "", "unreached": 0, "failed": 0}
         if kind in (None, "session"):
-            only = replace(ask, fields={**fields, "kind": "session"})
-            told = await self._join(route, only, ({**query, "kind": "session"}, sent[1]), tokens)
+            only = {"kind": "session"}
+            told = await self._page(
+                merge, route, replace(ask, fields=fields | only, query={**ask.query, **only}), tokens
+            )
         shared = [await self._whole(route, ask, each, tokens) for each in kinds]
         sort, count = fields.get("sort", "name"), fields.get("count", PAGE)
         after = place_of(fields.get("after"), sort)
@@ -321,16 +271,6 @@ class OtherNodes:
         rows_told = [row for _, row in page]
         return {"receivers": rows_told, "next": following, "unknownSince": self._admin.unknown_since, **missing}
 
-    async def _prefixes(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
-        """A page of prefixes with the topics of all nodes that answer, each counted once."""
-        asked = (self._hand_over(token, route, ask, sent) for token in tokens)
-        own = prefixes_page(ask, with_shared=True, names_topics=True)
-        mine, *others = await asyncio.gather(own, *asked, return_exceptions=True)
-        if isinstance(mine, BaseException):
-            raise mine
-        found, missing = _told(others)
-        return {**joined_prefixes([mine, *found], ask.fields.get("count", PAGE)), **missing}
-
     async def _whole(self, route: Route, ask: Ask, kind: str, tokens: list[str]) -> tuple[list[Row], dict[str, int]]:
         """All rows of this kind at all nodes that answer, and how many do not."""
         contains = {name: ask.fields[name] for name in ("contains",) if name in ask.fields}
@@ -340,44 +280,36 @@ class OtherNodes:
             after = ""
             while True:
                 asked = {"kind": kind, **contains, **({"after": after} if after else {})}
-                if token:
-                    told = await self._hand_over(token, route, ask, ({**asked, "count": str(MAX_PAGE)}, b""))
-                else:
-                    told = await answered(route, replace(ask, fields={**asked, "count": MAX_PAGE}))
+                page = replace(ask, fields={**asked, "count": MAX_PAGE}, query={**asked, "count": str(MAX_PAGE)})
+                told = await (self._hand_over(token, route, page) if token else answered(route, page))
                 rows += told["receivers"]
                 after = told["next"]
                 if not after:
                     return rows
 
-        own, *others = await asyncio.gather(of(""), *map(of, tokens), return_exceptions=True)
-        if isinstance(own, BaseException):
-            raise own
-        found, missing = _told(others)
-        return [*own, *chain.from_iterable(found)], missing
+        found, missing = await _all(of(""), map(of, tokens))
+        return list(chain.from_iterable(found)), missing
 
-    async def _join(self, route: Route, ask: Ask, sent: Sent, tokens: list[str]) -> Any:
-        key, place, merge = _LISTS[route.path]
-        chosen = {}
-        if route.path in _JOINED_STATE:
-            chosen = {name: ask.fields.pop(name) for name in _JOINED if name in ask.fields}
-            sent = {name: value for name, value in sent[0].items() if name not in chosen}, sent[1]
-        asked = (self._hand_over(token, route, ask, sent) for token in tokens)
-        own, *others = await asyncio.gather(answered(route, ask), *asked, return_exceptions=True)
-        if isinstance(own, BaseException):
-            raise own
-        found, missing = _told(others)
-        found.insert(0, own)
-        rows = merge(chain.from_iterable(each[key] for each in found))
-        sort = ask.fields.get("sort", "name")
-        count = ask.fields.get("count", PAGE)
-        page = nsmallest(count + 1, rows, key=lambda row: place(row, sort))
+    async def _page(self, merge: Pages, route: Route, ask: Ask, tokens: list[str]) -> Any:
+        chosen = {name: ask.fields[name] for name in merge.joined if name in ask.fields}
+        fields, query = (
+            {name: value for name, value in of.items() if name not in chosen} for of in (ask.fields, ask.query)
+        )
+        asked = replace(ask, fields=fields, query=query)
+        handed = (self._hand_over(token, route, asked) for token in tokens)
+        found, missing = await _all(answered(route, asked), handed)
+        sort, count, key = str(fields.get("sort", "name")), int(fields.get("count", PAGE)), merge.key
+
+        def place(row: Row) -> Place:
+            return place_in_order(sort, row.get(sort), row[merge.by])
+
+        page = nsmallest(count + 1, _rows(merge, chain.from_iterable(each[key] for each in found)), key=place)
         has_more = len(page) > count or any(each["next"] for each in found)
         page = page[:count]
         shown = [row for row in page if all(row[name] == value for name, value in chosen.items())]
-        joined = {**own, key: shown, "next": cursor(place(page[-1], sort), sort) if has_more and page else ""}
-        if "unnamed" in own:
-            joined["unnamed"] = sum(each["unnamed"] for each in found)
-        return {**joined, **missing}
+        sums = {name: sum(each[name] for each in found) for name in merge.sums}
+        following = cursor(place(page[-1]), sort) if has_more and page else ""
+        return {**found[0], key: shown, "next": following, **sums, **missing}
 
 
 _COMMANDS: Final = ("POST", "/commands")
@@ -389,9 +321,7 @@ _ENDS_SESSIONS: Final = frozenset(
 )
 """What ends all sessions of a subject: its routes and commands."""
 _SUBJECT: Final = ("GET", Level.SUBJECT.resource)
-_MESSAGE: Final = "/messages/{message}"
 _OVERVIEW: Final = "/overview"
-_RECEIVERS: Final = "/receivers"
 _PATIENCE_S: Final = 2.0
 """How long an overview waits for the other nodes: a node that hangs must not hide what is wrong at the others."""
 _BEATS_MS: Final = 10_000
@@ -407,14 +337,23 @@ def _question(route: tuple[str, str], who: str, scope: Scope) -> OperatorQuestio
     return OperatorQuestion(*route, who, role, None, {}, {}, "")
 
 
-def _may_be_handed(route: Route) -> bool:
-    """Whether a node does this for another one: what is about sessions and subjects, and has a bound."""
-    levels = (Level.SESSION.resource, Level.SUBJECT.resource)
-    one_of = ("/commands", _OVERVIEW, TIMELINE, PREFIXES, *_MERGED, *_LISTS)
-    return not route.is_stream and (route.path.startswith(levels) or route.path in one_of)
+async def _patiently(patience_s: float | None, asking: Awaitable[Any]) -> Any:
+    async with asyncio.timeout(patience_s):
+        return await asking
 
 
-Row = dict[str, Any]
+async def _all(
+    own: Awaitable[Any], others: Iterable[Awaitable[Any]], *, may_lack: bool = False
+) -> tuple[list[Any], dict[str, int]]:
+    """What this node answers and the others, and how many have not. `may_lack`: that it is not there is an answer too, and an
+    error of this node is not that of all if another one answers."""
+    mine, *theirs = await asyncio.gather(own, *others, return_exceptions=True)
+    found, missing = _told(each for each in theirs if not (may_lack and isinstance(each, Refused)))
+    if not isinstance(mine, BaseException):
+        return [mine, *found], missing
+    if may_lack and found and isinstance(mine, CrewelError):
+        return found, missing
+    raise mine
 
 
 def _told(answers: Iterable[Any]) -> tuple[list[Any], dict[str, int]]:
@@ -448,72 +387,14 @@ def _answers(answers: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _as_one(views: list[Row]) -> Row:
-    """The answers of several nodes about one subject. What they have counted each for itself is added up."""
-    one = dict(views[0])
-    for view in views[1:]:
-        for name, value in view.items():
-            if name in ("queued", "maxEntries"):  # of the store, as far as each node knows
-                one[name] = max(one[name], value)
-            elif name == "may":
-                one[name] = min(one[name], value, key=lambda word: role_of(word) or 0)
-            elif type(value) is bool:
-                one[name] = one[name] or value
-            elif type(value) is int:
-                one[name] = one[name] + value
-            elif name == "sessions":
-                one[name] = sorted({*one[name], *value})
-            elif name in ("messages", "causes") and len(value) > len(one[name]):
-                one[name] = value
-    return one
-
-
-def _message_as_one(views: list[Row]) -> Row:
-    """What several nodes have of one message. All read the same facts, and each has sessions of its own to ask."""
-    one = dict(next((view for view in views if view["qos"] is not None), views[0]))
-    one["channel"] = next((view["channel"] for view in views if view["channel"]), "")
-    receivers: dict[str, Row] = {}
-    for row in chain.from_iterable(view["receivers"] for view in views):
-        known = receivers.get(row["receiver"])
-        receivers[row["receiver"]] = row if known is None else max(known, row, key=len)  # that of its node says more
-    not_for = {row["receiver"]: row for view in views for row in view["notFor"] if row["receiver"] not in receivers}
-    one["receivers"] = [receivers[name] for name in sorted(receivers)]
-    one["notFor"] = list(not_for.values())
-    one["states"] = dict(Counter(row["state"] for row in one["receivers"]))
-    for state, number in chain.from_iterable(view.get("states", {}).items() for view in views):
-        one["states"][state] = max(one["states"].get(state, 0), number)  # of very many, not all are in the lists
-    return one
-
-
-def _by(key: str, merge: Callable[[list[Row]], Row], rows: Iterable[Row]) -> list[Row]:
-    """One row for all those with the same value of this field."""
+def _rows(merge: Pages, rows: Iterable[Row]) -> Iterable[Row]:
+    """The rows of a list, one of each thing."""
+    if merge.as_one is None:
+        return rows
     found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row[key], []).append(row)
-    return [merge(views) for views in found.values()]
-
-
-def _topic_as_one(views: list[Row]) -> Row:
-    """What several nodes have of one topic."""
-    known = max(views, key=lambda view: int(view["newest"] or 0))  # it has seen more of the history than the others
-    groups = joined_groups([GroupState(**group) for group in view["groups"]] for view in views)
-    state, subscribers = (
-        joined_state(State(view["state"]) for view in views),
-        sum(view["subscribers"] for view in views),
-    )
-    return {
-        **known,
-        "state": state.value,
-        "condition": word_of(state, is_heard=bool(subscribers or groups)),
-        "queued": sum(view["queued"] for view in views),
-        "subscribers": subscribers,
-        "exactSubscribers": sum(view["exactSubscribers"] for view in views),
-        "groups": [group._asdict() for group in groups],
-    }
-
-
-def _place_in_order(row: Row, sort: str) -> Place:
-    return place_in_order(sort, row[sort], row["name"])
+        found.setdefault(row[merge.by], []).append(row)
+    return map(merge.as_one, found.values())
 
 
 async def _placed(
@@ -521,23 +402,7 @@ async def _placed(
 ) -> AsyncIterator[tuple[Place, Row]]:
     """The rows of a page of sessions, and those of the others that are wanted, with their places."""
     for row in sessions:
-        yield _place_in_order(row, sort), row
+        yield place_in_order(sort, row[sort], row["name"]), row
     async for row in shared:
         if is_wanted(row, fields, after, sort):
-            yield _place_in_order(row, sort), row
-
-
-_LISTS: Final[
-    Mapping[str, tuple[str, Callable[[Row, str], tuple[int, str]], Callable[[Iterable[Row]], Iterable[Row]]]]
-] = {
-    "/sessions": ("sessions", _place_in_order, lambda rows: rows),
-    "/topics": ("topics", lambda row, _: (0, row["channel"]), partial(_by, "channel", _topic_as_one)),
-    "/receivers": ("receivers", _place_in_order, lambda rows: rows),
-    "/subjects": ("subjects", lambda row, _: (0, row["subject"]), partial(_by, "subject", _as_one)),
-}
-"""The lists that are joined: the field that has the rows, the place of a row in the list, and what makes one row of several."""
-_MERGED: Final[Mapping[str, Callable[[list[Row]], Row]]] = {_MESSAGE: _message_as_one, GROUP: joined_group}
-"""What each node knows a part of, and what makes one of the parts."""
-_JOINED_STATE: Final = frozenset({"/topics"})
-"""Those whose state follows from what all nodes have: rows are chosen by `_JOINED` when they are joined."""
-_JOINED: Final = ("state", "condition")
+            yield place_in_order(sort, row[sort], row["name"]), row

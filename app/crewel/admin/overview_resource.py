@@ -11,6 +11,7 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
 from crewel.admin.findings import findings
+from crewel.admin.merges import At
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.new_dead_letters import NONE, LastHour
 from crewel.admin.past_findings import over
@@ -39,8 +40,15 @@ _UNKNOWN: Final = dict.fromkeys(
 
 
 async def _overview(ask: Ask) -> dict[str, Any]:
-    told = await overview(ask.admin, ask.fields.get("after", 0))
-    return told if ask.request is None else shown(told)
+    after_ms = ask.fields.get("after", 0)
+    return await (overview(ask.admin, after_ms) if ask.is_part else whole_overview(ask.admin, after_ms))
+
+
+async def whole_overview(admin: Administration, after_ms: float) -> dict[str, Any]:
+    """The overview of all nodes, as operators see it."""
+    if admin.everywhere is not None:
+        return await admin.everywhere.overview(after_ms)
+    return shown(await overview(admin, after_ms))
 
 
 def shown(told: dict[str, Any]) -> dict[str, Any]:
@@ -71,7 +79,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         store_used=store["usedMemory"] or 0,
         store_most=store["maxMemory"] or 0,
         disk=disk,
-        store_process=broker.runtime.access.store.own_process,
+        store_process=admin.access.store.own_process,
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
         empty_groups=empty_groups,
         past=admin.past_troubles.over(),
@@ -79,7 +87,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     return {
         "node": admin.node,
         "at": int(time() * 1000),
-        "uptimeMs": int((broker.loop.time() - admin.started) * 1000),
+        "uptimeMs": int((admin.now() - admin.started) * 1000),
         "everyMs": int(EVERY_S * 1000),
         "samples": admin.metrics_history.since(after_ms),
         "sessions": as_view(counted) | {"queued": admin.queued()},
@@ -126,21 +134,20 @@ async def _last_hour(admin: Administration, letters: int) -> LastHour:
 
 def _concerns(admin: Administration) -> dict[str, Concern]:
     """Why the server is not ready, and since when."""
-    told = ((about, read()) for about, read in admin.broker.runtime.life.concerns.items())
+    told = ((about, read()) for about, read in admin.life.concerns.items())
     since, nodes = admin.server_timeline.since, (admin.node,)
     return {about: Concern(why, since(about), nodes) for about, why in told if why is not None}
 
 
 async def _disk(admin: Administration) -> Disk | None:
     """The disk of an embedded store, looked at now: also while the store cannot be used."""
-    access = admin.broker.runtime.access
-    home = access.store.home if access.has_store else None
+    home = admin.access.store.home if admin.access.has_store else None
     return None if home is None else await asyncio.to_thread(look_at_disk, home)
 
 
 async def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[str, str]]]:
     """The consumer groups with messages that no member here takes; and those with a member here that takes messages."""
-    queues, groups = admin.broker.addressing.shared_queues, admin.broker.addressing.groups
+    queues, groups = admin.queues, admin.groups
     found = []
     async for queue in in_turns(queues.names()):
         group, members = group_of(queue), groups.members(queue)
@@ -162,7 +169,7 @@ def _last_stop(admin: Administration, members: Collection[Session]) -> tuple[int
 
 async def _store(admin: Administration) -> dict[str, Any]:
     """What the store reports. One that does not answer leaves the rest of the overview as it is: its figures are unknown."""
-    access = admin.broker.runtime.access
+    access = admin.access
     told: dict[str, Any] = {"trouble": None, "kept": access.has_store, "unknownSince": None}
     told |= {**_UNKNOWN, "lettersHeld": [], "messagesHeld": [], "accountMaxBytes": None, "codes": []}
     if not access.has_store:
@@ -197,7 +204,7 @@ async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
         "letters": made.letters,
         "lettersDropped": await dead_letter_store.dropped(store),
         "lettersBytes": await dead_letter_store.used_bytes(store),
-        "lettersMaxBytes": admin.broker.settings.delivery.dead_letters_max_bytes,
+        "lettersMaxBytes": admin.settings.delivery.dead_letters_max_bytes,
         "lettersHeld": [_share(each, "letters") for each in await dead_letter_store.shares(store, _CODES)],
         "messagesHeld": await _messages_held(store),
         "accountMaxBytes": admin.broker.runtime.stored_shares.most,
@@ -229,5 +236,6 @@ OVERVIEW_ROUTES: Final = (
         " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest). `unreached`: how"
         " many nodes did not answer, `failed` of them because of an internal error.",
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
+        merge=At.HANDLER,
     ),
 )

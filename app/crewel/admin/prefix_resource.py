@@ -6,43 +6,35 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
+from crewel.admin.merges import Parts, Row
 from crewel.admin.operation import About
 from crewel.admin.request_fields import PAGE, flag_text, page_fields, text_field
 from crewel.admin.route import Ask, Route
 from crewel.bayeux.channel import SYSTEM
 from crewel.event_loop import in_turns, sorted_in_turns
 
-PREFIXES: Final = "/prefixes"
 _MOST_NAMED: Final = 50_000
 """Topics that one node names to another, in a short form, so that each is counted once."""
 
-Row = dict[str, Any]
 Topic = list[int]
 """A topic in its short form: the checksum of its name, whether it is below the prefix, its history, and its queued messages."""
 
 
 async def _list(ask: Ask) -> dict[str, Any]:
-    # A node that has been handed the request reports its own queues alone: the one that asks knows the shared ones.
-    is_handed = ask.request is None
-    return await prefixes_page(ask, with_shared=not is_handed, names_topics=is_handed)
-
-
-async def prefixes_page(ask: Ask, *, with_shared: bool, names_topics: bool) -> dict[str, Any]:
-    """A page of the names directly below a prefix. `with_shared`: with messages in shared queues; `names_topics`: with the
-    topics themselves, for another node."""
+    """A page of the names directly below a prefix; of one that becomes a part, with the topics themselves."""
     fields = ask.fields
     below = fields.get("below", "/").rstrip("/") + "/"
     after, count, internal = fields.get("after", ""), fields.get("count", PAGE), fields.get("internal")
     found: dict[str, list[int]] = {}
     topics: dict[str, list[Topic]] = {}
-    async for view in in_turns(await ask.admin.broker.topics.views.all(with_shared=with_shared)):
+    async for view in in_turns(await ask.admin.topics.all(with_shared=ask.request is not None)):
         if internal is not None and view.name.startswith(SYSTEM) is not internal:
             continue
         if view.name.startswith(below) and ask.covers(view.name):
             prefix = below + view.name[len(below) :].partition("/")[0]
             topic = [crc32(view.name.encode()), int(view.name != prefix), view.history, view.queued]
             _count(found.setdefault(prefix, [0] * 4), topic)
-            if names_topics:
+            if ask.is_part:
                 topics.setdefault(prefix, []).append(topic)
     rest = await sorted_in_turns(prefix for prefix in found if prefix > after)
     page = rest[:count]
@@ -51,7 +43,7 @@ async def prefixes_page(ask: Ask, *, with_shared: bool, names_topics: bool) -> d
         "prefixes": [_row(prefix, found[prefix]) for prefix in page],
         "next": page[-1] if len(rest) > count else "",
     }
-    if names_topics and sum(found[prefix][0] for prefix in page) <= _MOST_NAMED:
+    if ask.is_part and sum(found[prefix][0] for prefix in page) <= _MOST_NAMED:
         told["topics"] = {prefix: topics[prefix] for prefix in page}
     return told
 
@@ -116,18 +108,18 @@ def _largest(rows: Sequence[Row]) -> Row:
 PREFIX_ROUTES: Final = (
     Route(
         "GET",
-        PREFIXES,
+        "/prefixes",
         "List the names directly below a prefix of channels, with how many topics each has, a page at a time.",
         _list,
         "`below`; `prefixes`, a list; `next`, the cursor of the next page, empty if this is the last. An entry has `prefix`,"
         " `topics` (how many topics have this name or are below it), `deeper` (how many are below it), and their messages:"
-        " `history` and `queued`. With `cluster.enabled`, all nodes are counted; `unreached`: how many of them did not"
-        " answer, `failed` of those because of an internal error.",
+        " `history` and `queued`.",
         query=(
             text_field("below", "The prefix, such as /kitchen. Without it, the first segments."),
             flag_text("internal", "true: only the server's own topics, /__sys__…; false: only the others."),
             *page_fields("names"),
         ),
         about=About.MANY,
+        merge=Parts(lambda pages, fields: joined_prefixes(pages, fields.get("count", PAGE))),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.admin.operation import About
-from crewel.admin.request_fields import Field, flag_field, text_field
+from crewel.admin.request_fields import WITH_REASON, flag_field, json_field
 from crewel.admin.route import Ask, Route
 from crewel.bayeux.channel import parse
 from crewel.bayeux.codec import encode
@@ -20,9 +20,7 @@ async def _publish(ask: Ask) -> dict[str, Any]:
         raise IllegalArgument(
             "channel", f"must be a channel of topics without a wildcard, such as /orders, not {name[:128]}"
         )
-    if "data" not in fields:
-        raise IllegalArgument("data", "is required: any JSON")
-    size, most = len(encode(fields["data"])), broker.settings.bayeux.max_message_bytes
+    size, most = len(encode(fields["data"])), ask.admin.settings.bayeux.max_message_bytes
     if size > most:
         raise IllegalArgument("data", f"takes {size} bytes; the most is {most}")
     persistent = fields.get("persistent", False)
@@ -45,9 +43,9 @@ PUBLISH_ROUTES: Final = (
         _publish,
         "`channel`; `id`: the id of the stored message, or null if it was not to be stored.",
         body=(
-            Field("data", lambda value: value, {}, "The data of the message, any JSON."),
+            json_field("data", "The data of the message, any JSON.", "any JSON"),
             flag_field("persistent", "Store it: subscribers that are away get it too."),
-            text_field("reason", "Reason, for the audit."),
+            WITH_REASON,
         ),
         role=Role.OPERATE,
         action="publish",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from crewel.admin.operation import About
-from crewel.admin.request_fields import text_field
+from crewel.admin.request_fields import choice_field
 from crewel.admin.route import Ask, Route
-from crewel.qos.fields import one_of
 from crewel.qos.names import group_of, shown_name
 from crewel.storage.recent_rates import KINDS, SLICE_MS, SLICES, RecentRates
 
@@ -58,7 +57,7 @@ RATE_ROUTES: Final = (
         " slice, by name (client/joe/1, a channel, or pattern and name of a group). Only the 1000 with the most are there. A"
         " slice is null if there are too many facts to reach back to it. What had no message is left out, and receivers are for"
         " an operator of some channels.",
-        query=(text_field("by", f"Of these: {', '.join(KINDS)}.", one_of(*KINDS)),),
+        query=(choice_field("by", "Of these", KINDS),),
         about=About.MANY,
     ),
 )

@@ -80,7 +80,7 @@ def shared_facts(admin: ServerView, queue: str, waiting: int, members: Condition
     return Facts(
         int(time() * _MS),
         waiting=waiting,
-        max_entries=admin.broker.addressing.shared_queues.bounds(queue).max_entries,
+        max_entries=admin.queues.bounds(queue).max_entries,
         trend=admin.backlog_trends.of(queue),
         members=members,
         is_group=group_of(queue) is not None,
@@ -112,14 +112,13 @@ async def queue_view(admin: ServerView, awaited: AwaitedQueue) -> list[dict[str,
 
 def awaited_queues(admin: ServerView) -> Iterator[AwaitedQueue]:
     """Those in which something waits."""
-    addressing = admin.broker.addressing
-    for subject in addressing.destinations.awaited():
-        queue, sessions = subject_queue(subject), list(addressing.names.of_subject(subject))
-        yield AwaitedQueue(queue, queue, addressing.destinations.waiting(subject), sessions)
-    for queue in addressing.shared_queues.names():
+    for subject in admin.destinations.awaited():
+        queue = subject_queue(subject)
+        yield AwaitedQueue(queue, queue, admin.waiting_for(subject), admin.sessions_of(subject))
+    for queue in admin.queues.names():
         if group_of(queue) is not None:
-            members = addressing.groups.members(queue)
-            yield AwaitedQueue(shown_name(queue), queue, addressing.shared_queues.waiting(queue), members)
+            members = admin.groups.members(queue)
+            yield AwaitedQueue(shown_name(queue), queue, admin.queues.waiting(queue), members)
 
 
 def _causes_view(facts: Facts, causes: list[Cause]) -> list[dict[str, Any]]:
@@ -149,7 +148,7 @@ async def _add_usual(admin: ServerView, views: Iterable[dict[str, Any]]) -> None
     """Say of sessions that fall behind how long a message usually waited before that: `usualMs` of that cause."""
     sessions = (view for view in views if view.get("kind", "session") == "session")
     slow = {view["name"]: each for view in sessions for each in view["causes"] if each["kind"] == "slow"}
-    if not slow or not admin.broker.runtime.access.has_store:
+    if not slow or not admin.access.has_store:
         return
     try:
         usual = await usual_times(admin.store, {name: each["since"] for name, each in slow.items()})
@@ -190,7 +189,7 @@ async def _add_taken(admin: ServerView, views: Iterable[dict[str, Any]]) -> None
 async def taken_lately(admin: ServerView, names: Iterable[str]) -> dict[str, int]:
     """How many messages a minute these receivers acknowledge, or give to their members, by name: of those whose messages are
     stored, where the store says it."""
-    if not admin.broker.runtime.access.has_store:
+    if not admin.access.has_store:
         return {}
     taken: dict[str, int] = {}
     with suppress(StoreError):  # what it has said before holds

@@ -7,26 +7,18 @@ from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
+from crewel.admin.merges import Pages
 from crewel.admin.operation import About
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
-from crewel.admin.receiver_condition import (
-    TROUBLES,
-    Condition,
-    Facts,
-    causes_of,
-    conditions_of,
-    has_cause,
-    trouble_of,
-)
+from crewel.admin.receiver_condition import TROUBLES, Condition, Facts, causes_of, conditions_of, has_cause, trouble_of
 from crewel.admin.receiver_facts import add_what_the_store_says, session_facts, shared_facts, standing
-from crewel.admin.request_fields import PAGE, flag_text, page_fields, text_field
+from crewel.admin.request_fields import PAGE, choice_field, flag_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
 from crewel.admin.server_view import oldest_of
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
-from crewel.qos.fields import one_of
 from crewel.qos.names import group_of, group_queue, shown_name, subject_queue
 from crewel.security.grants import Scope
 
@@ -125,11 +117,11 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
                     "",
                 )
     if kind in (None, "subject"):
-        async for subject in in_turns(admin.broker.addressing.destinations.awaited()):
-            sessions = list(admin.broker.addressing.names.of_subject(subject))
+        async for subject in in_turns(admin.destinations.awaited()):
+            sessions = admin.sessions_of(subject)
             takes = DispatcherState.ALIVE if any(map(admin.takes, sessions)) else DispatcherState.POLLING
             state = takes.value if sessions else _EMPTY
-            waiting = admin.broker.addressing.destinations.waiting(subject)
+            waiting = admin.waiting_for(subject)
             queue = subject_queue(subject)
             yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, len(sessions), queue)
     if kind in (None, "group"):
@@ -139,11 +131,11 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
 
 def _groups(admin: Administration) -> Iterator[_Receiver]:
     """The groups with members, and those that have messages only."""
-    states, queues = admin.broker.addressing.groups.states(), admin.broker.addressing.shared_queues
+    states, queues = admin.groups.states(), admin.queues
     for group in states:
         name = f"{group.pattern} {group.name}"
         queue = group_queue(group.pattern, group.name)
-        members = admin.broker.addressing.groups.members(queue)
+        members = admin.groups.members(queue)
         state = DispatcherState.ALIVE if any(map(admin.takes, members)) else DispatcherState.POLLING
         yield _Receiver("group", name, state.value, False, group.waiting, None, None, len(members), queue)
     with_members = {(group.pattern, group.name) for group in states}
@@ -256,34 +248,19 @@ RECEIVER_ROUTES: Final = (
         " `transport` (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the"
         " last one) and `client` (its `User-Agent`).",
         query=(
-            text_field("kind", f"Only those of this kind: {', '.join(_KINDS)}.", one_of(*_KINDS)),
-            text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
-            text_field(
-                "condition",
-                f"Only those that stand so: {', '.join(Condition)}.",
-                one_of(*Condition),
-            ),
-            text_field(
-                "cause",
-                f"Only those whose most urgent cause is this, as a finding counts them: {', '.join(TROUBLES)}.",
-                one_of(*TROUBLES),
-            ),
+            choice_field("kind", "Only those of this kind", _KINDS),
+            choice_field("state", "Only those in this state", _STATES),
+            choice_field("condition", "Only those that stand so", Condition),
+            choice_field("cause", "Only those whose most urgent cause is this, as a finding counts them", TROUBLES),
             flag_text("held", "true: only those on hold; false: only the others."),
             text_field("contains", "Only those whose name contains this text."),
-            text_field(
-                "transport",
-                f"Only sessions that are connected by this transport: {', '.join(_TRANSPORTS)}.",
-                one_of(*_TRANSPORTS),
-            ),
+            choice_field("transport", "Only sessions that are connected by this transport", _TRANSPORTS),
             text_field("address", "Only sessions whose client has an address that begins with this text."),
             text_field("client", "Only sessions whose client has this text in its `User-Agent`."),
-            text_field(
-                "sort",
-                f"Sort them by this: {', '.join(_ORDERS)}; numbers in descending order, the oldest first.",
-                one_of(*_ORDERS),
-            ),
+            choice_field("sort", "Sort them by this, numbers in descending order, the oldest first", _ORDERS),
             *page_fields("receivers"),
         ),
         about=About.MANY,
+        merge=Pages("receivers", has_shared=True),
     ),
 )

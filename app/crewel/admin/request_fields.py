@@ -6,11 +6,11 @@ The checks that several resources share are here too. The command line reads thi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from crewel.bayeux.channel import parse
-from crewel.qos.fields import Check, flag, text, whole
+from crewel.qos.fields import Check, flag, list_of, one_of, text, text_that, whole
 
 MAX_PAGE: Final = 1000
 """Most entries in a page of a list."""
@@ -19,7 +19,10 @@ PAGE: Final = 100
 _MAX_TEXT: Final = 1024
 SEALED: Final = "~"
 """What cursors begin with whose place is sealed."""
-_PLACE: Final = re.compile(r"\d{1,15}-\d{1,15}", re.ASCII)
+NEXT: Final = "the `next` of the previous page"
+"""What a cursor has to be."""
+place: Final = text_that(re.compile(r"\d{1,15}-\d{1,15}", re.ASCII).fullmatch, NEXT)
+"""The check of a cursor that is the id of an entry."""
 
 
 class Field(NamedTuple):
@@ -29,16 +32,45 @@ class Field(NamedTuple):
     check: Check
     schema: Mapping[str, Any]
     meaning: str
+    required: str = ""
+    """What it has to be, for the error if it is left out; empty: it may be left out."""
 
 
-def text_field(name: str, meaning: str, check: Check | None = None) -> Field:
+def text_field(name: str, meaning: str, check: Check | None = None, required: str = "") -> Field:
     """A text, in a query or a body."""
-    return Field(name, check or text(_MAX_TEXT), {"type": "string"}, meaning)
+    return Field(name, check or text(_MAX_TEXT), {"type": "string"}, meaning, required)
+
+
+def choice_field(name: str, meaning: str, words: Iterable[str], required: str = "") -> Field:
+    """One of these words, in a query or a body; the meaning lists them."""
+    known = tuple(words)
+    schema = {"type": "string", "enum": list(known)}
+    return Field(name, one_of(*known), schema, f"{meaning}: {', '.join(known)}.", required)
+
+
+def list_field(name: str, meaning: str, check_item: Check) -> Field:
+    """A list of texts in a body, each of which this check accepts."""
+    schema = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_PAGE}
+    return Field(name, list_of(check_item, MAX_PAGE), schema, meaning)
+
+
+def json_field(name: str, meaning: str, required: str = "") -> Field:
+    """Any JSON in a body."""
+    return Field(name, lambda value: value, {}, meaning, required)
 
 
 def flag_field(name: str, meaning: str) -> Field:
     """A boolean in a body."""
     return Field(name, flag, {"type": "boolean", "default": False}, meaning)
+
+
+def number_field(name: str, meaning: str, low: int, high: int, default: int) -> Field:
+    """A whole number in a body."""
+    return Field(name, whole(low, high), _number(low, high, default), meaning)
+
+
+def _number(low: int, high: int, default: int) -> Mapping[str, Any]:
+    return {"type": "integer", "minimum": low, "maximum": high, "default": default}
 
 
 def flag_text(name: str, meaning: str) -> Field:
@@ -61,15 +93,17 @@ def number_text(name: str, meaning: str, low: int, high: int, default: int) -> F
         number: int = in_bounds(int(str(value)) if is_number else None)
         return number
 
-    return Field(name, check, {"type": "integer", "minimum": low, "maximum": high, "default": default}, meaning)
+    return Field(name, check, _number(low, high, default), meaning)
 
 
-def page_fields(things: str) -> tuple[Field, Field]:
-    """The fields of a query for a page of a list."""
-    return (
-        text_field("after", "`next` of the previous page."),
-        number_text("count", f"At most this many {things}.", 1, MAX_PAGE, PAGE),
-    )
+def count_text(meaning: str, default: int = PAGE) -> Field:
+    """How many entries a query asks for."""
+    return number_text("count", meaning, 1, MAX_PAGE, default)
+
+
+def page_fields(things: str, check: Check | None = None) -> tuple[Field, Field]:
+    """The fields of a query for a page of a list, whose cursors this check accepts."""
+    return text_field("after", "`next` of the previous page.", check), count_text(f"At most this many {things}.")
 
 
 def cursor(check: Check) -> Check:
@@ -82,16 +116,12 @@ def cursor(check: Check) -> Check:
     return read
 
 
+WITH_REASON: Final = text_field("reason", "Reason, for the audit.")
+
+
 def pattern(value: object) -> str:
     """The check of a channel or a pattern. Raises ValueError, with what was expected."""
     channel = parse(value) if isinstance(value, str) else None
     if channel is None:
         raise ValueError("a channel or a pattern such as /chat/**")
     return channel.name
-
-
-def place(value: object) -> str:
-    """The check of a cursor that is the id of an entry. Raises ValueError, with what was expected."""
-    if not isinstance(value, str) or not _PLACE.fullmatch(value):
-        raise ValueError("the `next` of the previous page")
-    return value

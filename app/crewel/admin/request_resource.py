@@ -6,7 +6,7 @@ import heapq
 from typing import Any, Final
 
 from crewel.admin.operation import About
-from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, text_field
+from crewel.admin.request_fields import PAGE, count_text, text_field
 from crewel.admin.route import Ask, Route
 from crewel.event_loop import in_turns
 
@@ -41,7 +41,7 @@ REQUEST_ROUTES: Final = (
         query=(
             text_field("channel", "Only those on channels that begin with this text."),
             text_field("caller", "Only those of sessions whose name begins with this text: client/joe."),
-            number_text("count", "At most this many requests, the oldest.", 1, MAX_PAGE, PAGE),
+            count_text("At most this many requests, the oldest."),
         ),
         about=About.MANY,
     ),

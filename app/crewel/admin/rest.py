@@ -25,6 +25,7 @@ from crewel.admin.dead_letter_bin_resource import DEAD_LETTER_BIN_ROUTES
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.group_resource import GROUP_ROUTES
 from crewel.admin.job_resource import JOB_ROUTES
+from crewel.admin.merges import At
 from crewel.admin.message_resource import MESSAGE_ROUTES
 from crewel.admin.node_resource import NODE_ROUTES
 from crewel.admin.operation import About
@@ -35,7 +36,7 @@ from crewel.admin.presence_resource import PRESENCE_ROUTES
 from crewel.admin.publish_resource import PUBLISH_ROUTES
 from crewel.admin.rate_resource import RATE_ROUTES
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
-from crewel.admin.request_fields import Field
+from crewel.admin.request_fields import json_field
 from crewel.admin.request_resource import REQUEST_ROUTES
 from crewel.admin.resource_path import VARIABLE, named
 from crewel.admin.role_scopes import NotCovered, require
@@ -75,7 +76,10 @@ _SPANS: Final = {"channel": ".+"}
 
 
 async def _command(ask: Ask) -> dict[str, Any]:
-    return await run(ask.admin, ask.fields.get("command"), ask.who, ask.scope)
+    text, everywhere = ask.fields.get("command"), ask.admin.everywhere
+    if everywhere is None or ask.is_part:
+        return await run(ask.admin, text, ask.who, ask.scope)
+    return await everywhere.command(text, ask.who, ask.scope)
 
 
 async def _commands(_: Ask) -> dict[str, Any]:
@@ -110,9 +114,10 @@ ROUTES: Final = (
         "Run a command, such as __cmd:client/joe/1/?dispatcherActive=true.",
         _command,
         "`command`: the command with its node; `result`: the result, or OK if a value was written.",
-        body=(Field("command", lambda value: value, {"type": "string"}, "The command."),),
+        body=(json_field("command", "The command.")._replace(schema={"type": "string"}),),
         role=Role.VIEW,  # each command has its own
         about=About.MANY,
+        merge=At.HANDLER,
     ),
     *SIGN_IN_ROUTES,
     *OVERVIEW_ROUTES,
@@ -143,8 +148,8 @@ class Rest:
 
     def __init__(self, admin: Administration, static: Path) -> None:
         self._admin = admin
-        self._origins = Origins(admin.broker.settings)
-        self._proxies = TrustedProxies(admin.broker.settings)
+        self._origins = Origins(admin.settings)
+        self._proxies = TrustedProxies(admin.settings)
         self._static = static
         membership = admin.membership
         self._other_nodes = None if membership is None else OtherNodes(admin, membership, ROUTES, _status)
@@ -222,22 +227,24 @@ class Rest:
         except Refused as error:
             self._admin.audit.refused(who, scope.highest, route.audited_as, error.code, **path)
             raise
-        body = await read_body(request, self._admin.broker.settings)
+        body = await read_body(request, self._admin.settings)
         try:
             fields = read(route, query, body)
-            ask = Ask(self._admin, who, request, path, fields, client, scope, grants.expires_at, grants.page)
-            answer = await self._answered(route, ask, (query, body))
+            ask = Ask(
+                self._admin, who, request, path, fields, client, scope, grants.expires_at, grants.page, query, body
+            )
+            answer = await self._answered(route, ask)
         except ValueError as error:  # an id that is no place in the list
             raise IllegalArgument("request", str(error)) from None
         return answer if isinstance(answer, web.StreamResponse) else json_response(await encoded_in_turns(answer))
 
-    async def _answered(self, route: Route, ask: Ask, sent: tuple[dict[str, str], bytes]) -> Any:
+    async def _answered(self, route: Route, ask: Ask) -> Any:
         """What the handler answers, here or at other nodes. What an operator of some channels does not see, and what is not
         there, have one answer."""
         try:
             if self._other_nodes is None:
                 return await answered(route, ask)
-            return await self._other_nodes.answer(route, ask, sent)
+            return await self._other_nodes.answer(route, ask)
         except Refused as error:
             if route.about is About.MANY and route.handler is not _command:
                 self._note_refusal(route, ask, error)

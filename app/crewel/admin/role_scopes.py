@@ -92,7 +92,7 @@ def covers_sessions(scope: Scope, needed: Role, sessions: Iterable[Session]) -> 
 async def role_on_subject(admin: Administration, scope: Scope, subject: str) -> Role | None:
     """The highest role that holds for all sessions of the subject here, of which there are some, and for all messages in its
     queue; None if none does. Raises StoreError."""
-    sessions = list(admin.broker.addressing.names.of_subject(subject))
+    sessions = admin.sessions_of(subject)
     held = [role for role in Role if covers_sessions(scope, role, sessions)]
     return await role_on_queue(admin, scope, subject, max(held)) if held else None
 
@@ -103,7 +103,7 @@ async def role_on_queue(admin: Administration, scope: Scope, subject: str, most:
     if scope.allows(most):
         return most
     held = [role for role in Role if role <= most]
-    async for channel in admin.broker.addressing.destinations.channels(subject):
+    async for channel in admin.destinations.channels(subject):
         held = [role for role in held if covers_channel(scope, role, channel)]
         if not held:
             return None

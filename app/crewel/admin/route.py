@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
 from crewel.admin.call import Call
+from crewel.admin.merges import Merge, Pages, Parts
 from crewel.admin.operation import OPERATIONS, About, Level, Operation
 from crewel.admin.places import open_place, seal_place
 from crewel.admin.request_fields import Field
@@ -58,6 +59,10 @@ _ALWAYS: Final = {
     503: "The store is unavailable, or the server has none (resource.unavailable).",
 }
 _CLOSED: Final = {401: "The token is missing or invalid."}
+_OF_ALL: Final = (
+    " With `cluster.enabled` it is of all nodes, and has `unreached`: how many of them did not answer, `failed` of those"
+    " because of an internal error."
+)
 
 
 class NotThere(Refused):
@@ -78,7 +83,7 @@ class Ask:
     admin: Administration
     who: str
     request: web.Request | None
-    """None if another node has handed it over."""
+    """None if another node has handed it over; that one knows the shared queues."""
     path: Mapping[str, str]
     fields: dict[str, Any]
     """Those of the query, or of the body, that were given."""
@@ -89,6 +94,12 @@ class Ask:
     """When what the operator has shown expires, in seconds since 1970; None: never."""
     page: str = ""
     """The id of the sign-in of the page that asks; empty if it has shown a token."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """The query as it came, without what the path names."""
+    body: bytes = b""
+    """The body as it came."""
+    is_part: bool = False
+    """Whether the answer becomes a part of that of several nodes."""
     _on_subjects: dict[str, Role | None] = field(default_factory=dict)
     """What `role_on_subject` has answered."""
 
@@ -149,10 +160,10 @@ class Ask:
         """Whether long work had better end: the client has gone, as far as the connection tells, or the
         server is going down."""
         if self.request is None:
-            return self.admin.broker.runtime.life.is_draining
+            return self.admin.life.is_draining
         connection = self.request.protocol
         is_gone = self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
-        return is_gone or self.admin.broker.runtime.life.is_draining
+        return is_gone or self.admin.life.is_draining
 
 
 Handler = Callable[[Ask], Awaitable[Any]]
@@ -182,6 +193,8 @@ class Route:
     """What it is about; a row that says nothing opens nothing to operators of some channels."""
     action: str = ""
     """What the audit calls it, `hold session`; empty: it changes nothing, or has several names."""
+    merge: Merge | None = None
+    """How the answers of several nodes become one; None: that of the node that is asked is the whole."""
 
     @property
     def is_stream(self) -> bool:
@@ -202,8 +215,12 @@ class Route:
 
 
 async def answered(route: Route, ask: Ask) -> Any:
-    """What the handler of the route answers. Raises Refused if the operator's roles do not cover what it is about."""
+    """What the handler of the route answers. Raises Refused if the operator's roles do not cover what it is about, and
+    IllegalArgument for a field that is left out."""
     await admit(route, ask)
+    for each in (*route.query, *route.body):
+        if each.required and each.name not in ask.fields:
+            raise IllegalArgument(each.name, f"is required: {each.required}")
     return await route.handler(ask)
 
 
@@ -231,7 +248,7 @@ async def _covers(about: About, ask: Ask, needed: Role) -> bool:
                 raise NotThere(f"there is no session {ask.session_name} here")
             return covers_session(scope, needed, session)
         case About.SUBJECT:
-            if not admin.broker.addressing.names.of_subject(ask.path["subject"]):
+            if not admin.sessions_of(ask.path["subject"]):
                 raise NotThere(f"there is no session of {ask.path['subject']} here")  # another node may have one
             held = await ask.role_on_subject(ask.path["subject"])
             return held is not None and held >= needed
@@ -306,10 +323,12 @@ def operation_routes(
     view: Callable[[Call], Awaitable[dict[str, Any]]],
     answer: str,
     unknown: Mapping[int, str],
+    merge: Merge | None = None,
 ) -> tuple[Route, ...]:
     """The routes of the operations of this level. `found` is the call about what the path names; each answers with `view`,
     which `answer` describes, and the result of the operation."""
-    return tuple(_of_operation(each, found, view, answer, unknown) for each in OPERATIONS if each.level is level)
+    routes = (_of_operation(each, found, view, answer, unknown) for each in OPERATIONS if each.level is level)
+    return tuple(replace(route, merge=merge) for route in routes)
 
 
 def _of_operation(
@@ -389,6 +408,8 @@ def _operation(route: Route) -> dict[str, Any]:
             "additionalProperties": False,
             "properties": {each.name: _described(each) for each in route.body},
         }
+        if required := [each.name for each in route.body if each.required]:
+            schema["required"] = required
         operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
     operation["security"] = [] if route.is_public else [{"token": [route.needs.word]}]
     return operation
@@ -404,7 +425,8 @@ def _parameter(name: str, place: str, description: str, **more: bool) -> dict[st
 
 
 def _query_parameter(field: Field) -> dict[str, Any]:
-    return {"name": field.name, "in": "query", "description": field.meaning, "schema": dict(field.schema)}
+    required = {"required": True} if field.required else {}
+    return {"name": field.name, "in": "query", **required, "description": field.meaning, "schema": dict(field.schema)}
 
 
 def _described(field: Field) -> dict[str, Any]:
@@ -412,7 +434,8 @@ def _described(field: Field) -> dict[str, Any]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    good = {"description": route.answer, "content": {route.media_type: {}}}
+    of_all = _OF_ALL if isinstance(route.merge, Pages | Parts) else ""
+    good = {"description": route.answer + of_all, "content": {route.media_type: {}}}
     refusals = dict(route.refusals) if route.is_public else _CLOSED | _ALWAYS | dict(route.refusals)
     refused = {
         str(status): {

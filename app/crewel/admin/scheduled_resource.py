@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from crewel.admin.operation import About
-from crewel.admin.request_fields import MAX_PAGE, PAGE, Field, cursor, number_text, pattern, text_field
+from crewel.admin.request_fields import PAGE, WITH_REASON, cursor, list_field, page_fields, pattern, text_field
 from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.codec import reread
-from crewel.qos.fields import list_of
+from crewel.qos.fields import text_that
 from crewel.security.grants import Role
 from crewel.security.masks import masked, masked_ext, masked_properties
 from crewel.storage import scheduled_messages
@@ -27,10 +27,7 @@ def _place(value: object) -> str:
     return value
 
 
-def _id(value: object) -> str:
-    if not isinstance(value, str) or not is_id(value):
-        raise ValueError("the id of a scheduled message, such as 1795324804876345")
-    return value
+_id: Final = text_that(is_id, "the id of a scheduled message, such as 1795324804876345")
 
 
 def scheduled_content(scheduled: ScheduledMessage, masks: frozenset[str]) -> dict[str, Any]:
@@ -99,12 +96,6 @@ def _within(ask: Ask, found: Iterable[ScheduledMessage]) -> list[str]:
     return [each.id for each in seen]
 
 
-_IDS: Final = Field(
-    "ids",
-    list_of(_id, MAX_PAGE),
-    {"type": "array", "items": {"type": "string"}, "maxItems": MAX_PAGE},
-    f"Ids of scheduled messages, at most {MAX_PAGE}.",
-)
 _MESSAGE: Final = (
     "`id`, `channel`, `deliverAt`, `nextAttempt`, `refusal`, `account`, `bytes`, `data`, `ext`, `qos` and `sender`. `deliverAt`"
     " is when it is to be published, and `nextAttempt` when the server tries it: then, or a minute after it was refused."
@@ -122,8 +113,7 @@ SCHEDULED_ROUTES: Final = (
         " `total`: how many there are in all; null for an operator of some channels.",
         query=(
             text_field("channel", "Only those on this channel or pattern.", pattern),
-            text_field("after", "`next` of the previous page.", cursor(_place)),
-            number_text("count", "At most this many messages.", 1, MAX_PAGE, PAGE),
+            *page_fields("messages", cursor(_place)),
         ),
         about=About.MANY,
     ),
@@ -142,7 +132,7 @@ SCHEDULED_ROUTES: Final = (
         "Cancel scheduled messages: they are not published.",
         _cancel,
         "`cancelled`: how many were there. The others had been published or cancelled.",
-        body=(_IDS, text_field("reason", "Reason, for the audit.")),
+        body=(list_field("ids", "Ids of scheduled messages.", _id), WITH_REASON),
         role=Role.DESTROY,
         action="cancel scheduled messages",
         about=About.MANY,

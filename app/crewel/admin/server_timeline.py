@@ -76,11 +76,11 @@ class ServerTimeline:
     """That of one server."""
 
     def __init__(self, admin: ServerView, metrics_history: MetricsHistory) -> None:
-        self._admin, self._metrics_history = admin, metrics_history
+        self._admin, self._access, self._metrics_history = admin, admin.access, metrics_history
         self._outages: dict[str, _Outage] = {}
         self._recent: deque[Event] = deque(maxlen=_MOST_WAITING)
         self._unwritten: list[Event] = []
-        settings = admin.broker.settings
+        settings = admin.settings
         self._file = UnwrittenEvents(Path(settings.storage.data_dir), settings.node.name)
         self._has_stopped = False
         self._refusals_at = 0
@@ -89,9 +89,8 @@ class ServerTimeline:
     async def start(self) -> None:
         """Follow what happens from now on. The start of the server is the first event."""
         admin = self._admin
-        store = admin.broker.runtime.access.store
-        if admin.broker.runtime.access.has_store:
-            store.watch(self._store_is_back, self._store_is_gone)
+        if self._access.has_store:
+            self._access.store.watch(self._store_is_back, self._store_is_gone)
         self._metrics_history.on_sample.append(self.look)
         if admin.membership is not None:
             admin.membership.registry.on_take_over.append(self._took_over)
@@ -102,15 +101,14 @@ class ServerTimeline:
         self._note_refusals(int(time() * 1000))
         self.add("stopped")
         self._has_stopped = True
-        access = self._admin.broker.runtime.access
-        if access.has_store and (access.trouble is not None or self._outages):
+        if self._access.has_store and (self._access.trouble is not None or self._outages):
             self._keep()
             await asyncio.to_thread(self._file.save)
 
     async def _ended_before(self) -> str:
         """How the run before this one has ended: `stop`, or `crash` if it noted no stop; empty if none is known. What it could
         not write is noted now."""
-        if not self._admin.broker.runtime.access.has_store:
+        if not self._access.has_store:
             return ""
         try:
             events = await self._stored()
@@ -146,11 +144,10 @@ class ServerTimeline:
 
     def _add(self, event: Event) -> None:
         self._recent.append(event)
-        access = self._admin.broker.runtime.access
-        if access.has_store and len(self._unwritten) < _MOST_WAITING:
+        if self._access.has_store and len(self._unwritten) < _MOST_WAITING:
             self._unwritten.append(event)
-            step = server_events.write(access.keys, event)
-            access.writing.submit(step, partial(self._written, event), retries=True)
+            step = server_events.write(self._access.keys, event)
+            self._access.writing.submit(step, partial(self._written, event), retries=True)
 
     def _written(self, event: Event, answer: str | StoreError) -> None:
         if isinstance(answer, StoreError):
@@ -165,8 +162,7 @@ class ServerTimeline:
         self._file.events = [*self._unwritten, *lasting]
 
     def _save(self) -> None:
-        access = self._admin.broker.runtime.access
-        if access.has_store and not self._has_stopped:  # the store goes with the server: that is no outage
+        if self._access.has_store and not self._has_stopped:  # the store goes with the server: that is no outage
             self._keep()
             self._admin.broker.spawn(asyncio.to_thread(self._file.save))
 
@@ -174,7 +170,7 @@ class ServerTimeline:
         self.add("took over", sessions=sessions, of=nodes, planned=is_planned)
 
     def _store_is_gone(self) -> None:
-        self._begin("store", self._admin.broker.runtime.access.trouble or "")
+        self._begin("store", self._access.trouble or "")
 
     def _store_is_back(self) -> None:
         self._end("store")
@@ -182,7 +178,7 @@ class ServerTimeline:
     def look(self) -> None:
         """Look at what keeps the server from being ready, and at the logins that were refused."""
         now = int(time() * 1000)
-        for about, read in self._admin.broker.runtime.life.concerns.items():
+        for about, read in self._admin.life.concerns.items():
             why = read()
             if why is not None:
                 self._begin(about, why)
@@ -208,7 +204,7 @@ class ServerTimeline:
         outage = self._outages.get(about)
         is_new = outage is None
         if outage is None:
-            generation = self._admin.broker.runtime.access.store.generation if about == "store" else ""
+            generation = self._access.store.generation if about == "store" else ""
             what = _NAMES.get(about, f"not ready: {about}")
             outage = self._outages[about] = _Outage(what, int(time() * 1000), generation=generation)
         if outage.note(why) or is_new:
@@ -240,7 +236,7 @@ class ServerTimeline:
         return {"store": _NO_CHANGE if self._store().generation == before else changed}
 
     def _store(self) -> Any:
-        return self._admin.broker.runtime.access.store
+        return self._access.store
 
     # What is shown
 
@@ -262,8 +258,7 @@ class ServerTimeline:
         return [*events, *self._recent, *unwritten, *lasting], is_whole
 
     async def _stored(self) -> list[Event]:
-        access = self._admin.broker.runtime.access
-        return await server_events.last_day(self._admin.store, int(time() * 1000)) if access.has_store else []
+        return await server_events.last_day(self._admin.store, int(time() * 1000)) if self._access.has_store else []
 
 
 def _refusal(refused: RefusedLogins) -> Event:

@@ -1,14 +1,14 @@
-"""What the parts of the administration know of their server: its name, its store, sessions by their public names, and what has
+"""What the administration asks of its server: its name, its store, its sessions, subjects, queues and topics, and what has
 happened to receivers lately.
 
-`Administration` is this with its parts. Jobs, counts, histories and the facts of receivers get it as this, and so know no other
-part.
+It alone knows where the broker has its parts. `Administration` is this with parts of its own. Jobs, counts, histories and the
+facts of receivers get it as this, and so know no other part.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, ValuesView
 from functools import partial
 from time import time
 from typing import Final
@@ -21,7 +21,6 @@ from crewel.admin.past_troubles import PastTroubles
 from crewel.admin.rejections import Rejections
 from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
-from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
@@ -49,6 +48,22 @@ class ServerView:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.settings = broker.settings
+        self.access = broker.runtime.access
+        """The way to the store, if the server has one."""
+        self.life = broker.runtime.life
+        self.now = broker.loop.time
+        """The loop's clock: seconds."""
+        self.dispatchers = broker.mailboxes.dispatchers
+        """What operators may do with a session's queue."""
+        self.redrive = broker.dead_letters.redrive
+        self.topics = broker.topics.views
+        """The topics as they are now."""
+        self.names = broker.addressing.names
+        self.destinations = broker.addressing.destinations
+        self.groups = broker.addressing.groups
+        self.queues = broker.addressing.shared_queues
+        """The queues of subjects and groups."""
         self.membership: Membership | None = None
         """The other nodes, if the server shares its store."""
         self.everywhere: Everywhere | None = None
@@ -62,7 +77,7 @@ class ServerView:
         self.backlog_trends = BacklogTrends()
         self.past_troubles = PastTroubles(lambda: int(time() * 1000))
         self._taken_elsewhere = CachedResult(self._look_elsewhere, _KEPT_S)
-        self.audit = Audit(broker.runtime, broker.runtime.access)
+        self.audit = Audit(broker.runtime, self.access)
 
     def _rates(self, kind: str) -> Awaitable[RecentRates]:
         return recent_rates(self.store, kind, int(time() * 1000))
@@ -85,7 +100,7 @@ class ServerView:
     async def taken_by_others(self) -> Mapping[str, Taken]:
         """How many of the newest messages that a receiver rejects others have taken, by its name; empty where the store does
         not say."""
-        if not self.broker.runtime.access.has_store:
+        if not self.access.has_store:
             return {}
         try:
             return await self._taken_elsewhere.get()
@@ -99,27 +114,37 @@ class ServerView:
     @property
     def node(self) -> str:
         """The server's name."""
-        return self.broker.settings.node.name
-
-    @property
-    def dispatchers(self) -> DispatcherRunner:
-        """What operators may do with a session's queue."""
-        return self.broker.mailboxes.dispatchers
+        return self.settings.node.name
 
     @property
     def store(self) -> Store:
         """The store. Raises StoreUnavailable if there is none, or if it is known to be away: a store that hangs would be waited
         for, and a browser with so many requests under way makes no others."""
-        access = self.broker.runtime.access
-        if not access.has_store:
+        if not self.access.has_store:
             raise StoreUnavailable("this server has no store, and so no dead letters")
-        if (why := access.store.why_away) is not None:
+        if (why := self.access.store.why_away) is not None:
             raise StoreUnavailable(why if why.startswith("the store") else f"the store cannot be used: {why}")
-        return access.store
+        return self.access.store
 
     def find(self, name: str) -> Session | None:
         """The session of this name, `client/joe/1`."""
-        return self.broker.addressing.names.find(name)
+        return self.names.find(name)
+
+    def sessions(self) -> ValuesView[Session]:
+        """All sessions here, also those without a name."""
+        return self.broker.sessions.by_id.values()
+
+    def sessions_of(self, subject: str) -> list[Session]:
+        """Those of the subject here."""
+        return list(self.names.of_subject(subject))
+
+    def waiting_for(self, subject: str) -> int:
+        """How many messages wait for a session of the subject."""
+        return self.destinations.waiting(subject)
+
+    def is_blocked(self, subject: str) -> bool:
+        """Whether logins of the subject are refused."""
+        return subject in self.names.blocked
 
     def takes(self, session: Session) -> bool:
         """Whether messages go to the session at present: its client is there, and it is not on hold."""
@@ -148,9 +173,9 @@ class ServerView:
         """Most messages that may wait for the session, most bytes (None: as many as the messages have), and what happens
         beyond."""
         view = session.mailbox.view()
-        most = view.max_entries or self.broker.settings.bayeux.max_queue_messages
+        most = view.max_entries or self.settings.bayeux.max_queue_messages
         return most, view.max_bytes, view.policy.value
 
     def clock_ms(self, loop_time: float) -> float:
         """Milliseconds since 1970 of a loop time."""
-        return (time() + loop_time - self.broker.loop.time()) * 1000
+        return (time() + loop_time - self.now()) * 1000

@@ -143,7 +143,7 @@ class SessionCounter:
         found = _Troubles()
         at_rest = 0
         admin.backlog_trends.begin()
-        async for session in in_turns(admin.broker.sessions.by_id.values()):
+        async for session in in_turns(admin.sessions()):
             if not session.is_live:
                 continue
             if session.grants is not None and session.grants.is_feed:

@@ -14,13 +14,14 @@ from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.client_connection import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands
+from crewel.admin.merges import At, Pages
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
 from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_what_the_store_says, standing_of
 from crewel.admin.receiver_resource import last_failure
 from crewel.admin.rejected_shapes import rejected_shape
-from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, text_field
+from crewel.admin.request_fields import PAGE, choice_field, count_text, flag_text, number_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
 from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
@@ -32,7 +33,6 @@ from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.errors import StoreError
 from crewel.event_loop import in_turns
-from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
 from crewel.storage.session_pace import pace_of
@@ -48,7 +48,7 @@ def login_date(call: Call) -> str:
 
 def uptime(call: Call) -> int:
     """Seconds since then."""
-    return int(call.admin.broker.loop.time() - min(session.added_at for session in call.sessions))
+    return int(call.admin.now() - min(session.added_at for session in call.sessions))
 
 
 def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
@@ -207,7 +207,6 @@ _UNKNOWN: Final = {404: "There is no such session."}
 _VIEW: Final = (
     "The session: name, state, conditions, causes, active, holdback, waiting, waitingBytes, subscriptions and more."
 )
-_STATES: Final = ", ".join(DispatcherState)
 _TRACE_S: Final = 60
 _MOST_TRACE_S: Final = 3600
 
@@ -229,7 +228,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
 
     async def wanted() -> AsyncIterator[tuple[Place, Session]]:
         nonlocal unnamed
-        async for session in in_turns(ask.admin.broker.sessions.by_id.values()):
+        async for session in in_turns(ask.admin.sessions()):
             unnamed += not session.name
             if not session.name:
                 continue
@@ -352,21 +351,18 @@ SESSION_ROUTES: Final = (
         "List the named sessions, a page at a time.",
         _list,
         "`sessions`, a list; `next`, the cursor of the next page, empty if this is the last; `unnamed`, how many sessions"
-        " have no name; `unknownSince`, as in the list of receivers. With `cluster.enabled` the list has the sessions of all"
-        " nodes, each with its `node`; `unreached` is how"
-        " many nodes did not answer, `failed` of them because of an internal error.",
+        " have no name; `unknownSince`, as in the list of receivers.",
         query=(
             text_field("subject", "Only this subject's: joe."),
-            text_field("state", f"Only those in this state of the API: {_STATES}.", one_of(*DispatcherState)),
-            text_field("condition", f"Only those that stand so: {', '.join(Condition)}.", one_of(*Condition)),
+            choice_field("state", "Only those in this state of the API", DispatcherState),
+            choice_field("condition", "Only those that stand so", Condition),
             flag_text("active", "false: only those on hold; true: only the others."),
             text_field("contains", "Only those whose name contains this text."),
-            text_field(
-                "sort", f"Sort them by this: {', '.join(_ORDERS)}; numbers in descending order.", one_of(*_ORDERS)
-            ),
+            choice_field("sort", "Sort them by this, numbers in descending order", _ORDERS),
             *page_fields("sessions"),
         ),
         about=About.MANY,
+        merge=Pages("sessions", sums=("unnamed",)),
     ),
     Route(
         "GET",
@@ -381,6 +377,7 @@ SESSION_ROUTES: Final = (
         " than those that were acknowledged, or empty. `may`: the operator's highest role.",
         refusals=_UNKNOWN,
         about=About.SESSION,
+        merge=At.OWNER,
     ),
     Route(
         "GET",
@@ -388,9 +385,10 @@ SESSION_ROUTES: Final = (
         "Read the queue of a session without changing it.",
         _messages,
         "`name`, `waiting`: how many there are, and `messages` as the session would get them.",
-        query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
+        query=(count_text("At most this many of the first messages."),),
         refusals=_UNKNOWN,
         about=About.SESSION,
+        merge=At.OWNER,
     ),
     Route(
         "GET",
@@ -402,9 +400,10 @@ SESSION_ROUTES: Final = (
         " covered all its subscriptions. An event has `what` (opened, lost, back, failed, held, released, skipped,"
         " drained, cleared, overflow, killed, died, closed), `since` and `at` (when it happened first and last), `count` (how"
         " often in a row) and the fields of its kind.",
-        query=(number_text("count", "At most this many of the newest events.", 1, MAX_PAGE, PAGE),),
+        query=(count_text("At most this many of the newest events."),),
         refusals={404: "There is no such session, and no record of a former one."},
         about=About.SESSION,
+        merge=At.OWNER,
     ),
     Route(
         "GET",
@@ -418,6 +417,7 @@ SESSION_ROUTES: Final = (
         media_type="application/x-ndjson",
         refusals=_UNKNOWN,
         action="trace session",
+        merge=At.OWNER,
     ),
-    *operation_routes(Level.SESSION, _call, _after, _VIEW.removesuffix("."), _UNKNOWN),
+    *operation_routes(Level.SESSION, _call, _after, _VIEW.removesuffix("."), _UNKNOWN, At.OWNER),
 )

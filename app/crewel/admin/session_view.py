@@ -67,7 +67,7 @@ def subject_of(session: Session) -> str:
 def qos_of(admin: Administration, session: Session) -> dict[str, Any]:
     """The options of its login, as in effect."""
     max_entries, max_bytes, policy = admin.bounds(session)
-    settings = admin.broker.settings
+    settings = admin.settings
     rules, asked, burst = admin.dispatchers.rules(session), session.asked, session.mailbox.view().burst
     return {
         "name": session.name,
@@ -103,8 +103,7 @@ def absolute_name(admin: Administration, session: Session) -> str:
 
 def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
     """When the session ends unless its client comes, and why; None while it is connected."""
-    broker = admin.broker
-    ends_at, why = outlook(session, broker.mailboxes.times, broker.loop.time())
+    ends_at, why = outlook(session, admin.broker.mailboxes.times, admin.now())
     return None if ends_at == inf else {"at": int(admin.clock_ms(ends_at)), "why": why}
 
 

@@ -111,7 +111,7 @@ async def _feed(ask: Ask) -> dict[str, Any]:
     return {
         "token": token,
         "expires": int(expires * 1000),
-        "path": ask.admin.broker.settings.bayeux.path,
+        "path": ask.admin.settings.bayeux.path,
         "channels": {"overview": OVERVIEW, "notices": NOTICES},
     }
 

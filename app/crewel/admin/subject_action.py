@@ -55,7 +55,7 @@ async def require_everywhere(admin: Administration, action: SubjectAction, views
 async def _role_here(admin: Administration, action: SubjectAction) -> Role | None:
     """The highest role that holds for the sessions of the subject here, if there are any, and for its queue; None if none
     does."""
-    if admin.broker.addressing.names.of_subject(action.subject):
+    if admin.sessions_of(action.subject):
         return await role_on_subject(admin, action.scope, action.subject)
     return await role_on_queue(admin, action.scope, action.subject, max(Role))
 

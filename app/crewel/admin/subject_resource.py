@@ -9,15 +9,16 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands, union
+from crewel.admin.merges import AtAll, Pages, Row, longest, merged
 from crewel.admin.operation import About, Level
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
-from crewel.admin.request_fields import MAX_PAGE, PAGE, number_text, page_fields
+from crewel.admin.request_fields import PAGE, count_text, page_fields
 from crewel.admin.role_scopes import seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.qos.names import subject_queue
-from crewel.security.grants import Role
+from crewel.security.grants import Role, role_of
 
 # Commands
 
@@ -34,19 +35,9 @@ def _first(moments: list[str]) -> str:
     return min(filter(None, moments), default="")
 
 
-def _longest(peeked: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    return max(peeked, key=len)
-
-
-def _queued(call: Call) -> int:
-    return call.admin.broker.addressing.destinations.waiting(call.subject)
-
-
 async def _peek(call: Call) -> list[dict[str, Any]]:
     """The first so many of the waiting messages, as a session would get them. Raises NotCovered and StoreError."""
-    entries = seen(
-        call.scope, About.SUBJECT, await call.admin.broker.addressing.destinations.peek(call.subject, call.value)
-    )
+    entries = seen(call.scope, About.SUBJECT, await call.admin.destinations.peek(call.subject, call.value))
     return call.admin.messages(as_delivered(entry, with_origin=True) for entry in entries)
 
 
@@ -81,23 +72,28 @@ SUBJECT_COMMANDS: Final = (
         lambda c: login_date(c) if c.sessions else "",
         join=_first,
     ),
-    _read("subjectQueueNumMsgs", "Messages that wait for a session of the subject.", _queued, join=max),
+    _read(
+        "subjectQueueNumMsgs",
+        "Messages that wait for a session of the subject.",
+        lambda c: c.admin.waiting_for(c.subject),
+        join=max,
+    ),
     _read(
         "subjectQueueMaxMsgs",
         "Maximum number of these messages.",
-        lambda c: c.admin.broker.settings.ptp.subject_queue_max_entries,
+        lambda c: c.admin.settings.ptp.subject_queue_max_entries,
     ),
     _read(
         "peekSubjectMessages",
         "The first of these messages, which stay in the queue.",
         _peek,
         COUNT._replace(default=1),
-        join=_longest,
+        join=longest,
     ),
     _write(
         "blockClientLogin",
         "Whether the server refuses its logins, until the server ends. Existing sessions stay.",
-        lambda c: c.subject in c.admin.broker.addressing.names.blocked,
+        lambda c: c.admin.is_blocked(c.subject),
         FLAG,
         _set_blocked,
         join=any,
@@ -112,18 +108,27 @@ _MESSAGES: Final = f"{Level.SUBJECT.resource}/messages"
 _UNKNOWN: Final = {404: "There is no such subject: it has no sessions and no queued messages."}
 
 
+def _as_one(views: list[Row]) -> Row:
+    """What several nodes say of one subject. Each has sessions of its own, and reads the queue in the store as far as it knows
+    it."""
+    return merged(
+        views, views[0], sessions=union, blocked=any, queued=max, maxEntries=max, messages=longest, causes=longest,
+        may=lambda words: min(words, key=lambda word: role_of(word) or 0), killed=sum, cleared=sum,
+    )  # fmt: skip
+
+
 async def _view(admin: Administration, subject: str) -> dict[str, Any]:
     """The subject as REST tells it."""
     queue = subject_queue(subject)
-    sessions = list(admin.broker.addressing.names.of_subject(subject))
-    queued = admin.broker.addressing.destinations.waiting(subject)
+    sessions = admin.sessions_of(subject)
+    queued = admin.waiting_for(subject)
     return {
         "name": f"client/{subject}",
         "subject": subject,
         "sessions": sorted(session.name for session in sessions),
-        "blocked": subject in admin.broker.addressing.names.blocked,
+        "blocked": admin.is_blocked(subject),
         "queued": queued,
-        "maxEntries": admin.broker.settings.ptp.subject_queue_max_entries,
+        "maxEntries": admin.settings.ptp.subject_queue_max_entries,
         "causes": await queue_view(admin, AwaitedQueue(queue, queue, queued, sessions)),
     }
 
@@ -153,8 +158,7 @@ def _found(ask: Ask, value: Any = None) -> Call:
     subject = ask.path["subject"]
     if not ask.admin.has_subject(subject):
         raise NotThere(f"there is no subject {subject} here")
-    sessions = ask.admin.broker.addressing.names.of_subject(subject)
-    return Call(ask.admin, ask.who, ask.scope, f"client/{subject}", list(sessions), value)
+    return Call(ask.admin, ask.who, ask.scope, f"client/{subject}", ask.admin.sessions_of(subject), value)
 
 
 async def _show(ask: Ask) -> dict[str, Any]:
@@ -164,7 +168,7 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 async def _messages(ask: Ask) -> dict[str, Any]:
     call = _found(ask, ask.fields.get("count", PAGE))
-    return {"name": call.name, "queued": _queued(call), "messages": await _peek(call)}
+    return {"name": call.name, "queued": ask.admin.waiting_for(call.subject), "messages": await _peek(call)}
 
 
 async def _call(ask: Ask) -> Call:
@@ -181,11 +185,10 @@ SUBJECT_ROUTES: Final = (
         "/subjects",
         "List the subjects that have sessions or queued messages by name, a page at a time.",
         _list,
-        "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`,"
-        " the list covers all nodes; `unreached`: how many of them did not answer, `failed`"
-        " of those because of an internal error.",
+        "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last.",
         query=page_fields("subjects"),
         about=About.MANY,
+        merge=Pages("subjects", "subject", _as_one),
     ),
     Route(
         "GET",
@@ -196,6 +199,7 @@ SUBJECT_ROUTES: Final = (
         " `may`: the operator's highest role for it.",
         refusals=_UNKNOWN,
         about=About.SUBJECT,
+        merge=AtAll(_as_one),
     ),
     Route(
         "GET",
@@ -203,9 +207,10 @@ SUBJECT_ROUTES: Final = (
         "Read the messages that wait for a session of the subject, without removing them.",
         _messages,
         "`name`, `queued`: how many there are, and `messages` as a session would get them.",
-        query=(number_text("count", "At most this many of the first messages.", 1, MAX_PAGE, PAGE),),
+        query=(count_text("At most this many of the first messages."),),
         refusals=_UNKNOWN,
         about=About.SUBJECT,
+        merge=AtAll(_as_one),
     ),
-    *operation_routes(Level.SUBJECT, _call, _after, "`name`", _UNKNOWN),
+    *operation_routes(Level.SUBJECT, _call, _after, "`name`", _UNKNOWN, AtAll(_as_one)),
 )

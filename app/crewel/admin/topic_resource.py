@@ -10,19 +10,19 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.command import COUNT, Access, Argument, Command, operation_commands, union
+from crewel.admin.merges import Pages, Row, merged
 from crewel.admin.operation import About, Level
-from crewel.admin.request_fields import MAX_PAGE, PAGE, flag_text, number_text, page_fields, pattern, text_field
+from crewel.admin.request_fields import PAGE, choice_field, count_text, flag_text, page_fields, pattern, text_field
 from crewel.admin.role_scopes import covers_channel, covers_session
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.bayeux.channel import SYSTEM, Channel, parse
 from crewel.broker.session import Session
-from crewel.broker.topic_view import TopicView
+from crewel.broker.topic_view import GroupState, TopicView, joined_groups
 from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns, sorted_in_turns
-from crewel.qos.fields import one_of
 from crewel.qos.names import parse_name
 from crewel.security.grants import Role
-from crewel.topics import WORDS, State, word_of
+from crewel.topics import WORDS, State, joined, word_of
 
 
 def _view(ask: Ask, view: TopicView) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _of_view(read: Callable[[TopicView], Any], if_dead: Any) -> Callable[[Call],
     """A property that is read off the topic as it is now; `if_dead` if nothing was ever published to it, or it has ended."""
 
     async def answer(call: Call) -> Any:
-        view = await call.admin.broker.topics.views.of(call.name)
+        view = await call.admin.topics.of(call.name)
         return if_dead if view is None else read(view)
 
     return answer
@@ -83,15 +83,13 @@ def _subscribers(call: Call) -> list[Session]:
     """The sessions that receive from this channel, by its name or by a pattern; of a pattern, those subscribed to just that."""
     channel = _parsed(call.name)
     if channel.is_wildcard:
-        return [
-            session for session in call.admin.broker.sessions.by_id.values() if channel.name in session.subscriptions
-        ]
+        return [session for session in call.admin.sessions() if channel.name in session.subscriptions]
     return list(call.admin.broker.addressing.channels.subscribers(channel))
 
 
 def _groups(call: Call) -> list[str]:
     patterns, scope = _parsed(call.name).patterns, call.scope
-    groups = [group for group in call.admin.broker.addressing.groups.states() if group.pattern in patterns]
+    groups = [group for group in call.admin.groups.states() if group.pattern in patterns]
     return sorted({group.name for group in groups if covers_channel(scope, Role.VIEW, group.pattern)})
 
 
@@ -106,7 +104,7 @@ async def _set_destroy_delay(call: Call) -> None:
 
 async def _unsubscribe_all(call: Call) -> int:
     """End all subscriptions to its very name; how many it were. Raises StoreError."""
-    return await _unsubscribe(call, list(call.admin.broker.sessions.by_id.values()))
+    return await _unsubscribe(call, list(call.admin.sessions()))
 
 
 async def _unsubscribe_one(call: Call) -> int:
@@ -228,12 +226,20 @@ _VIEW: Final = (
 _STATES: Final = [state.value for state in State if state is not State.DEAD]
 
 
+def _as_one(views: list[Row]) -> Row:
+    """What several nodes say of one topic."""
+    known = max(views, key=lambda view: int(view["newest"] or 0))  # it has seen more of the history than the others
+    groups = joined_groups([GroupState(**group) for group in view["groups"]] for view in views)
+    one = merged(views, known, queued=sum, subscribers=sum, exactSubscribers=sum)
+    state = joined(State(view["state"]) for view in views)
+    condition = word_of(state, is_heard=bool(one["subscribers"] or groups))
+    return {**one, "state": state.value, "condition": condition, "groups": [group._asdict() for group in groups]}
+
+
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the topics in the order of their names. Answers `next`, which is the cursor, empty on the last page."""
-    broker, fields = ask.admin.broker, ask.fields
-    count = fields.get("count", PAGE)
-    # A node that has been handed the request reports its own queues alone: the one that asks knows the shared ones.
-    views = await broker.topics.views.all(with_shared=ask.request is not None)
+    fields, count = ask.fields, ask.fields.get("count", PAGE)
+    views = await ask.admin.topics.all(with_shared=ask.request is not None)
     found = [view async for view in in_turns(views) if _is_wanted(view, fields) and ask.covers(view.name)]
     page = found[:count]
     return {
@@ -268,7 +274,7 @@ def _channel(ask: Ask) -> Channel:
 async def _found(ask: Ask) -> TopicView:
     """The topic that the path names."""
     channel = _channel(ask)
-    view = await ask.admin.broker.topics.views.of(channel.name)
+    view = await ask.admin.topics.of(channel.name)
     if view is None:
         raise NotThere(f"there is no topic {channel.name}")
     return view
@@ -291,7 +297,7 @@ async def _call(ask: Ask) -> Call:
 
 
 async def _after(call: Call) -> dict[str, Any]:
-    return {"channel": call.name, "state": (await call.admin.broker.topics.views.state(call.name)).value}
+    return {"channel": call.name, "state": (await call.admin.topics.state(call.name)).value}
 
 
 TOPIC_ROUTES: Final = (
@@ -300,18 +306,17 @@ TOPIC_ROUTES: Final = (
         "/topics",
         "List the topics by channel, a page at a time.",
         _list,
-        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`, the"
-        " list covers all nodes; `unreached`: how many of them did not answer, `failed`"
-        " of those because of an internal error. A page with `state` or `condition` may then be"
-        " shorter.",
+        "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`, a"
+        " page with `state` or `condition` may be shorter.",
         query=(
             text_field("pattern", "Only those of this channel or pattern.", pattern),
-            text_field("state", f"Only those in this state: {', '.join(_STATES)}.", one_of(*_STATES)),
-            text_field("condition", f"Only those that stand so: {', '.join(WORDS.values())}.", one_of(*WORDS.values())),
+            choice_field("state", "Only those in this state", _STATES),
+            choice_field("condition", "Only those that stand so", WORDS.values()),
             flag_text("internal", "true: only the server's own, /__sys__…; false: only the others."),
             *page_fields("topics"),
         ),
         about=About.MANY,
+        merge=Pages("topics", "channel", _as_one, joined=("state", "condition")),
     ),
     Route(
         "GET",
@@ -329,7 +334,7 @@ TOPIC_ROUTES: Final = (
         _history,
         "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would receive them.",
         query=(
-            number_text("count", "At most this many of the newest messages.", 1, MAX_PAGE, PAGE),
+            count_text("At most this many of the newest messages."),
             flag_text("newestFirst", "false: the oldest of them first."),
         ),
         refusals=_UNKNOWN,

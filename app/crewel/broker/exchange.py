@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
 CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 """The reply to a bare connect that has nothing else to tell."""
-_CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
-"""The reply to a connect of a session with a part that adds fields to `ext`."""
+CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
+"""The same of a session with a part that adds fields to `ext`, with the JSON of these."""
 
 _MAX_LOGGED: Final = 100
 """Characters of a channel in the log, which a client has chosen."""
@@ -272,11 +272,6 @@ class Exchange(Promise[bool]):
         if self.connect is not None or not session.is_live:
             return True
         return not (session.connect_only or self.peer.connect_only)
-
-
-def connect_reply(message_id: bytes, ext: bytes = b"") -> bytes:
-    """The JSON of the reply to a bare connect, which has nothing to tell but `ext`: the JSON less the braces around it."""
-    return _CONNECTED_WITH % (message_id, ext) if ext else CONNECTED % message_id
 
 
 def encode_reply(reply: Reply, metrics: Metrics) -> bytes:

@@ -163,7 +163,6 @@ class Session:
         "interval_ms",
         "is_exempt",
         "is_live",
-        "is_ready",
         "last_seen",
         "mailbox",
         "name",
@@ -197,8 +196,6 @@ class Session:
     """Whether no rate holds for its address."""
     added_at: float
     """Loop time (s) since which this server has it."""
-    is_ready: bool
-    """Whether the next flush looks at it."""
     acknowledges: bool
     """Whether its client acknowledges what it gets, so that no message to it is dropped in silence."""
     durable: DurableSession | None
@@ -255,7 +252,7 @@ class Session:
         self.id = client_id
         self.added_at = 0.0
         self.state = State.NEW
-        self.is_live = self.is_ready = self.acknowledges = False
+        self.is_live = self.acknowledges = False
         self.durable = None
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()

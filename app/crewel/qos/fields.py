@@ -88,7 +88,7 @@ def _checked(checks: Mapping[str, Check], name: str, value: object) -> Any:
     if check is None:
         # To compare takes a while, the longer the name is: no name of ours is as long as that.
         near = get_close_matches(name, checks, 1) if len(name) <= _LONGEST_NAME else ()
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(checks)}"
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(checks) or 'none'}"
         raise IllegalArgument(name, f"there is no such field; {hint}")
     try:
         return check(value)
@@ -124,7 +124,7 @@ def number(low: float, high: float) -> Check:
 
     def check(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise ValueError(f"a number from {low:g} to {high:g}")
+            raise ValueError(f"a number from {low:.9g} to {high:.9g}")
         return float(value)
 
     return check
@@ -136,6 +136,17 @@ def text(max_length: int, min_length: int = 1) -> Check:
     def check(value: object) -> str:
         if not isinstance(value, str) or not min_length <= len(value) <= max_length:
             raise ValueError(f"a string of {min_length} to {max_length} characters")
+        return value
+
+    return check
+
+
+def text_that(fits: Callable[[str], object], expected: str) -> Check:
+    """A string that fits."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(expected)
         return value
 
     return check

@@ -331,6 +331,14 @@ class Cluster(Group):
         pattern=r"^\S*$",
         expected="a host, or a host and a port",
     )
+    tail_ms: Number = setting(
+        10,
+        "Pause of a node before it reads further stored messages of other nodes, if they come at intervals of less than 50 ms."
+        " A longer pause saves processor time, and delays messages between nodes; 0: no pause.",
+        live=True,
+        ge=0,
+        le=100,
+    )
     hold_ms: Number = setting(
         8000,
         "Maximum time that a request waits for a node that does not answer, or whose sessions another node takes over. It"

@@ -1,9 +1,9 @@
 """Follows the log: a connection of its own waits at its end, and brings what is appended.
 
-It asks again in the same turn in which an answer has come, and leaves the entries as the store sent them: most are of no
-interest, because this server has appended them itself. Where replicas must have what is answered, they must have an entry
-before it is handed on: else it might reach a receiver and be lost by a fail-over, and its publisher, who was not answered,
-would send it again under another id.
+It asks again in the same turn in which an answer has come, or after a pause, and leaves the entries as the store sent them:
+most are of no interest to this server. Where replicas must have what is answered, they must have an entry before it is
+handed on: else it might reach a receiver and be lost by a fail-over, and its publisher, who was not answered, would send it
+again under another id.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import hiredis
 
 from crewel.delivery.records import Logged, LogId
-from crewel.errors import StoreError
+from crewel.errors import StoreError, StoreUnavailable
 from crewel.storage.log import logged
 from crewel.storage.store import Store
 from crewel.storage.store_connection import ANSWER_LIMIT_S, Connection, pack, store_error
@@ -28,45 +28,82 @@ _LIMIT_S: Final = _WAIT_MS / 1000 + 2 * ANSWER_LIMIT_S
 by the connection that writes, which closes this one."""
 
 
-class Unread(NamedTuple):
-    """An entry as it came."""
-
-    id: LogId
-    fields: list[bytes]
-    """Name and value in turn."""
-
-    @property
-    def channel(self) -> bytes:
-        """The channel, if it is a message for the subscribers of a channel; empty for anything else."""
-        fields = self.fields
-        return fields[1] if fields[0] == b"c" and b"w" not in fields[::2] else b""
-
-    def read(self) -> Logged:
-        """What it says."""
-        fields = iter(self.fields)
-        return logged(self.id, dict(zip(fields, fields, strict=True)))
+Unread = list[Any]
+"""An entry as the store sent it: its id as text, and its fields, name and value in turn."""
+After = Callable[[], LogId | None]
+"""Returns after which id the log is asked, when it is asked; None to end."""
+Take = Callable[[list[Unread]], float]
+"""Gets the next entries, none if nothing has come for a second; returns after how many seconds to ask again."""
 
 
-Take = Callable[[list[Unread]], LogId | None]
-"""Gets the next entries, none if nothing has come for a second; returns after which to continue, None to end."""
+def id_of(unread: Unread) -> LogId:
+    """The id of an entry."""
+    return LogId(int(unread[0].partition(b"-")[0]))
+
+
+def channel_of(unread: Unread) -> bytes:
+    """The channel of an entry, if it is a message for the subscribers of a channel; empty for anything else."""
+    fields: list[bytes] = unread[1]
+    return fields[1] if fields[0] == b"c" and b"w" not in fields[::2] else b""
+
+
+def read(unread: Unread) -> Logged:
+    """What an entry says."""
+    fields = iter(unread[1])
+    return logged(id_of(unread), dict(zip(fields, fields, strict=True)))
+
+
+class Pause:
+    """The pause before the log is asked again. It ends early where something waits for what the log has."""
+
+    def __init__(self) -> None:
+        self._timer: asyncio.TimerHandle | None = None
+        self._then: Callable[[], None] | None = None
+
+    def begin(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call this function after so many seconds."""
+        self._timer, self._then = asyncio.get_running_loop().call_later(seconds, self.end), then
+
+    def end(self) -> bool:
+        """Call it now; False if there is no pause."""
+        then = self.cancel()
+        if then is None:
+            return False
+        then()
+        return True
+
+    def cancel(self) -> Callable[[], None] | None:
+        """Never call it; it is returned, if there is a pause."""
+        then, self._then = self._then, None
+        if self._timer is not None:
+            self._timer.cancel()
+        return then
 
 
 class LogFollower:
     """The connection, made when it is needed."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, pause: Pause | None = None) -> None:
         self._store = store
+        self._pause = pause or Pause()
         self._connection: Connection | None = None
 
-    async def follow(self, after: LogId, take: Take) -> None:
-        """Call `take` with what comes after this id, until it ends that. Raises StoreError."""
+    async def follow(self, after: After, take: Take) -> None:
+        """Call `take` with what comes after these ids, until `after` ends that. Raises StoreError."""
         connection = self._connection
         if connection is None:
             connection = self._connection = await self._store.connect_again(self.close)
             connection.wait_longer(_LIMIT_S)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def ask(last: LogId) -> None:
+        def ask() -> None:
+            if connection.is_closed:  # in a pause, when there was no answer to miss
+                ended.set_exception(StoreUnavailable("the connection that follows the log was closed"))
+                return
+            last = after()
+            if last is None:
+                ended.set_result(None)
+                return
             command = ("XREAD", "COUNT", _AT_ONCE, "BLOCK", _WAIT_MS, "STREAMS", self._store.keys.log, f"{last}-0")
             connection.exchange([pack(command)], answered)
 
@@ -90,19 +127,20 @@ class LogFollower:
                 ended.set_exception(lack)
                 return
             try:
-                last = take(entries)
+                seconds = take(entries)
             except Exception as error:  # noqa: BLE001 - it is the caller's
                 ended.set_exception(error)
                 return
-            if last is None:
-                ended.set_result(None)
+            if seconds:
+                self._pause.begin(seconds, ask)
             else:
-                ask(last)
+                ask()
 
-        ask(after)
+        ask()
         try:
             await ended
         except BaseException:
+            self._pause.cancel()
             self.close("it is not needed any more")  # for an answer may still be under way
             raise
 
@@ -121,4 +159,5 @@ def _entries(answer: Any) -> list[Unread]:
     if answer is None:
         return []
     ((_, found),) = answer
-    return [Unread(LogId(int(entry_id.partition(b"-")[0])), fields) for entry_id, fields in found]
+    entries: list[Unread] = found
+    return entries

@@ -112,9 +112,9 @@ class _Refused(asyncio.Protocol):
         self._timer.cancel()
 
 
-def address_of(transport: asyncio.Transport) -> str | None:
-    """The address at the other end; None of a UNIX socket."""
-    peer: Any = transport.get_extra_info("peername")
+def address_of(transport: asyncio.Transport | None) -> str | None:
+    """The address at the other end; None of a UNIX socket, and of a connection that is gone."""
+    peer: Any = None if transport is None else transport.get_extra_info("peername")
     if not isinstance(peer, tuple):
         return None
     address: str = peer[0]

@@ -15,11 +15,11 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from crewel.addresses import canonical
 from crewel.bayeux.codec import decode, join
 from crewel.broker.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
+from crewel.transports.connection_caps import address_of
 from crewel.transports.heads import Head, status_line
 from crewel.transports.websocket import Socket
 
@@ -121,7 +121,7 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def slow_down(self, seconds: float) -> None:
         """Take the next request that much later (the longest wish counts), unless it is a proxy's and carries others too."""
-        if self.remote == self._address():
+        if self.remote == address_of(self._transport):
             is_resting = self._rests_until > 0
             self._rests_until = max(self._rests_until, self._lane.loop.time() + seconds)
             if not is_resting:
@@ -284,7 +284,8 @@ class FastConnection(asyncio.Protocol, Peer):
             if raw.startswith(b"G"):
                 self._upgrade(raw, data)
                 return None
-            address = self._address() if lane.endpoint.proxies.are_set else None  # asking costs a system call
+            # Asking costs a system call.
+            address = address_of(self._transport) if lane.endpoint.proxies.are_set else None
             head = lane.heads.read(raw, address, lane.scheme)
         if head is None or head.length > lane.settings.bayeux.max_message_bytes:
             self._hand_over(data)
@@ -301,7 +302,8 @@ class FastConnection(asyncio.Protocol, Peer):
             self._keep(data)
             self._rests_until, self.deadline = lane.loop.time(), inf
             return
-        upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, self._address(), lane.scheme)
+        address = address_of(transport)
+        upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, address, lane.scheme)
         negotiated = None if upgrade is None else lane.sockets.upgrades.negotiated(raw, upgrade)
         if upgrade is None or negotiated is None:
             self._hand_over(data)
@@ -323,13 +325,6 @@ class FastConnection(asyncio.Protocol, Peer):
         if self._needed != end:
             self._needed = end
             self.deadline = self._lane.loop.time() + self._lane.body_timeout
-
-    def _address(self) -> str | None:
-        peername = self._transport.get_extra_info("peername") if self._transport is not None else None
-        if not isinstance(peername, tuple):
-            return None
-        address: str = peername[0]
-        return canonical(address) if ":" in address else address  # `address_of`, without a call
 
     # To aiohttp, and back
 
@@ -463,7 +458,7 @@ class FastConnection(asyncio.Protocol, Peer):
     @property
     def remote(self) -> str | None:
         """The address of the client."""
-        return (self._head.client.address if self._head is not None else None) or self._address()
+        return (self._head.client.address if self._head is not None else None) or address_of(self._transport)
 
     @property
     def is_secure(self) -> bool:

@@ -42,7 +42,7 @@ class Sockets:
         self.outbound = outbound
         self.bayeux = settings.bayeux
         self.max_message_bytes = settings.bayeux.max_message_bytes  # at hand, because each frame needs it
-        self.hold_known = outbound.hold_known
+        self.hold_bare = outbound.hold_bare
         frames = Frames()
         self.frame, self.deflated_frame = frames.of, frames.deflated
         self._too_large = str(too_large(settings))

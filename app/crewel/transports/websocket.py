@@ -239,11 +239,7 @@ class Socket(asyncio.BufferedProtocol, Peer):
             if is_next and self._protocol is None:
                 payload = self._whole(data, sockets.max_message_bytes)
                 if payload is not None:
-                    known = self._known  # `_answer`, without a call
-                    if known is not None and sockets.hold_known(self, known, payload):
-                        self.is_heard_from = True
-                    else:
-                        self._answer_parsed(payload)
+                    self._answer(payload)
                     return
             if len(data) <= _PIECE:
                 frames, rest = self._parse(data)
@@ -387,14 +383,14 @@ class Socket(asyncio.BufferedProtocol, Peer):
                 self._answer(b"".join(fragments))
 
     def _answer(self, payload: bytes) -> None:
-        known = self._known
-        if known is not None and self._sockets.hold_known(self, known, payload):
+        known = self._known if self.relay is None else None
+        if (
+            known is not None
+            and (bare_id := known.id_in(payload))
+            and self._sockets.hold_bare(known.session, self, bare_id)
+        ):
             self.is_heard_from = True
-        else:
-            self._answer_parsed(payload)
-
-    def _answer_parsed(self, payload: bytes) -> None:
-        """Answer what is not the connect that is known."""
+            return
         bayeux = self._sockets.bayeux
         try:
             if not payload:

@@ -281,7 +281,7 @@ class TestResponseLimit:
         world.settle()
         assert not socket.payloads
         socket.reads = True
-        world.broker.mailboxes.outbound.make_ready(client.session)
+        world.broker.mailboxes.outbound.make_ready((client.session,))
         world.settle()
         assert [data_of(frame) for frame in socket.payloads] == [[0, 1], [2, 3], [4]]
 
@@ -618,7 +618,7 @@ class TestSockets:
         world.settle()
         assert socket.take() == []
         socket.reads = True
-        world.broker.mailboxes.outbound.make_ready(client.session)
+        world.broker.mailboxes.outbound.make_ready((client.session,))
         world.settle()
         assert data_of(socket.take()) == [1, 2]
 

@@ -47,6 +47,8 @@ class ConsumerGroups:
         self._members: dict[str, dict[Session, None]] = {}
         self.by_pattern: dict[str, tuple[str, ...]] = {}
         """The queues of the groups on each pattern. Each plain publish asks whether there are any, so it costs no call."""
+        self.version = 0
+        """How often `by_pattern` has changed."""
         self._of: dict[Session, dict[str, None]] = {}
         self.counted: dict[Session, dict[str, int]] = {}
         """The queues of the groups that count for a session: of those that it is in, and of those that it is about to join. The
@@ -157,10 +159,12 @@ class ConsumerGroups:
             self._vanish(queue)
 
     def _appear(self, queue: str) -> None:
+        self.version += 1
         pattern = _pattern_of(queue)
         self.by_pattern[pattern] = (*self.by_pattern.get(pattern, ()), queue)
 
     def _vanish(self, queue: str) -> None:
+        self.version += 1
         pattern = _pattern_of(queue)
         rest = tuple(each for each in self.by_pattern[pattern] if each != queue)
         if rest:

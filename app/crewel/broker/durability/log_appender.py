@@ -19,6 +19,7 @@ from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.durability.deliverer import Deliverer, LogMessage
 from crewel.broker.durability.log_tail import ReadAhead
 from crewel.broker.durability.subscriber_cache import SubscriberCache
+from crewel.broker.durability.unheard_channels import UnheardChannels
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.refusals import readonly
 from crewel.broker.runtime import Runtime
@@ -37,13 +38,13 @@ from crewel.fair_turns import PORTION_S
 from crewel.qos.update import Origin
 from crewel.storage import log as stored_log
 from crewel.storage.log import Appended, PublishOutcome
-from crewel.storage.log_follower import Unread
+from crewel.storage.log_follower import channel_of, id_of, read
 from crewel.storage.script_step import Step
 
 log = logging.getLogger(__name__)
 
 _READ_AT_ONCE: Final = 1000
-
+_TAIL_S: Final = 0.05  # that a tail has for an answer whose pause was ended, before its entries are read in another way
 
 _Stored = tuple["PendingPublish", LogId, PublishOutcome]
 """A message that the store has, and what it did with it."""
@@ -77,6 +78,7 @@ class LogAppender:
         self.ahead = ReadAhead()
         self._deliverer = Deliverer(self._outbound, self._options)
         self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliverer)
+        self._unheard = UnheardChannels(self._channels, self._groups, self._access)
 
     @property
     def is_in_steps(self) -> bool:
@@ -185,7 +187,7 @@ class LogAppender:
         node = self._access.node
         try:
             if self.ahead.node is node:
-                await asyncio.sleep(0)  # what has been appended before has come, most often
+                await self._await_tail()
             await self.read_up_to(answer.prev)
         except StoreError as error:
             log.warning("the log cannot be read at the moment: %s", error)
@@ -195,6 +197,14 @@ class LogAppender:
             is_next = self._access.node is node
         stored = list(zip(group, answer.ids, answer.outcomes, strict=True))
         await self._answer_rest(self._answer(stored, is_next=is_next), is_next=is_next, node=node)
+
+    async def _await_tail(self) -> None:
+        """Let the tail bring what was appended before a group. It has it, most often, unless it pauses."""
+        added = self.ahead.until_added()
+        if self.ahead.pause.end():
+            await asyncio.wait([added], timeout=_TAIL_S)
+        else:
+            await asyncio.sleep(0)
 
     def _take_own(self, outgoing: PendingPublish, log_id: LogId) -> None:
         submission = outgoing.submission
@@ -286,41 +296,44 @@ class LogAppender:
 
     def _take_known(self, last: LogId) -> bool:
         """Take what has been read ahead and is not beyond this id, for one turn. False: that is not all up to there."""
-        ahead, names, has_group = self.ahead, set[str](), False
-        if ahead.node is not self._access.node or ahead.read_to < last:
+        ahead, access, names, has_group = self.ahead, self._access, set[str](), False
+        if ahead.node is not access.node or ahead.read_to < last:
             return False
         end = self._loop.time() + self._outbound.fan_outs.slice_s
-        unread: Unread | None = None
-        beside = self._access.beside
-        while not self._unfinished and (unread := ahead.next(last)) is not None:
-            if beside:
-                self._access.take_beside(LogId(unread.id - 1))
-            name = unread.channel.decode()
-            if name and self._has_no_receiver(name):
-                self._access.node.skip(unread.id)
-                self._heard = max(self._heard, unread.id)
+        is_all = False
+        while not self._unfinished:
+            if passed := ahead.pass_over(self._unheard.known(), last, names):
+                self._pass_over(passed)
+            unread = ahead.next(last)
+            if unread is None:
+                is_all = True
+                break
+            log_id, channel = id_of(unread), channel_of(unread)
+            if channel and self._unheard.has(channel):
+                self._pass_over(log_id)
+                names.add(channel.decode())
             else:
-                logged = unread.read()
-                name = logged.channel
+                if access.beside:
+                    access.take_beside(LogId(log_id - 1))
+                logged = read(unread)
+                names.add(logged.channel)
                 has_group = self._take_read(logged) or has_group
-            names.add(name)
             if self._loop.time() >= end:
                 break
         self._topics.count_again(names)
         if has_group:
             self._spawn(self._shared_queues.load_again())
-        if unread is not None or self._unfinished:
+        if not is_all or self._unfinished:
             return False
-        self._access.take_beside(last)
-        self._access.node.skip(last)
+        access.take_beside(last)
+        access.node.skip(last)
         return True
 
-    def _has_no_receiver(self, name: str) -> bool:
-        """Whether no session or group of this node receives this channel: on a busy log of many nodes that is most of it."""
-        channel = parse(name)
-        assert channel is not None
-        known = self._cache.of(channel)
-        return known is not None and known.is_empty and not (self._access.node.closing or self._groups.on(channel))
+    def _pass_over(self, log_id: LogId) -> None:
+        """No session or group of this node receives what lies between the cursor and there."""
+        self._access.take_beside(log_id)
+        self._access.node.skip(log_id)
+        self._heard = max(self._heard, log_id)
 
     def _take(
         self, channel: Channel, entry: Entry, publisher: Session | None, excluded: str, sender: str, qos: bytes

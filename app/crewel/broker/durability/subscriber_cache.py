@@ -49,11 +49,6 @@ class Subscribers:
         self.unusual: dict[DurableSession, None] = {}
         """The sessions that have to be asked about each message."""
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there are none."""
-        return not (self.subscriber_set.sessions or self.others or self.unusual)
-
 
 @dataclass(eq=False)
 class SubscriberCache:
@@ -182,6 +177,7 @@ class SubscriberCache:
         outbound = self._outbound
         fan_outs = outbound.fan_outs
         most, slow = fan_outs.at_once, fan_outs.step
+        ready: list[Session] = []
         if fan_outs.pending and entry.channel in fan_outs.pending:
             most = 0
         for index, durable in enumerate(members.sessions):
@@ -191,8 +187,7 @@ class SubscriberCache:
             session: Session = durable.connected
             answer = session.mailbox.offer_at_once(entry)
             if answer == READY:
-                if not session.is_ready:
-                    outbound.make_ready(session)
+                ready.append(session)
             elif answer != UNSURE:
                 outbound.came(session, entry, answer)
             elif slow:
@@ -203,6 +198,8 @@ class SubscriberCache:
                 if len(members.sessions) > most:
                     fan_outs.add(entry.channel, self._queue(members.sessions, most, entry))
                 break
+        if ready:
+            outbound.make_ready(ready)
         if node.closing:
             closing = node.take_closing(members, entry.position, channel.patterns, pending)
             steps = self._queue(closing, 0, entry.unrecorded())

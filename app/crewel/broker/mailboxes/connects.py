@@ -1,7 +1,8 @@
 """The way of a connect: held until something comes or its time has ended, and answered then.
 
-Most connects are those of a client that waits: `hold_plain` takes them by an early return, for they say nothing that has to be
-looked at. All others go through `begin_connect` and `_hold`, between which the extensions and the login have their say.
+A connect goes one of two ways. Most are those of a client that waits: they say nothing that has to be looked at, and
+`hold_bare` takes them. They are recognised by their fields (`hold_plain`), or on a socket by their bytes (`known_connect`). All
+others go through `begin_connect` and `_hold`, between which the extensions and the login have their say.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import (
     CONNECT_CHANNEL,
     CONNECTED,
+    CONNECTED_WITH,
     Exchange,
     Held,
     Peer,
-    connect_reply,
     encode_reply,
 )
 from crewel.broker.mailboxes.browsers import Browsers
 from crewel.broker.mailboxes.expiry import Expiry
-from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.session_times import SessionTimes
@@ -99,21 +99,9 @@ class Connects(ABC):
             return True
         if "advice" in fields or not (bare_id := message_id.encode()).isalnum():  # of bytes: it is ASCII, too
             return False
-        return self._hold_bare(session, peer, bare_id, fields)
+        return self.hold_bare(session, peer, bare_id, fields)
 
-    def hold_known(self, socket: Peer, known: KnownConnect, payload: bytes) -> bool:
-        """Hold the next connect of a client that acknowledges on a socket, if it says no more than that all has arrived. False:
-        nothing has been done, and the payload has to be parsed."""
-        session = known.session
-        if (part := session.plain) is None or self.pipe.sees_bare_connects:
-            return False
-        if session.id not in self._sessions or socket.relay is not None:
-            return False
-        ext = part.expects(session)
-        bare_id = known.id_in(payload, ext) if ext else None
-        return bare_id is not None and self._hold_bare(session, socket, bare_id, None)
-
-    def _hold_bare(self, session: Session, peer: Peer, bare_id: bytes, fields: Fields | None) -> bool:
+    def hold_bare(self, session: Session, peer: Peer, bare_id: bytes, fields: Fields | None = None) -> bool:
         """Hold a connect without advice. No fields: it is known to say that all has arrived. False: nothing has been done."""
         # The session is the socket's or the browser's, has connected before on the same transport, and nothing may leave.
         mailbox, pushes = session.mailbox, peer.pushes
@@ -150,9 +138,7 @@ class Connects(ABC):
             fields.get("connectionType") == transport
             and (
                 ((count := len(fields)) == _BARE and not session.parts)
-                or (
-                    count == _BARE + 1 and part is not None and fields.get("ext") and part.takes(session, fields["ext"])
-                )
+                or (count == _BARE + 1 and part is not None and "ext" in fields and part.takes(session, fields["ext"]))
             )
         ):
             request = Message(fields, CONNECT_CHANNEL, fields["id"])
@@ -325,11 +311,12 @@ class Connects(ABC):
         else:
             self._let_go(session, held)
         parts = [] if is_bare else self._departing(session)
-        bare = request if type(request) is bytes and session.is_live and session.advised_on is not None else None
-        if bare is not None and not session.parts:
-            parts.append(CONNECTED % bare)
-        elif bare is not None and session.plain is not None:
-            parts.append(connect_reply(bare, session.plain.answer(session)))
+        is_plain = type(request) is bytes and session.is_live and session.advised_on is not None
+        if is_plain and not session.parts:
+            parts.append(CONNECTED % request)
+        elif is_plain and (part := session.plain) is not None:
+            ext = part.answer(session)
+            parts.append(CONNECTED_WITH % (request, ext) if ext else CONNECTED % request)
         else:
             message = held.message(session) if isinstance(request, bytes) else request
             reply = replies.ok(message) if held.reply is None else held.reply
@@ -449,4 +436,5 @@ def _empty_reply(session: Session, message_id: str, ext: Any) -> bytes:
     """The reply to a copy of a connect, without a message. A client that acknowledges finds in each reply a batch: here the one
     that it has acknowledged itself, for it may not have got a later one."""
     batch = ext.get("ack") if ext and session.acknowledges else None
-    return connect_reply(message_id.encode(), b'"ack":%d' % batch if type(batch) is int else b"")
+    bare_id = message_id.encode()
+    return CONNECTED_WITH % (bare_id, b'"ack":%d' % batch) if type(batch) is int else CONNECTED % bare_id

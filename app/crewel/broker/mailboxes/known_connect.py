@@ -54,8 +54,13 @@ class KnownConnect:
         first, second = (message_id, ext) if self._has_id_first else (ext, message_id)
         return self._before, first, self._between, second, self._after
 
-    def id_in(self, payload: bytes, ext: bytes) -> bytes | None:
-        """The id if the payload is this connect with another id and this `ext`; None for anything else."""
+    def id_in(self, payload: bytes) -> bytes | None:
+        """The id if the payload is this connect with another id, and its `ext` says that all has arrived; None for anything
+        else."""
+        part = self.session.plain
+        ext = b"" if part is None else part.expects(self.session)
+        if not ext:
+            return None
         if self._has_id_first:
             front, back = self._before, self._between + ext + self._after
         else:

@@ -23,6 +23,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
+from crewel.event_loop import do_slice
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class Outbound(Connects):
         self.fan_outs = fan_outs
         self.loader = BacklogLoader(runtime, self)
         """Brings back the messages that are in the store only."""
-        self._ready: list[Session] = []  # what the next flush looks at
+        self._ready: dict[Session, None] = {}  # what the next flush looks at
+        self._left: list[Session] = []  # what the last one had no time for
         self._overflowed: set[Session] = set()
         self._is_ending = False  # whether more of these end in the next turn
 
@@ -69,6 +71,7 @@ class Outbound(Connects):
         parts, is_direct = [entry.wire], not (entry.lazy or entry.expires)
         make, frame = None, b""
         pushed, most = 0, fan_outs.at_once
+        ready: list[Session] = []
         for index, session in enumerate(sessions):
             if index == most:
                 fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions)[most:], publisher))
@@ -92,13 +95,11 @@ class Outbound(Connects):
                     writer.write(frame)
                 pushed += 1
             elif (answer := session.mailbox.offer(entry)) == READY and is_direct:
-                if not session.is_ready:  # `make_ready`, without a call
-                    session.is_ready = True
-                    if not self._ready:
-                        self._loop.call_soon(self._flush)
-                    self._ready.append(session)
+                ready.append(session)
             else:
                 self.came(session, entry, answer)
+        if ready:
+            self.make_ready(ready)
         self._metrics.deliveries += pushed
 
     def _fan_out_in_turns(self, entry: Entry, sessions: Sequence[Session], publisher: Session | None) -> Iterator[None]:
@@ -120,7 +121,7 @@ class Outbound(Connects):
     def came(self, session: Session, entry: Entry, answer: int) -> None:
         """The mailbox of the session has been offered the entry, and has answered this."""
         if answer == READY:
-            self.make_ready(session)
+            self.make_ready((session,))
         elif answer == EVICTED:
             self.loader.load_if_waiting(session)
         elif answer == OVERFULL:
@@ -130,18 +131,16 @@ class Outbound(Connects):
         if entry.expires:
             self.expiry.watch(session)
 
-    def make_ready(self, session: Session) -> None:
-        """Let the next flush look at this session."""
-        if not session.is_ready:
-            session.is_ready = True
-            if not self._ready:
-                self._loop.call_soon(self._flush)
-            self._ready.append(session)
+    def make_ready(self, sessions: Iterable[Session]) -> None:
+        """Let the next flush look at these sessions, of which there is one at least."""
+        if not (self._ready or self._left):
+            self._loop.call_soon(self._flush)
+        self._ready.update(dict.fromkeys(sessions))
 
     def leave_soon(self, session: Session) -> None:
         """Something has changed for the session: what may leave now leaves with the next flush."""
         if session.mailbox.news == LEAVES:
-            self.make_ready(session)
+            self.make_ready((session,))
 
     def shorten(self, sessions: Iterable[Session]) -> None:
         """Cut the queues that have more than their share, if all together have too much."""
@@ -154,24 +153,24 @@ class Outbound(Connects):
     def end_soon(self, session: Session) -> None:
         """End the session with the next flush; until then it receives what it has, from the front: never a gap."""
         self._overflowed.add(session)
-        self.make_ready(session)
+        self.make_ready((session,))
 
     # Out of the queues
 
     def _flush(self) -> None:
-        ready, self._ready = self._ready, []
+        ready = [*self._left, *self._ready]
+        self._left, self._ready = [], {}
         now = self._loop.time()
         fan_outs = self.fan_outs
         for index, session in enumerate(ready):
             if index >= fan_outs.at_once and not index % fan_outs.step and self._loop.time() > now + fan_outs.slice_s:
                 if not self._ready:
                     self._loop.call_soon(self._flush)
-                self._ready = ready[index:] + self._ready  # others have their turn first
+                self._left = ready[index:]  # others have their turn first
                 return
-            session.is_ready = False
             if session.mailbox.news == LEAVES and not session.requests:
                 try:
-                    if session.socket is not None and not session.connect_only:  # `_wake`, without a call
+                    if session.socket is not None and not session.connect_only:
                         self.push(session)
                     elif session.held is not None and session.held.not_before <= now:
                         self.release(session, now)
@@ -182,20 +181,10 @@ class Outbound(Connects):
 
     def _end_overflowed(self) -> None:
         """End the sessions whose queues were full, as many as fit into a turn."""
-        until = self._loop.time() + self.fan_outs.slice_s
-        while self._overflowed:
-            self._listener.disconnect(self._overflowed.pop())
-            if self._loop.time() > until:
-                break
-        self._is_ending = bool(self._overflowed)
+        full = (self._overflowed.pop() for _ in range(len(self._overflowed)))
+        self._is_ending = not do_slice(map(self._listener.disconnect, full), self.fan_outs.slice_s)
         if self._is_ending:
             self._loop.call_soon(self._end_overflowed)
-
-    def _wake(self, session: Session, now: float) -> None:
-        if session.socket is not None and not session.connect_only:
-            self.push(session)
-        elif session.held is not None and session.held.not_before <= now:
-            self.release(session, now)
 
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
@@ -208,8 +197,8 @@ class Outbound(Connects):
     def _on_timer(self, session: Session, now: float) -> float:
         mailbox = session.mailbox
         news, lazy_at = mailbox.news, mailbox.tick(now)
-        if mailbox.news > news and not session.requests:
-            self._wake(session, now)
+        if mailbox.news > news and session.socket is not None and not (session.requests or session.connect_only):
+            self.push(session)
         due = min(lazy_at, self._listener.on_timer(session, now))
         held = session.held
         if held is None:

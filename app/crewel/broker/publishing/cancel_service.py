@@ -33,7 +33,7 @@ def offer_cancel(runtime: Runtime, guard: Guard, scheduler: Scheduler) -> None:
         except StoreError as error:
             raise not_stored(error) from error
         if not cancelled:
-            # A stranger cannot distinguish another account's from one that is gone.
+            # A message of another account has the answer of one that is gone.
             text = f"your account has no scheduled message {message_id}, or it has been published or cancelled"
             raise Refused(coded(ABSENT, message_id), ABSENT, text)
         return replies.ok(message)
