@@ -10,6 +10,7 @@
  * <tr><td>{@link io.crewel.client.Publisher}</td><td>publishes with keys, which are repeated without harm</td></tr>
  * <tr><td>{@link io.crewel.client.Outbox}</td><td>publishes that wait for the server in a file</td></tr>
  * <tr><td>{@link io.crewel.client.RequestExtension}</td><td>requests and replies</td></tr>
+ * <tr><td>{@link io.crewel.client.PresenceExtension}</td><td>who is present on a channel</td></tr>
  * </table>
  *
  * <pre>{@code
