@@ -221,7 +221,8 @@ function store({store: kept, uptimeMs}, samples) {
 
 /** What the thread of the store, which cannot use more than one core, has done in the last minute. */
 function load({busy, diskWait, steps}) {
-    return `${Math.round(busy * 100)} % of a core, ${count(Math.round(steps))} steps a second, waits for its disk ${Math.round(diskWait * 100)} % of the time`;
+    const waits = diskWait === null ? "" : `, waits for its disk ${Math.round(diskWait * 100)} % of the time`;
+    return `${Math.round(busy * 100)} % of a core, ${count(Math.round(steps))} steps a second${waits}`;
 }
 
 /** How full a disk is, as a gauge and in words. */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import pytest
 
 from crewel.storage.store import Store
@@ -54,6 +56,15 @@ def test_a_store_that_has_restarted_begins_again() -> None:
 
 def test_a_store_that_tells_of_all_its_threads_only_counts_them() -> None:
     assert StoreInfo(b"used_cpu_user:1.5\r\nused_cpu_sys:0.5\r\n").busy_s == 2.0
+
+
+def test_of_a_store_that_does_not_tell_the_time_for_its_disk_that_is_not_known() -> None:
+    meter = LoadMeter()
+    for second in range(2):
+        meter.look(StoreInfo(b"used_cpu_user:%d\r\n" % second), float(second))
+    assert meter.load is not None
+    assert meter.load.busy == 1.0
+    assert isnan(meter.load.waiting)
 
 
 async def test_a_real_store_tells_all_of_it(store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from math import isnan
 from time import time
 from typing import Any, Final
 
@@ -80,7 +81,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         store_used=store["usedMemory"] or 0,
         store_most=store["maxMemory"] or 0,
         store_busy=load["busy"],
-        store_waiting=load["diskWait"],
+        store_waiting=load["diskWait"] or 0.0,
         disk=disk,
         store_process=admin.access.store.own_process,
         facts_lost=sum(broker.metrics.trimmed_unread.values()),
@@ -197,9 +198,11 @@ async def _messages_held(store: Store) -> list[dict[str, Any]]:
     return [_share(each, "messages") for each in await largest(store.reader, store.keys.message_shares, _CODES)]
 
 
-def _load(store: Store) -> dict[str, float] | None:
+def _load(store: Store) -> dict[str, float | None] | None:
     load = store.load
-    return None if load is None else {"busy": load.busy, "diskWait": load.waiting, "steps": load.steps}
+    if load is None:
+        return None
+    return {"busy": load.busy, "diskWait": None if isnan(load.waiting) else load.waiting, "steps": load.steps}
 
 
 async def _asked(admin: Administration, access: StoreAccess) -> dict[str, Any]:
@@ -234,8 +237,8 @@ OVERVIEW_ROUTES: Final = (
         " while it cannot be asked. `messagesHeld`: while more than half of the store's memory is used, the accounts with the"
         " most stored messages (`account`, `messages`, `bytes`), and `accountMaxBytes`: how much one may have"
         " (`limits.max_stored_ratio`), or null. `load`: the last minute of the store's thread, or null: the cores that"
-        " it used (`busy`; 1 is the most), the part of the time in which it waited for its disk (`diskWait`), and `steps` a"
-        " second. `disk`: that of an embedded store, else null: `directory`, and in bytes"
+        " it used (`busy`; 1 is the most), the part of the time in which it waited for its disk (`diskWait`, or null), and"
+        " `steps` a second. `disk`: that of an embedded store, else null: `directory`, and in bytes"
         " `total`, `free`, `used` and `file`, the store's file. `findings`: the problems; a receiver is in one of them. A"
         " finding has `level` (bad, warn), `title`, `cause`, `advice`, `link` (a view of the page), `count`, `since` (or"
         " null), `nodes` and `receivers`: some of those that it is about, each with `name`, `title`, `link`, `cause`, `node`,"

@@ -7,6 +7,7 @@ will cut, asks, and keeps the bytes.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import resource
 import shutil
@@ -246,7 +247,8 @@ async def _load(connection: AdminConnection) -> CheckResult:
         meter.look(StoreInfo(await connection.ask("INFO", *SECTIONS)), time.monotonic())
     load = meter.load
     assert load is not None
-    found = f"busy {load.busy:.0%} of a core, {load.waiting:.0%} of the time waiting for its disk, {load.steps:,.0f} steps/s"
+    waiting = "" if math.isnan(load.waiting) else f", {load.waiting:.0%} of the time waiting for its disk"
+    found = f"busy {load.busy:.0%} of a core{waiting}, {load.steps:,.0f} steps/s"
     if load.busy > BUSY:
         return CheckResult("load", State.WARNING, found, "one thread serves all nodes: see docs/how-to/cells.md")
     if load.waiting > WAITING:

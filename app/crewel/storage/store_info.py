@@ -101,8 +101,9 @@ class StoreInfo:
 
     @property
     def disk_s(self) -> float:
-        """Seconds in which its main thread has written to its file, with the time in which it has waited for the disk."""
-        return int(self._rows.get("eventloop_duration_aof_sum", 0)) / 1e6
+        """Seconds in which its main thread has written to its file, with the time in which it has waited for the disk; NaN for
+        a store that does not tell."""
+        return float(self._rows.get("eventloop_duration_aof_sum", "nan")) / 1e6
 
     @property
     def steps(self) -> int:

@@ -26,7 +26,7 @@ class Load(NamedTuple):
     busy: float
     """Cores that its thread has used: 1 is all that there is."""
     waiting: float
-    """The part of the time in which its thread has written to its disk and waited for it."""
+    """The part of the time in which its thread has written to its disk and waited for it; NaN if the store does not tell."""
     steps: float
     """Scripts a second."""
 
