@@ -132,14 +132,14 @@ class CommitsBeforeApplying(LogConsumer):
 
 
 class PassesAppliedSessions(LogConsumer):
-    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
-        super().__init__(cursor, last)
+    def __init__(self, last: LogId) -> None:
+        super().__init__(last)
         self.fan_out = ForgetsAppliedSessions()
 
 
 class PassesWhoLacks(LogConsumer):
-    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
-        super().__init__(cursor, last)
+    def __init__(self, last: LogId) -> None:
+        super().__init__(last)
         self.fan_out = ForgetsWhoLacks()
 
 
@@ -229,8 +229,8 @@ class PassesAppliedInSteps(FanOutBuffer):
 
 
 class AppliesInStepsAndPasses(LogConsumer):
-    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
-        super().__init__(cursor, last)
+    def __init__(self, last: LogId) -> None:
+        super().__init__(last)
         self.fan_out = PassesAppliedInSteps()
 
 

@@ -102,7 +102,7 @@ class Server:
 
     def serve(self) -> None:
         """All has been adopted."""
-        self.node = self.node_class(self.node_class.starting_cursor(self.records.values(), self.last))
+        self.node = self.node_class(self.last)
         self.node.max_changes = 2  # few sessions stand for many: commits are divided
         self.node.max_dead_letters = self.node.max_applied = 1
         for record in self.records.values():
@@ -110,6 +110,7 @@ class Server:
             self.node.add(durable)
             self._received[durable] = {*durable.pending, *durable.inbox}
             self._late.add(durable)
+        self.node.begin_at(self.node_class.starting_cursor(self.records.values(), self.last))
 
     def _ask(self, kind: str, *arguments: Any, then: Callable[[Any], None], in_doubt: Any = None) -> None:
         self.requests.append(Request(kind, arguments, then, in_doubt))

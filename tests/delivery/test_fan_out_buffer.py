@@ -95,8 +95,9 @@ class TestTaking:
 
     def test_what_lay_there_before_the_node_may_have_been_sent(self) -> None:
         joe = session(a=3)
-        node = LogConsumer(LogId(10), LogId(11))
+        node = LogConsumer(LogId(11))
         node.add(joe)
+        node.begin_at(LogId(10))
         take(node, subscriber_set(node, joe), 11, 12)
         assert [each.attempts for each in joe.pending.values()] == [1, 0]
 

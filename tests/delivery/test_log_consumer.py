@@ -299,6 +299,15 @@ class TestAdopting:
         assert LogConsumer.starting_cursor(records, LogId(9)) == 5
         assert LogConsumer.starting_cursor([], LogId(9)) == 9
 
+    def test_a_node_that_begins_further_back_takes_what_its_sessions_miss(self) -> None:
+        behind, node = adopted(5, a=3), LogConsumer(LogId(9))
+        node.add(behind)
+        node.begin_at(LogId(5))
+        assert node.take(LogId(6), A, PendingMessage(0, 5), [behind]) == [behind]
+        commit = node.commit()
+        assert commit is not None
+        assert (commit.cursor, commit.low) == (6, 5)
+
     def test_each_session_goes_on_after_its_own_cursor(self) -> None:
         served = Served(adopted(12, [11], a=3))
         assert [served.take(log_id) for log_id in (11, 12, 13)] == [[], [], ["client/joe/1"]]
@@ -314,8 +323,9 @@ class TestAdopting:
 
     def test_what_lies_between_may_have_been_sent_already(self) -> None:
         durable = adopted(10, a=0)
-        node = LogConsumer(LogId(10), LogId(12))
+        node = LogConsumer(LogId(12))
         node.add(durable)
+        node.begin_at(LogId(10))
         for log_id in (11, 12, 13):
             node.take(LogId(log_id), A, PendingMessage(0, 5), [durable])
         assert [waiting.attempts for waiting in durable.pending.values()] == [1, 1, 0]

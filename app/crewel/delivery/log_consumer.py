@@ -50,9 +50,9 @@ _Found = tuple[list[Change], list[Disposition], list[PendingDeadLetter]]
 class LogConsumer:
     """The sessions of one node, and how far it has read."""
 
-    def __init__(self, cursor: LogId, last: LogId | None = None) -> None:
+    def __init__(self, last: LogId) -> None:
         """`last`: the newest entry that was there before the node. The former owner of its sessions may have sent it."""
-        self.cursor = cursor
+        self.cursor = last
         """The last entry that was taken."""
         self.fan_out = FanOutBuffer()
         """What was taken for many at once since the last commit."""
@@ -61,7 +61,7 @@ class LogConsumer:
         ] = {}  # in the order in which the store was asked
         self.closing: dict[DurableSession, None] = {}
         """Sessions with intervals that the index of subscriptions does not show."""
-        self._inherited = cursor if last is None else last  # entries up to here may have been sent before
+        self._inherited = last  # entries up to here may have been sent before
         self._dirty: dict[DurableSession, None] = {}  # sessions that the next commit looks at
         self._expiring: dict[DurableSession, None] = {}  # those with pending messages that expire
         self.max_pending, self.max_applied = MAX_PENDING_DELIVERIES, _MAX_APPLIED
@@ -80,7 +80,7 @@ class LogConsumer:
         # Commits
         self.max_changes, self.max_opened = MAX_CHANGES, _MAX_OPENED
         self.max_dead_letters = MAX_DEAD_LETTER_COST
-        self._committed = self._low_watermark = cursor
+        self._committed = self._low_watermark = last
         """The cursor that the store has, and the last entry before it that no session needs."""
         self._number = 0  # of the last commit
         self.has_more = False  # whether another commit should follow the last one at once
@@ -94,6 +94,11 @@ class LogConsumer:
         self._todo: deque[DurableSession] = deque()  # sessions whose changes go into the parts before that
         self._tells_end = False  # whether one of its sessions is ending
         self._withholds = False  # whether the dead letters of these sessions are stored later
+
+    def begin_at(self, cursor: LogId) -> None:
+        """Read from here on: no session that was added is further behind. Must come before anything is taken."""
+        self.cursor = self._committed = cursor
+        self._low_watermark = min(self._low_watermark, cursor)
 
     # Sessions
 

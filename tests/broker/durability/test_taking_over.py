@@ -80,6 +80,26 @@ def test_what_the_old_server_publishes_reaches_all_sessions_without_a_further_me
     assert [come(heir, each) for each in receivers] == [["meanwhile"], ["meanwhile"]]
 
 
+def test_sessions_are_restored_while_the_store_moves_the_next_ones(
+    stored: StoredWorld, make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a start takes no longer than the slower of the two, and holds the records of one slice."""
+    for name in NAMES:
+        Receiver(stored).started(name=name)
+    next_records, restored = Durability._next_records, list[int]()
+
+    async def note(self: Durability) -> list[SessionRecord]:
+        restored.append(len(self._access.node.sessions))
+        return await next_records(self)
+
+    monkeypatch.setattr(durability, "_ADOPTED_AT_ONCE", 1)
+    monkeypatch.setattr(Durability, "_next_records", note)
+    heir = make_stored(prefix=stored.prefix)
+    assert len(restored) == len(NAMES) + 1
+    assert restored[-1] > 0
+    assert len(heir.access.node.sessions) == len(NAMES)
+
+
 @pytest.fixture
 def lose_its_place(
     make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf, nan
@@ -45,6 +45,7 @@ from crewel.delivery.records import (
     Commit,
     Disposition,
     EndReason,
+    LogId,
     PendingMessage,
     SessionName,
     SessionRecord,
@@ -177,41 +178,66 @@ class Durability:
         self._read_at = self._runtime.loop.time()
         self._clock.continue_from(last)
         self._epoch = await node_leases.epoch(self._access.store, self._access.token)
-        records: list[SessionRecord] = []
+        await self._shared_queues.keep_groups()
+        cursor, newest, count = last, LogId(0), 0
+        kept: list[SessionRecord] = []
         same: dict[Any, Any] = {}
-        while adopted := await self._next_records():
-            for record in adopted:
-                if len(same) > _MOST_SHARED:
-                    same.clear()
-                record.share(same)
-            records += adopted
-        same.clear()
+        sent: dict[Any, Any] = {}
+        is_first = not self._access.phase.is_reloading
+        if is_first:
+            self._begin_again(last)
+        async with aclosing(self._adopted()) as slices:
+            async for adopted in slices:
+                for record in adopted:
+                    record.share(_bound(same))
+                cursor = min(cursor, LogConsumer.starting_cursor(adopted, last))
+                newest, count = max(newest, newest_outside_log(adopted)), count + len(adopted)
+                if is_first:  # while the store moves the next ones
+                    async for record in in_turns(adopted):
+                        self.restore(record, _bound(sent))
+                else:
+                    kept += adopted
         # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
         topics = await self._topics.stored()
-        await self._shared_queues.keep_groups()
         queues = await stored_queues(self._access.store)
-        await self._losses.count_sessions(self._access.node.sessions.keys() - {record.name for record in records})
-        before, ended = self._set_aside()
-        self._away.clear()  # the store awaits the clients of all
-        self._access.node = LogConsumer(LogConsumer.starting_cursor(records, last), last)
-        self.appender.begin_again()
-        self._under_way = None
-        for record in records:
-            if len(same) > _MOST_SHARED:
-                same.clear()
+        before, ended = dict[SessionName, _Former](), list[DurableSession]()
+        if not is_first:
+            await self._losses.count_sessions(self._access.node.sessions.keys() - {record.name for record in kept})
+            before, ended = self._set_aside()
+            self._begin_again(last)
+        for record in kept:
             former = before.get(record.name)
-            self.restore(record, same, None if former is None else former.session)
+            self.restore(record, _bound(sent), None if former is None else former.session)
+        self._access.node.begin_at(cursor)
         self._access.enter(StorePhase.CATCHING_UP if self._access.phase.is_reloading else StorePhase.SERVING)
         self._continue(before)
         self._end_once_more(ended)
         # Nor is anything delivered from an inbox before what the log has in front of it.
-        await self.appender.read_up_to(max(last, newest_outside_log(records)))
+        await self.appender.read_up_to(max(last, newest))
         for durable in self._access.node.sessions.values():
             durable.place_notices()  # behind what was missed, too
         await self._topics.restore(topics)
         self._shared_queues.restore(queues)
         where = "" if self._access.store.directory is None else f" in {self._access.store.directory}"
-        log.info("the store%s has %d sessions; the log is read up to %d", where, len(records), last)
+        log.info("the store%s has %d sessions; the log is read up to %d", where, count, last)
+
+    def _begin_again(self, last: LogId) -> None:
+        """Begin with no sessions."""
+        self._away.clear()  # the store awaits the clients of all
+        self._access.node = LogConsumer(last)
+        self.appender.begin_again()
+        self._under_way = None
+
+    async def _adopted(self) -> AsyncGenerator[list[SessionRecord], None]:
+        """The sessions of servers before this one, or of nodes that are dead, a slice at a time; the store moves the next slice
+        while the caller has one."""
+        following = asyncio.ensure_future(self._next_records())
+        try:
+            while adopted := await following:
+                following = asyncio.ensure_future(self._next_records())
+                yield adopted
+        finally:
+            following.cancel()
 
     async def _next_records(self) -> list[SessionRecord]:
         """Take over the next sessions of servers before this one, or of nodes that are dead."""
@@ -606,3 +632,10 @@ class Durability:
         for durable in list(self._access.node.sessions.values()):
             self._forget(durable)
         self._listener.superseded()
+
+
+def _bound(same: dict[Any, Any]) -> dict[Any, Any]:
+    """What is shared so far, or nothing if it has become too much to be remembered."""
+    if len(same) > _MOST_SHARED:
+        same.clear()
+    return same

@@ -37,9 +37,12 @@ class QueuedTopics:
         for each session. What is for the server, or answers a request, is of no topic."""
         counts: Counter[str] = Counter()
         async for session in in_turns(self._sessions.values()):
-            counts.update(entry.channel for entry in self.in_memory(session) if not entry.is_notice)
+            for entry in self.in_memory(session):
+                if not entry.is_notice:
+                    counts[entry.channel] += 1
         async for durable in in_turns(self._durables()):
-            counts.update(waiting.channel for waiting in _open(durable))
+            for waiting in _open(durable):
+                counts[waiting.channel] += 1
         return _of_topics(counts)
 
     async def queued_anywhere(self) -> Counter[str]:
