@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from crewel.event_loop import Turns
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
 from crewel.storage.store import Store
+from crewel.storage.stream_walk import Walk
 
 _PORTION: Final = 500
 _MOST_READ: Final = 5000
@@ -74,26 +74,15 @@ async def page(
 ) -> Page:
     """Return the next entries that are wanted, `count` at most, after the place where the page before ended. A page may come
     back short, or empty, and yet say where the next begins: one call reads a bounded number. Raises StoreError."""
-    low, high = f"{wanted.since_ms}-0" if wanted.since_ms > 0 else "-", "+"
+    low = f"{wanted.since_ms}-0" if wanted.since_ms > 0 else "-"
     found: list[dict[str, Any]] = []
-    turns, read = Turns(), 0
-    while True:
-        if after:
-            low, high = (low, f"({after}") if newest_first else (f"({after}", high)
-        if newest_first:
-            answer: Any = await store.reader.xrevrange(store.keys.audit, high, low, count=_PORTION)
-        else:
-            answer = await store.reader.xrange(store.keys.audit, low, high, count=_PORTION)
-        for place, fields in answer:
-            after = place.decode()
-            entry = orjson.loads(fields[b"d"])
-            if wanted.has(entry, fields[b"d"]):
-                if len(found) == count:
-                    return Page(found, found[-1]["id"])
-                found.append({"id": after, **entry})
-        read += len(answer)
-        if len(answer) < _PORTION:
-            return Page(found, "")
-        if read >= _MOST_READ:
-            return Page(found, after)
-        await turns.rest()
+    entries = Walk(
+        store, store.keys.audit, low, after=after, newest_first=newest_first, portion=_PORTION, most=_MOST_READ
+    )
+    async for _, fields in entries:
+        entry = orjson.loads(fields[b"d"])
+        if wanted.has(entry, fields[b"d"]):
+            if len(found) == count:
+                return Page(found, found[-1]["id"])
+            found.append({"id": entries.after, **entry})
+    return Page(found, "" if entries.is_whole else entries.after)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from crewel.delivery.records import LogId, SessionName
-from crewel.event_loop import in_turns
 from crewel.storage.store import Store
+from crewel.storage.stream_walk import Walk
 
 _PORTION: Final = 200
 _MOST_READ: Final = 10_000
@@ -53,17 +53,12 @@ class JobOutcomes:
 
     async def _read_to_end(self, store: Store) -> bool:
         """Whether there are no more facts."""
-        for _ in range(_MOST_READ // _PORTION):
-            low = f"({self._after}" if self._after else f"{self._since_ms}-0"
-            entries: Any = await store.reader.xrange(store.keys.facts, low, count=_PORTION)
-            async for place, entry in in_turns(entries):
-                self._take(entry[b"t"], entry[b"d"])
-                self._after = place.decode()
-            if self._after:
-                self.read_to_ms = int(self._after.partition("-")[0])
-            if len(entries) < _PORTION:
-                return True
-        return False
+        low = f"{self._since_ms}-0"
+        facts = Walk(store, store.keys.facts, low, after=self._after, portion=_PORTION, most=_MOST_READ)
+        async for at_ms, entry in facts:
+            self._take(entry[b"t"], entry[b"d"])
+            self._after, self.read_to_ms = facts.after, at_ms
+        return facts.is_whole
 
     def _take(self, kind: bytes, text: bytes) -> None:
         if kind == b"redriven" and self._needle in text:

@@ -9,11 +9,12 @@ from itertools import count as count_from
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.records import Logged, LogId
-from crewel.event_loop import Turns, in_turns
+from crewel.event_loop import in_turns
 from crewel.storage.dead_letter_matching import has_field
 from crewel.storage.log import logged, unpacked
 from crewel.storage.sight import WHOLE, Sight
 from crewel.storage.store import Store
+from crewel.storage.stream_walk import Walk
 
 _PORTION: Final = 200
 _MOST_QUEUES: Final = 1000
@@ -116,25 +117,22 @@ async def search(
     data, such as `order=100`; older than the place where the page before ended. A page may come back short, or empty, and yet
     say where the next begins: one call reads a bounded number, or for a bounded time with a sight of some channels. Raises
     StoreError."""
-    needle, turns = text.encode().lower(), Turns()
-    found: list[Logged] = []
-    read = size = 0
-    high = f"({before}-0" if before else "+"
-    while True:
-        entries: Any = await store.reader.xrevrange(store.keys.log, high, "-", count=_PORTION)
-        for place, fields in entries:
-            log_id = LogId(int(place.partition(b"-")[0]))
-            # What has a `k` is a note of nodes for each other.
-            if b"k" not in fields and sight.has(fields[b"c"].decode()):
-                size += len(fields[b"b"])
-                if _has(fields, needle, field):
-                    found.append(logged(log_id, fields))
-                if len(found) == count or size >= _MOST_BYTES:
-                    return Found(found, str(log_id))
-            high = f"({log_id}-0"
-            await turns.rest()
-        read += len(entries)
-        if len(entries) < _PORTION:
-            return Found(found, "")
-        if sight.is_spent(read, _MOST_READ):
-            return Found(found, high[1:-2])
+    needle, found, size = text.encode().lower(), list[Logged](), 0
+    entries = Walk(
+        store,
+        store.keys.log,
+        after=before and f"{before}-0",
+        newest_first=True,
+        portion=_PORTION,
+        most=_MOST_READ,
+        sight=sight,
+    )
+    async for log_id, fields in entries:
+        # What has a `k` is a note of nodes for each other.
+        if b"k" not in fields and sight.has(fields[b"c"].decode()):
+            size += len(fields[b"b"])
+            if _has(fields, needle, field):
+                found.append(logged(LogId(log_id), fields))
+            if len(found) == count or size >= _MOST_BYTES:
+                return Found(found, str(log_id))
+    return Found(found, "" if entries.is_whole else entries.after.removesuffix("-0"))

@@ -12,6 +12,7 @@ from crewel.event_loop import Turns
 from crewel.storage.fact_index import FactIndex, Place, seconds_of
 from crewel.storage.sight import WHOLE, Sight
 from crewel.storage.store import Store
+from crewel.storage.stream_walk import Walk
 
 _PORTION: Final = 500
 _AT_ONCE: Final = 100
@@ -111,24 +112,19 @@ async def _removals(
     store: Store, name: str, since_ms: int, sight: Sight, *, is_backward: bool
 ) -> tuple[list[Fact], bool]:
     """Those that one bounded walk finds, and whether it came to its end."""
-    needle, turns, found, read = f'"{name}"'.encode(), Turns(), list[Fact](), 0
-    low, high = f"{since_ms}-0", "+"
-    while not sight.is_spent(read, _MOST_READ):
-        if is_backward:
-            entries: Any = await store.reader.xrevrange(store.keys.facts, high, low, count=_PORTION)
-        else:
-            entries = await store.reader.xrange(store.keys.facts, low, high, count=_PORTION)
-        for place, entry in entries:
-            kind, text = entry[b"t"].decode(), entry[b"d"]
-            if kind in _REMOVALS and needle in text:
-                found.append(Fact(int(place.split(b"-")[0]), kind, orjson.loads(text)))
-        read += len(entries)
-        if len(entries) < _PORTION:
-            return found, True
-        place = f"({entries[-1][0].decode()}"
-        low, high = (low, place) if is_backward else (place, high)
-        await turns.rest()
-    return found, False
+    needle, found = f'"{name}"'.encode(), list[Fact]()
+    facts = _walk(store, sight, f"{since_ms}-0", newest_first=is_backward)
+    async for at_ms, entry in facts:
+        kind, text = entry[b"t"].decode(), entry[b"d"]
+        if kind in _REMOVALS and needle in text:
+            found.append(Fact(at_ms, kind, orjson.loads(text)))
+    return found, facts.is_whole
+
+
+def _walk(
+    store: Store, sight: Sight, low: str = "-", high: str = "+", *, after: str = "", newest_first: bool = False
+) -> Walk:
+    return Walk(store, store.keys.facts, low, high, after, newest_first, _PORTION, _MOST_READ, sight)
 
 
 class Keyed(NamedTuple):
@@ -155,23 +151,15 @@ async def messages_with_key(
     """Return the messages that were published with this idempotency key, whatever their channel, older than the place where the
     page before ended; about `count` of them. A page may come back short, or empty, and yet say where the next begins: one call
     reads a bounded number, or for a bounded time with a sight of some channels. Raises StoreError."""
-    needle, turns, found, read = orjson.dumps(key), Turns(), list[Keyed](), 0
-    high = f"({before}" if before else "+"
-    while not sight.is_spent(read, _MOST_READ):
-        entries: Any = await store.reader.xrevrange(store.keys.facts, high, count=_PORTION)
-        for place, entry in entries:
-            high = f"({place.decode()}"
-            if needle in entry[b"d"]:
-                at_ms = int(place.partition(b"-")[0])
-                keyed = _with_key(entry[b"t"], orjson.loads(entry[b"d"]), key, at_ms)
-                found += [each for each in keyed if sight.has(each.channel)]
-                if len(found) >= count:
-                    return WithKey(found, high[1:])
-            await turns.rest()
-        read += len(entries)
-        if len(entries) < _PORTION:
-            return WithKey(found, "")
-    return WithKey(found, high[1:])
+    needle, found = orjson.dumps(key), list[Keyed]()
+    facts = _walk(store, sight, after=before, newest_first=True)
+    async for at_ms, entry in facts:
+        if needle in entry[b"d"]:
+            keyed = _with_key(entry[b"t"], orjson.loads(entry[b"d"]), key, at_ms)
+            found += [each for each in keyed if sight.has(each.channel)]
+            if len(found) >= count:
+                return WithKey(found, facts.after)
+    return WithKey(found, "" if facts.is_whole else facts.after)
 
 
 def _with_key(kind: bytes, fields: dict[str, Any], key: str, at_ms: int) -> list[Keyed]:
@@ -199,40 +187,26 @@ async def facts_of_job(
     """Return the facts of dead letters that this job redrove or discarded, about `count` dead letters of them, after the place
     where the page before ended. A page may come back short and yet say where the next begins: one call reads a bounded number.
     Raises StoreError."""
-    needle, turns, found, letters, read = f'"job":"{job_id}"'.encode(), Turns(), list[Fact](), 0, 0
-    place = after
-    while not sight.is_spent(read, _MOST_READ):
-        low = f"({place}" if place else f"{since_ms}-0"
-        entries: Any = await store.reader.xrange(store.keys.facts, low, count=_PORTION)
-        for entry_id, entry in entries:
-            place, kind = entry_id.decode(), entry[b"t"].decode()
-            if kind in _REMOVALS and needle in entry[b"d"]:
-                found.append(Fact(int(place.partition("-")[0]), kind, orjson.loads(entry[b"d"])))
-                letters += len(found[-1].fields.get("letters", "1"))
-                if letters >= count:
-                    return OfJob(found, place)
-        read += len(entries)
-        if len(entries) < _PORTION:
-            return OfJob(found, "")
-        await turns.rest()
-    return OfJob(found, place)
+    needle, found, letters = f'"job":"{job_id}"'.encode(), list[Fact](), 0
+    facts = _walk(store, sight, f"{since_ms}-0", after=after)
+    async for at_ms, entry in facts:
+        kind = entry[b"t"].decode()
+        if kind in _REMOVALS and needle in entry[b"d"]:
+            found.append(Fact(at_ms, kind, orjson.loads(entry[b"d"])))
+            letters += len(found[-1].fields.get("letters", "1"))
+            if letters >= count:
+                return OfJob(found, facts.after)
+    return OfJob(found, "" if facts.is_whole else facts.after)
 
 
 async def earlier_id(store: Store, log_id: LogId, sight: Sight = WHOLE) -> str:
     """Return the id that this message had before it was redriven; empty if it was not, or that is no longer recorded. Raises
     StoreError."""
-    at_ms, needle, turns, read = log_id // 1000, str(log_id).encode(), Turns(), 0
+    at_ms, needle = log_id // 1000, str(log_id).encode()
     low, high = f"{max(at_ms - EARLIER_MS, 0)}-0", f"{at_ms + EARLIER_MS}-0"
-    while not sight.is_spent(read, _MOST_READ):
-        entries: Any = await store.reader.xrange(store.keys.facts, low, high, count=_PORTION)
-        for _, entry in entries:
-            if entry[b"t"] == b"redriven" and needle in entry[b"d"]:
-                fields = orjson.loads(entry[b"d"])
-                if fields["id"] == log_id:
-                    return str(fields["message"])
-        read += len(entries)
-        if len(entries) < _PORTION:
-            break
-        low = f"({entries[-1][0].decode()}"
-        await turns.rest()
+    async for _, entry in _walk(store, sight, low, high):
+        if entry[b"t"] == b"redriven" and needle in entry[b"d"]:
+            fields = orjson.loads(entry[b"d"])
+            if fields["id"] == log_id:
+                return str(fields["message"])
     return ""

@@ -10,8 +10,8 @@ from typing import Any, Final
 import orjson
 
 from crewel.delivery.records import EndReason
-from crewel.event_loop import in_turns
 from crewel.storage.store import Store
+from crewel.storage.stream_walk import Walk
 
 SLICES: Final = 20
 SLICE_MS: Final = 30_000
@@ -68,21 +68,15 @@ KINDS: Final = tuple(_READERS)
 
 async def recent_rates(store: Store, kind: str, now_ms: int) -> RecentRates:
     """Count the messages of the last ten minutes, or of less where there are very many facts. Raises StoreError."""
-    readers, counts, read = _READERS[kind], dict[str, list[int]](), 0
-    start_ms = now_ms - SLICES * SLICE_MS
-    high, at_ms = "+", start_ms
-    while read < _MOST_READ:
-        entries: Any = await store.reader.xrevrange(store.keys.facts, high, f"{start_ms}-0", count=_PORTION)
-        async for place, entry in in_turns(entries):
-            at_ms = int(place.partition(b"-")[0])
-            reader = readers.get(entry[b"t"])
-            if reader is not None:
-                # The clock of the store may be ahead of this one.
-                slice_ = min((at_ms - start_ms) // SLICE_MS, SLICES - 1)
-                for name, number in reader(orjson.loads(entry[b"d"])):
-                    counts.setdefault(name, [0] * SLICES)[slice_] += number
-        read += len(entries)
-        if len(entries) < _PORTION:
-            return RecentRates(start_ms, counts, 0)
-        high = f"({place.decode()}"
-    return RecentRates(start_ms, counts, min((at_ms - start_ms) // SLICE_MS + 1, SLICES - 1))
+    readers, counts = _READERS[kind], dict[str, list[int]]()
+    at_ms = start_ms = now_ms - SLICES * SLICE_MS
+    facts = Walk(store, store.keys.facts, f"{start_ms}-0", newest_first=True, portion=_PORTION, most=_MOST_READ)
+    async for at_ms, entry in facts:
+        reader = readers.get(entry[b"t"])
+        if reader is not None:
+            # The clock of the store may be ahead of this one.
+            slice_ = min((at_ms - start_ms) // SLICE_MS, SLICES - 1)
+            for name, number in reader(orjson.loads(entry[b"d"])):
+                counts.setdefault(name, [0] * SLICES)[slice_] += number
+    known_from = 0 if facts.is_whole else min((at_ms - start_ms) // SLICE_MS + 1, SLICES - 1)
+    return RecentRates(start_ms, counts, known_from)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import median
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
 from crewel.delivery.records import EndReason
-from crewel.event_loop import in_turns
 from crewel.storage.store import Store
+from crewel.storage.stream_walk import Walk
 
 _WITHIN_MS: Final = 300_000
 _PORTION: Final = 100
@@ -36,25 +36,20 @@ class Pace(NamedTuple):
 async def pace_of(store: Store, name: str, now_ms: int) -> Pace:
     """Return how many messages the session of this name has acknowledged lately. Raises StoreError."""
     needle = f'"{name}"'.encode()
-    count, last, at_ms, read = 0, None, now_ms, 0
-    high, low = "+", f"{now_ms - _WITHIN_MS}-0"
-    while read < _MOST_READ:
-        entries: Any = await store.reader.xrevrange(store.keys.facts, high, low, count=_PORTION)
-        async for place, entry in in_turns(entries):
-            at_ms = int(place.partition(b"-")[0])
-            if entry[b"t"] == b"ended" and needle in entry[b"d"]:
-                settled = sum(
-                    len(each["ids"])
-                    for each in orjson.loads(entry[b"d"])["ended"]
-                    if each["session"] == name and each["reason"] == EndReason.SETTLED.value
-                )
-                last = last or (at_ms if settled else None)
-                count += settled
-        read += len(entries)
-        if len(entries) < _PORTION:
-            return Pace(count, _WITHIN_MS, last)
-        high = f"({place.decode()}"
-    return Pace(count, max(now_ms - at_ms, 1), last)
+    count, last, at_ms = 0, None, now_ms
+    facts = Walk(
+        store, store.keys.facts, f"{now_ms - _WITHIN_MS}-0", newest_first=True, portion=_PORTION, most=_MOST_READ
+    )
+    async for at_ms, entry in facts:
+        if entry[b"t"] == b"ended" and needle in entry[b"d"]:
+            settled = sum(
+                len(each["ids"])
+                for each in orjson.loads(entry[b"d"])["ended"]
+                if each["session"] == name and each["reason"] == EndReason.SETTLED.value
+            )
+            last = last or (at_ms if settled else None)
+            count += settled
+    return Pace(count, _WITHIN_MS if facts.is_whole else max(now_ms - at_ms, 1), last)
 
 
 async def usual_times(store: Store, before: Mapping[str, int]) -> dict[str, int]:
@@ -63,23 +58,24 @@ async def usual_times(store: Store, before: Mapping[str, int]) -> dict[str, int]
     the newest facts before these times do not name are missing. Raises StoreError."""
     needles = {name: f'"{name}"'.encode() for name in before}
     took: dict[str, list[int]] = {}
-    high, read = f"({max(before.values(), default=0)}-0", 0
-    while needles and read < _MOST_READ_FOR_ALL:
-        entries: Any = await store.reader.xrevrange(store.keys.facts, high, "-", count=_LARGE_PORTION)
-        async for place, entry in in_turns(entries):
-            at_ms = int(place.partition(b"-")[0])
-            found = (
-                {name for name, needle in needles.items() if at_ms < before[name] and needle in entry[b"d"]}
-                if entry[b"t"] == b"ended"
-                else ()
-            )
-            if found:
-                for each in orjson.loads(entry[b"d"])["ended"]:
-                    if each["session"] in found and each["reason"] == EndReason.SETTLED.value:
-                        took.setdefault(each["session"], []).extend(at_ms - int(one) // 1000 for one in each["ids"])
-        needles = {name: needle for name, needle in needles.items() if len(took.get(name, ())) < _ENOUGH}
-        read += len(entries)
-        if len(entries) < _LARGE_PORTION:
+    if not before:
+        return {}
+    newest = f"({max(before.values())}-0"
+    facts = Walk(
+        store, store.keys.facts, high=newest, newest_first=True, portion=_LARGE_PORTION, most=_MOST_READ_FOR_ALL
+    )
+    async for at_ms, entry in facts:
+        if entry[b"t"] != b"ended":
+            continue
+        found = {name for name, needle in needles.items() if at_ms < before[name] and needle in entry[b"d"]}
+        for each in orjson.loads(entry[b"d"])["ended"] if found else ():
+            name = each["session"]
+            if name in found and each["reason"] == EndReason.SETTLED.value:
+                times = took.setdefault(name, [])
+                times.extend(at_ms - int(one) // 1000 for one in each["ids"])
+                if len(times) >= _ENOUGH:
+                    del needles[name]
+                    found.remove(name)
+        if not needles:
             break
-        high = f"({place.decode()}"
     return {name: max(round(median(times)), 0) for name, times in took.items()}

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from crewel.delivery.records import EndReason
-from crewel.event_loop import in_turns
 from crewel.storage.message_facts import EARLIER_MS
 from crewel.storage.store import Store
+from crewel.storage.stream_walk import Walk
 
 _PORTION: Final = 200
 _MOST_READ: Final = 4000
@@ -36,16 +36,9 @@ async def taken_elsewhere(store: Store, rejected: Mapping[str, Iterable[str]]) -
     every = set[int]().union(*wanted.values())
     low = f"{max(min(every) // 1000 - EARLIER_MS, 0)}-0"  # nothing has ended before it was published
     ends = _Ends(every)
-    high, read = "+", 0
-    while read < _MOST_READ:
-        entries: Any = await store.reader.xrevrange(store.keys.facts, high, low, count=_PORTION)
-        async for _, entry in in_turns(entries):
-            if entry[b"t"] == b"ended":
-                ends.note(orjson.loads(entry[b"d"]))
-        read += len(entries)
-        if len(entries) < _PORTION:
-            break
-        high = f"({entries[-1][0].decode()}"
+    async for _, entry in Walk(store, store.keys.facts, low, newest_first=True, portion=_PORTION, most=_MOST_READ):
+        if entry[b"t"] == b"ended":
+            ends.note(orjson.loads(entry[b"d"]))
     return {name: ends.beside(name, ids) for name, ids in wanted.items()}
 
 

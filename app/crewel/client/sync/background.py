@@ -11,8 +11,10 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from functools import cache
 from operator import attrgetter
+from types import TracebackType
 from typing import Any, Generic, Never, Self, TypeVar, overload
 
 from crewel.client.client_message import Message
@@ -20,6 +22,7 @@ from crewel.client.subscription import CALLER
 
 _T = TypeVar("_T")
 MessageT = TypeVar("MessageT", bound=Message)
+OriginT = TypeVar("OriginT", bound=AbstractAsyncContextManager[Any])
 
 
 class Background:
@@ -65,7 +68,7 @@ class Background:
             raise
         return taken[0]
 
-    def leave(self, leaving: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def leave(self, leaving: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run what ends a block that this thread leaves: an exception that it brings was raised in the loop of this thread."""
         self.wait_for(_called_by(threading.current_thread(), leaving))
 
@@ -120,7 +123,23 @@ class Fact(Generic[_T]):
         raise AttributeError("this is for the client to set")
 
 
-async def _called_by(thread: threading.Thread, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+class Block(Generic[OriginT]):
+    """What has a block: `with` does in the event loop what `async with` does with its origin."""
+
+    def __init__(self, background: Background, origin: OriginT) -> None:
+        self._background, self._origin = background, origin
+
+    def __enter__(self) -> Self:
+        self._background.wait_for(self._origin.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._background.leave(lambda: self._origin.__aexit__(kind, error, trace))
+
+
+async def _called_by(thread: threading.Thread, function: Callable[[], Coroutine[Any, Any, object]]) -> None:
     CALLER.set(thread)
     await function()
 

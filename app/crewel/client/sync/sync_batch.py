@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Unpack
 
 from crewel.bayeux.message import Fields
 from crewel.client import publish_options
 from crewel.client.client_message import Reply
 from crewel.client.publish_options import PublishOptions
-from crewel.client.sync.background import Background, Fact
+from crewel.client.sync.background import Block, Fact
 
 
-class Batch:
+class Batch(Block[publish_options.Batch]):
     """Collects until its block ends, then sends everything at once, in order: `with client.batch() as batch:`.
 
     If the block raises, nothing is sent. If the server refuses some of the messages, leaving the block raises `PublishRefused`
     for the first of them; `replies` has the reply to each.
     """
-
-    def __init__(self, background: Background, batch: publish_options.Batch) -> None:
-        self._background, self._origin = background, batch
 
     # Written by tools/sync_client.py, as crewel.client.Batch has it
     replies = Fact[list[Reply]]("_origin", "replies")
@@ -31,14 +27,3 @@ class Batch:
         self._origin.publish(channel, data, ext, **options)
 
     # End of what is written
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._background.wait_for(self._origin.__aexit__(kind, error, trace))

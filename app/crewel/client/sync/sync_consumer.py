@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from inspect import iscoroutinefunction
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self
 
 from crewel.client import consumer
 from crewel.client.arguments import check_count, check_function
 from crewel.client.client_message import DataT
-from crewel.client.sync.background import Background, Fact
+from crewel.client.sync.background import Background, Block, Fact
 from crewel.client.sync.sync_message import Delivery, hand_back
 from crewel.client.threads import ProgramExit, in_thread
 
@@ -22,7 +21,7 @@ Handler = Callable[[Delivery[DataT]], object]
 """What is called with each message of a worker, in a thread. What it returns is ignored."""
 
 
-class Consumer(Generic[DataT]):
+class Consumer(Block[consumer.Consumer[DataT]], Generic[DataT]):
     """The messages of a channel, for a worker: `for message in client.consume(…)`, or `run` with threads.
 
     The iteration begins with a login, and continues through broken connections and restarts of the server. It ends when the
@@ -34,7 +33,7 @@ class Consumer(Generic[DataT]):
     """
 
     def __init__(self, background: Background, origin: consumer.Consumer[DataT], client: Client) -> None:
-        self._background, self._origin = background, origin
+        super().__init__(background, origin)
         self.client = client
         """The session of its own that it has."""
 
@@ -98,18 +97,6 @@ class Consumer(Generic[DataT]):
             return Delivery.of(self._background.take(self._origin.__anext__), self._background)
         except StopAsyncIteration:
             raise StopIteration from None
-
-    def __enter__(self) -> Self:
-        self._background.wait_for(self._origin.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._background.leave(lambda: self._origin.__aexit__(kind, error, trace))
 
 
 def check_handler(handler: object) -> None:

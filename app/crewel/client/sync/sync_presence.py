@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from crewel.client import client_presence
 from crewel.client.client_presence import Member, PresenceChange
-from crewel.client.sync.background import Background, Fact
+from crewel.client.sync.background import Block, Fact
 
 
-class Presence:
+class Presence(Block[client_presence.Presence]):
     """The presence of a channel while its block lasts: `with client.presence("/room", data="here") as presence:`.
 
     Entering it lists the members, and lets this session be present, unless `enter` was False. `members` has them from then on,
     also after a new connection, a new session or a restart of the server. Iterate over it for the changes; nothing is missed in
     between. Leaving it, or the end of the session, lets this session leave.
     """
-
-    def __init__(self, background: Background, origin: client_presence.Presence) -> None:
-        self._background, self._origin = background, origin
 
     # Written by tools/sync_client.py, as crewel.client.Presence has it
     channel = Fact[str]("_origin", "channel")
@@ -55,15 +51,3 @@ class Presence:
             return self._background.wait_for(self._origin.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
-
-    def __enter__(self) -> Self:
-        self._background.wait_for(self._origin.__aenter__())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._background.wait_for(self._origin.__aexit__(kind, error, trace))

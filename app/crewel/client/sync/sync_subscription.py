@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Generic, Self
 
 from crewel.client import client_message, subscription
 from crewel.client.client_message import DataT
 from crewel.client.subscription import Overflow, Position
-from crewel.client.sync.background import Background, Fact
+from crewel.client.sync.background import Block, Fact
 from crewel.client.sync.sync_message import Message
 
 
-class Subscription(Generic[DataT]):
+class Subscription(Block[subscription.Subscription[DataT]], Generic[DataT]):
     """Iterate over it (`for message in subscription`), or call `receive`.
 
     In a client with `update`, asking for a message settles the one before, as does leaving the block of `with subscription`
@@ -25,9 +24,6 @@ class Subscription(Generic[DataT]):
     The notice that its topic is erased (`message.is_erased`) is the last message of a subscription to just this channel;
     wildcards continue.
     """
-
-    def __init__(self, background: Background, origin: subscription.Subscription[DataT]) -> None:
-        self._background, self._origin = background, origin
 
     # Written by tools/sync_client.py, as crewel.client.Subscription has it
     channel = Fact[str]("_origin", "channel")
@@ -77,14 +73,3 @@ class Subscription(Generic[DataT]):
 
     def _shown(self, origin: client_message.Message[DataT]) -> Message[DataT]:
         return Message.of(origin, self._background)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._background.leave(lambda: self._origin.__aexit__(kind, error, trace))
