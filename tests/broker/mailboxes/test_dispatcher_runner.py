@@ -651,6 +651,16 @@ class TestSink:
         assert world.broker.mailboxes.dispatchers.state(joe.session) is DEAD
         assert joe.take() == []
 
+    def test_without_a_store_nothing_more_comes(self, make_world: MakeWorld) -> None:
+        world = make_world(self.SETS, "storage.enabled=false", extensions=[UpdateExtension(), AckExtension()])
+        joe = Receiver(world).started("/a")
+        world.broker.publish("/a", 1)
+        (message,) = joe.take()
+        joe.tell(failed(message, "user.broken", "no idea"))
+        world.broker.publish("/a", 2)
+        world.broker.publish("/a", 3)
+        assert joe.take() == []
+
     def test_rejecting_all_survives_a_restart(self, make_stored: MakeStored) -> None:
         world = make_stored(self.SETS)
         joe = self.sink(world)

@@ -11,7 +11,7 @@ from crewel.broker import runtime
 from crewel.broker.ids import Clock
 from crewel.delivery.records import EndReason, LogId, SessionName
 from tests.broker.stored_world import MESSAGE, MakeStored, Receiver, StoredWorld, data, failed, ok, origin
-from tests.broker.world import Client, Socket, World, data_of, let_go
+from tests.broker.world import Client, MakeWorld, Socket, World, data_of, let_go
 
 LIFE_MS = 1000
 MORTAL: dict[str, Any] = {"lifeTime": LIFE_MS, "forceDestroy": True}
@@ -42,6 +42,17 @@ def store(world: StoredWorld, value: Any, **qos: Any) -> int:
 def expired(world: StoredWorld) -> list[int]:
     """The ids of what has expired, by the facts."""
     return [log_id for _, reason, log_id in world.ended() if reason == "expired"]
+
+
+def test_a_full_queue_drops_what_has_expired_before_what_lives(make_world: MakeWorld) -> None:
+    world = make_world("bayeux.max_queue_messages=2")
+    client = Client(world).joined("/a")
+    life = Life(world)
+    world.broker.publish("/a", "old")
+    world.broker.publish("/a", "mortal", qos=MORTAL)
+    life.is_over(sweeps=False)
+    world.broker.publish("/a", "new")
+    assert data_of(client.connect().answer) == ["old", "new"]
 
 
 @pytest.mark.parametrize("sweeps", [True, False], ids=["swept", "at departure"])
