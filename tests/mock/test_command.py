@@ -93,6 +93,7 @@ def test_what_cannot_be_done_is_answered_with_the_reason(mock: Mock) -> None:
     assert mock.call("PUT", "/script", script="now: reset")["error"].startswith("'now: reset' is not a rule")
     assert "expected /topic/" in mock.call("POST", "/publish", channel="/news")["error"]
     assert mock.call("POST", "/clock") == {"error": "advance is missing"}
+    assert mock.call("POST", "/act", name="emp")["error"].startswith("there is no scenario 'emp'; known are net-43")
     assert mock.call("POST", "/reset", now=True) == {"error": "there is no field 'now' here; it takes none"}
 
 

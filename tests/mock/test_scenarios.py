@@ -7,6 +7,7 @@ import pytest
 
 from crewel.mock import Salesforce
 from crewel.mock.salesforce_events import NO_RECORD
+from crewel.mock.scenario_acts import act
 from crewel.mock.scenarios import SCENARIOS, Scenario
 from tests.mock.client import StreamingClient
 
@@ -27,14 +28,14 @@ def play(org: Salesforce, scenario: Scenario, habit: str) -> StreamingClient:
     channel = channel_of(scenario)
     client = StreamingClient(org, channel, habit)
     is_naive = bool(habit)
-    org.play(scenario.name, channel)
+    org.play(scenario.name)
     client.start()
     if not until(lambda: subscribed(org, channel) or client.error, is_naive):
         return client
     org.publish(channel, {"No__c": "first"})
     if not until(lambda: client.events or client.error, is_naive):
         return client
-    scenario.act(org, channel)
+    act(org, scenario.name, channel)
     for _ in range(20):  # each wakes the connect, so that the script has something to count
         if until(lambda: org.is_script_over or client.error, is_naive, 0.05):
             break

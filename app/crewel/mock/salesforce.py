@@ -24,7 +24,7 @@ from crewel.mock.org import LIFETIME_S, Org
 from crewel.mock.salesforce_events import Event
 from crewel.mock.salesforce_extension import SalesforceExtension, inner
 from crewel.mock.salesforce_rest import mount_rest
-from crewel.mock.scenarios import SCENARIOS, Scenario
+from crewel.mock.scenarios import Scenario, scenario_of
 from crewel.mock.script import Script, require_fault
 from crewel.server import ENDPOINT, attach
 from crewel.settings import Settings
@@ -300,14 +300,11 @@ class Salesforce:
         """Remove the fault."""
         self._call(lambda: self.org.faults.pop(name, None))
 
-    def play(self, name: str, channel: str = "/event/Order__e") -> Scenario:
+    def play(self, name: str) -> Scenario:
         """Play the scenario of a known bug: `play("cometd-1142")`. Returns it; its `summary` says what happens. Raises
         ValueError for an unknown name."""
-        scenario = SCENARIOS.get(name)
-        if scenario is None:
-            raise ValueError(f"there is no scenario {name!r}; known are {', '.join(SCENARIOS)}")
+        scenario = scenario_of(name)
         self.script(scenario.script)
-        scenario.prepare(self, channel)
         return scenario
 
     # What clients did

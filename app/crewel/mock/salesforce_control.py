@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from crewel.mock.salesforce import Salesforce
+from crewel.mock.scenario_acts import act
 from crewel.mock.scenarios import SCENARIOS
 from crewel.testing.control import Routes
 
@@ -56,12 +57,12 @@ async def _delivered(org: Salesforce, asked: dict[str, Any]) -> Answer:
 
 
 async def _play(org: Salesforce, asked: dict[str, Any]) -> Answer:
-    scenario = await asyncio.to_thread(org.play, asked["name"], *([asked["channel"]] if "channel" in asked else []))
+    scenario = await asyncio.to_thread(org.play, asked["name"])
     return {"name": scenario.name, "summary": scenario.summary, "source": scenario.source}
 
 
 async def _act(org: Salesforce, asked: dict[str, Any]) -> Answer:
-    await asyncio.to_thread(SCENARIOS[asked["name"]].act, org, asked.get("channel", "/event/Order__e"))
+    await asyncio.to_thread(act, org, asked["name"], *([asked["channel"]] if "channel" in asked else []))
     return {}
 
 

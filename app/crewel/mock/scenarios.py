@@ -6,17 +6,8 @@ which passes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from crewel.mock.salesforce import Salesforce
-
-Prepare = Callable[["Salesforce", str], object]
-
-
-def _nothing(_: Salesforce, __: str) -> None: ...
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +19,7 @@ class Scenario:
     naive: str
     source: str
     script: str = ""
-    prepare: Prepare = _nothing
-    act: Prepare = _nothing
-    """What happens in the org after a client has subscribed."""
-
-
-def _while_away(org: Salesforce, channel: str) -> None:
-    org.publish_while_away(channel, {"No__c": "while away"})
-
-
-def _long_absence(org: Salesforce, channel: str) -> None:
-    org.publish(channel, {"No__c": "old"})
-    org.advance("80h", keep_up=False)
-
-
-def _overflow(org: Salesforce, channel: str) -> None:
-    org.publish(channel, None, header={"changeType": "GAP_OVERFLOW"})
-
-
-def _merged(org: Salesforce, channel: str) -> None:
-    org.publish(channel, {"Name": "same"}, header={"changeType": "UPDATE", "recordIds": ["001A", "001B", "001C"]})
+    """The faults that clients meet. What else happens in the org, `scenario_acts` does."""
 
 
 _ALL: Final = (
@@ -70,7 +42,6 @@ _ALL: Final = (
         "an event is published while the client has no session",
         "subscribes again with the replay id that it began with, -1",
         "jsforce#1709",
-        act=_while_away,
     ),
     Scenario(
         "emp-15",
@@ -84,7 +55,6 @@ _ALL: Final = (
         "the token is revoked while the connect is held",
         "handshakes again with the same token",
         "restforce#589",
-        act=lambda org, _: org.revoke(),
     ),
     Scenario(
         "net-20",
@@ -172,7 +142,6 @@ _ALL: Final = (
         "ids have gaps: the next one is not the last one plus one",
         "asks for what comes after the next number",
         "wso2#4768",
-        act=_while_away,
     ),
     Scenario(
         "first-connect",
@@ -185,14 +154,12 @@ _ALL: Final = (
         "the org moves to another address, which only the login knows",
         "keeps the address of the first login",
         "instance refresh",
-        act=lambda org, _: org.move(),
     ),
     Scenario(
         "long-absence",
         "the client is away for 80 hours, and its replay id has expired",
         "repeats the subscribe with the same id",
         "Streaming API, durable streaming",
-        act=_long_absence,
     ),
     Scenario(
         "concurrent-clients",
@@ -213,16 +180,21 @@ _ALL: Final = (
         "a change event says only that others were left out: GAP_OVERFLOW, with an empty record id",
         "takes the first record id of every change event for a record",
         "Change Data Capture, gap events",
-        act=_overflow,
     ),
     Scenario(
         "merged-changes",
         "one change event is about three records",
         "handles the first record of a change event",
         "Change Data Capture, merged events",
-        act=_merged,
     ),
 )
 
 SCENARIOS: Final = {each.name: each for each in _ALL}
 """All scenarios by name."""
+
+
+def scenario_of(name: str) -> Scenario:
+    """Return the scenario of this name. Raises ValueError for an unknown one."""
+    if name not in SCENARIOS:
+        raise ValueError(f"there is no scenario {name!r}; known are {', '.join(SCENARIOS)}")
+    return SCENARIOS[name]
