@@ -38,6 +38,7 @@ WANTED = {1: 0.55, 4: 0.5, 22: 0.45, 100: 0.35}
 """What an entry may cost a node, of what it cost when the tail neither paused nor passed over channels by their bytes."""
 BODY = b'{"channel":"/bench/foreign/%d","data":{"n":1,"text":"%s"}}'
 FACTS_MAX = 1000
+LEASE_MS = 3_600_000
 ROOMS, IN_A_ROOM = 100, 10
 
 
@@ -60,7 +61,8 @@ class Node:
         """Register it."""
         process = node_leases.this_process(self.token, has_directory=False)
         membership = Membership(self.token, "127.0.0.1:1")
-        await self.store.run([node_leases.claim(self.keys, self.token, self.token, process, 0, (), membership)])
+        claim = node_leases.claim(self.keys, self.token, self.token, process, LEASE_MS, (), membership)
+        await self.store.run([claim])
 
     async def append(self, size: int) -> int:
         """Append a group."""
@@ -150,7 +152,7 @@ async def store_costs(rounds: int, seconds: float) -> dict[str, list[float]]:
         for number in range(rounds):
             for connections in (1, 4, 16):
                 for size in (1, 4, 22, 100):
-                    what = f"a message appended, {connections} connections, groups of {size}"
+                    what = f"a message appended, {connections} connection{'s' * (connections > 1)}, groups of {size}"
                     await costs.of(what, lambda n=connections, s=size: ask_at_once(every[:n], s), seconds)  # type: ignore[misc]
             for tails in (4, 16):
                 async with following(stores[:tails]):
