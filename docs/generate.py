@@ -6,6 +6,7 @@ are stale and exits with 1.
 """
 
 import ast
+import itertools
 import json
 import os
 import re
@@ -48,8 +49,8 @@ from crewel.storage.streams import EVENTS, GROUP
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\()(?!https?:)(?P<target>[^)\s#]+)")
-_UNLISTED = {"cli", "conformance", "mock", "testing", "pipeline", "extensions", "static"}
-"""Packages whose files are found by the name of what they serve: a command, a check, a table."""
+_UNLISTED = {"cli", "conformance", "mock", "testing", "pipeline", "extensions", "static", "shared"}
+"""Folders whose files are found by the name of what they serve: a command, a check, a table, the scripts that share them."""
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 
 
@@ -373,10 +374,13 @@ def subsystems() -> str:
 
 
 def modules() -> str:
-    """Return a list for each package of server and client: its modules, and what the docstring of each says first."""
+    """Return a list for each package of server and client: its modules, and what the docstring of each says first. The scripts
+    of the store are a package too."""
+    each = (file for kind in ("*.lua", "*.py") for file in (ROOT / "app" / "crewel").rglob(kind))
+    every = {file.parent: file.suffix for file in each}
     files = {
-        folder: sorted(file for file in folder.glob("*.py") if file.stem not in ("__init__", "__main__"))
-        for folder in sorted({file.parent for file in (ROOT / "app" / "crewel").rglob("*.py")})
+        folder: sorted(file for file in folder.glob(f"*{suffix}") if file.stem not in ("__init__", "__main__"))
+        for folder, suffix in sorted(every.items())
         if not _UNLISTED & {*folder.relative_to(ROOT / "app" / "crewel").parts}
     }
     return "\n\n".join(_listed(folder, found) for folder, found in files.items() if found)
@@ -389,8 +393,13 @@ def _listed(folder: Path, files: list[Path]) -> str:
 
 
 def _opening(file: Path) -> str:
-    """Return the first paragraph of a module's docstring, in one line."""
-    told = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+    """Return the first paragraph of a module's docstring, or the first sentence of the header of a script, in one line."""
+    text = file.read_text("utf-8")
+    if file.suffix == ".lua":
+        lines = itertools.takewhile(lambda line: line.startswith("--"), text.splitlines()[1:])
+        told = " ".join(line.removeprefix("--").strip() for line in lines).partition(". ")[0].removesuffix(".") + "."
+    else:
+        told = ast.get_docstring(ast.parse(text)) or ""
     return " ".join(told.partition("\n\n")[0].split())
 
 

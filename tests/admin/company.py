@@ -401,6 +401,8 @@ _DIFFERS = (
     (r'"(withinMs|trouble|diesIn|uptimeMs)":\d+', r'"\1":0'),
     (r'"epoch":"[^"]+"', '"epoch":"<epoch>"'),
     (r"\b\d+ (ms|s|min|h)\b", "<span>"),
+    (r'"load":(null|\{[^}]*\})', '"load":<load>'),
+    (r'"samples":\{[^}]*\}', '"samples":<samples>'),
 )
 
 

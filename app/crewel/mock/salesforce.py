@@ -300,9 +300,9 @@ class Salesforce:
         """Remove the fault."""
         self._call(lambda: self.org.faults.pop(name, None))
 
-    def play(self, name: str) -> Scenario:
-        """Play the scenario of a known bug: `play("cometd-1142")`. Returns it; its `summary` says what happens. Raises
-        ValueError for an unknown name."""
+    def play(self, name: str, channel: str = "") -> Scenario:
+        """Play the scenario of a known bug: `play("cometd-1142")`. Returns it; its `summary` says what happens. A scenario is
+        the same for every `channel`. Raises ValueError for an unknown name."""
         scenario = scenario_of(name)
         self.script(scenario.script)
         return scenario

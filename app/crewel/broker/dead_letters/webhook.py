@@ -1,4 +1,4 @@
-"""A webhook: JSON lists POSTed to one address, tried several times, at least once what it takes in time."""
+"""A webhook, for dead letters or for notices of the feed: JSON lists POSTed to one address, each tried several times."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Ends a session, whose end was begun by close.lua and is passed by its owner's cursor: everything of it leaves the store,
--- and in the same step come the dead letters and facts that say what became of its messages. A repeated call finds nothing
--- and changes nothing.
+-- and the same step makes the dead letters of its messages, and facts about their ends. A repeated call finds nothing and
+-- changes nothing.
 --
 -- A dead letter takes its message from the inbox or the log; if it has gone from there, the dead letter says so by being empty.
 -- What came from a shared queue and may go back there does so, if it can, and else ends as its dead letter says; without one

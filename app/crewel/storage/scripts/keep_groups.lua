@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Lets these groups keep what waits for them while they have no member, and no others: each has the empty name as a member for
+-- Lets these groups, and no others, keep their messages while they have no member: each has the empty name as a member for
 -- good, which no session has. What waits for a group that is kept no more, and has no other member, lapses. A repeated call
 -- changes nothing.
 --

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Leases messages of a shared queue, the best first: each to the member that has the most room, has not failed it, and has not
--- got it already, by another group or by itself. It moves into that session's inbox. What all members have failed is leased
+-- got it already in another way. It moves into that session's inbox. What all members have failed is leased
 -- to the first of them, whatever its room, so that it can become a dead letter; but for a subject's message, which waits for
 -- another session. What has expired goes. A call looks at so many that the store is soon there for others again. A repeated
 -- call answers the same again.

@@ -1,5 +1,5 @@
 #!lua
--- Appends messages to the log in the order given, and says so in one fact; copies them into the histories of their topics
+-- Appends messages to the log in the order given, with one fact about them; copies them into the histories of their topics
 -- and the queues of groups that get them too. All of it is done or nothing.
 --
 -- Ids are microseconds of the store's clock, and one after another within a call; they rise even when the clock does not.

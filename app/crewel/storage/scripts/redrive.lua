@@ -1,7 +1,7 @@
 #!lua
--- Sends a dead letter again: taken out of the dead letters it gets a new log id, and waits in the inbox of its receiver, or in
--- the queue of the subject or group that was its receiver, or lies in the log like something just published, and waits in the
--- queues of the groups on its channel. One that is addressed to a receiver can wait for its destination instead, and is never
+-- Sends a dead letter again, with a new log id: to its receiver, or like a message that was just published. It leaves the dead
+-- letters, and waits in the inbox of a session, in the queue of a subject or group, or in the log and in the queues of the
+-- groups on its channel. One that is addressed to a receiver can wait for its destination instead, and is never
 -- published. Whatever server owns the receiver: the log tells that of a session's message if another one has the session, or if
 -- the server that asks does not know it, with `w`, as send.lua does.
 --
