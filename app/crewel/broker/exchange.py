@@ -31,7 +31,7 @@ CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
 CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 """The reply to a bare connect that has nothing else to tell."""
 CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
-"""The same of a session with a part that adds fields to `ext`, with the JSON of these."""
+"""The reply to a bare connect of a session with a part that adds fields to `ext`, with the JSON of these."""
 
 _MAX_LOGGED: Final = 100
 """Characters of a channel in the log, which a client has chosen."""
