@@ -1,5 +1,5 @@
-"""A dead letter as applications and operators see it: read once from what the store keeps, shown as a plain object, as JSON,
-or as a message on the live channel (xmlBlaster's dead messages)."""
+"""A dead letter as applications and operators see it (xmlBlaster's dead messages). It is read once from what the store keeps,
+and shown as a plain object, as JSON, or as a message on the live channel."""
 
 from __future__ import annotations
 

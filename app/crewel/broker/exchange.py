@@ -37,7 +37,7 @@ _MAX_LOGGED: Final = 100
 """Characters of a channel in the log, which a client has chosen."""
 
 Take = Callable[[Any, bytes, bool], None]
-"""Gets the transport of a connection, which is closed when it returns; all bytes from the first one of the request on; and
+"""Gets the transport of a connection, which is closed when it returns, and all bytes from the first one of the request on. Also
 whether the request was an upgrade, which has been answered."""
 
 

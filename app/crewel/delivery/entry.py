@@ -238,9 +238,9 @@ class Entry:
 
 def notice_entry(notice: PendingMessage, place: LogId, why: str = "", stamp: tuple[str, str] | None = None) -> Entry:
     """The notice that a topic was erased, of which this is known; or, with `why` (`{"errorCode", "message"}` as JSON), that the
-    server has ended the subscription to this pattern: as the failed reply to a subscribe that no client sent, which is how
-    clients that know nothing of notices learn of it. `place` is where the store has it, 0 if nowhere: then its id and its
-    time have to be given."""
+    server has ended the subscription to this pattern. That is the failed reply to a subscribe that no client sent, so that
+    clients that know nothing of notices learn of it. `place` is where the store has it, 0 if nowhere: then its id and its time
+    have to be given."""
     if why:
         entry = Entry(_failed_reply(notice.channel, reread(why.encode())), priority=notice.priority)
         entry.channel = notice.channel

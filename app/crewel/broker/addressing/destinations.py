@@ -1,8 +1,8 @@
 """Messages to receivers by name: to a session, or to a subject and all its sessions, or one of them.
 
 All destinations of a publish are tried, and the message has one id for all. A transient one goes straight into the queues of
-those that are there. What is persistent, or may have to wait or go to another session, is stored in one step: in the inboxes of
-sessions, and in the queues of subjects without a session.
+those that are there. What is persistent, or may have to wait or go to another session, is stored in one step. It is in the
+inboxes of sessions, and in the queues of subjects without a session.
 """
 
 from __future__ import annotations

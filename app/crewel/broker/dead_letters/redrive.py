@@ -1,6 +1,6 @@
 """Dead letters that are redriven or discarded because an operator asks for it.
 
-Each dead letter is moved by one step of the store: whenever this ends, a dead letter is in exactly one place, and what is left
+Each dead letter is moved by one step of the store. Whenever this ends, a dead letter is in exactly one place, and what is left
 is what is not done. A call works on so many dead letters, or for so long, and answers where to continue."""
 
 from __future__ import annotations
