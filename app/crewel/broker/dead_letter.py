@@ -55,7 +55,7 @@ class DeadLetter:
     returns: int = 0
     """How often it has come back."""
     to: str = ""
-    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
+    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all subscribers."""
     given: str = ""
     """The code as the receiver gave it, if `code` is what it counts as; empty otherwise."""
     tries: bytes = b""

@@ -260,7 +260,7 @@ class Router:
         return not any(_holds(subscription) for channel in parsed for subscription in self._receivers(channel.patterns))
 
     def made_room(self) -> None:
-        """A full queue is full no more, or the application waits for an answer: who waits for room looks again."""
+        """A full queue is full no more, or the application waits for an answer: look again whether there is room."""
         self._room.set()
 
     async def wait_for_room(self, is_over: Callable[[], bool], timeout: float) -> None:

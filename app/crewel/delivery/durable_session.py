@@ -337,7 +337,7 @@ class DurableSession:
     # Messages
 
     def take(self, log_id: LogId, pending: PendingMessage) -> None:
-        """The entry is pending from now on. What is known of it may be shared by all who take it."""
+        """The entry is pending from now on. What is known of it may be shared by all sessions that take it."""
         self.pending[log_id] = pending
         if log_id > self._newest:
             self._newest = log_id

@@ -136,7 +136,7 @@ class Entry:
 
     @classmethod
     def remembered(cls, logged: Logged, *, is_initial: bool) -> Entry:
-        """A message of a history, for one receiver who has asked for it. It has no place in the log, for it is not delivered
+        """A message of a history, for one receiver that has asked for it. It has no place in the log, for it is not delivered
         from the log: its id and its origin tell where it lies. `is_initial`: it comes because of a subscribe, and not because
         the receiver says what it has missed."""
         entry = cls.read_back(logged)

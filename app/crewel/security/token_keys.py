@@ -97,7 +97,7 @@ class _FetchedKeys(Keys):
         return monotonic() - self._fetched_at > self._settings.jwt_refresh_ms / 1000
 
     async def _refresh(self) -> None:
-        """Fetch once for all who wait, and not again at once."""
+        """Fetch once for all callers that wait, and not again at once."""
         if self._fetching is None:
             # Else a flood of tokens with invented key ids would become a flood of fetches.
             if monotonic() - self._tried_at < _PAUSE_S:

@@ -301,7 +301,7 @@ class Destinations:
             access.in_place(sent.id, partial(self._take, outgoing, sent))
 
     def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
-        """All that the log has before the message was taken: let those have it who are there."""
+        """All that the log has before the message was taken: queue it for the receivers that are there."""
         access = self._access
         there = [each for one in outgoing.routes for each in one.remote if not each.is_stored]
         has_origin = bool(self._dispatchers.updated or there)

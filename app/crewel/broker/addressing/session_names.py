@@ -1,4 +1,4 @@
-"""Who is who: the sessions that have a name, the secrets that take them over, and the clientIds that were taken over."""
+"""The sessions that have a name, the secrets that take them over, and the clientIds that were taken over."""
 
 from __future__ import annotations
 

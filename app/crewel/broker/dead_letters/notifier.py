@@ -43,7 +43,7 @@ _COUNT_LIMIT_S: Final = 0.2
 
 @dataclass(eq=False)
 class Follower:
-    """One who wants to know of dead letters: `show` gets them in their order, a few at a time."""
+    """A receiver of reports about dead letters: `show` gets them in their order, a few at a time."""
 
     _name: str
     _runtime: Runtime
