@@ -2,7 +2,8 @@
 
 The words to avoid are the table of docs/contributing/style.md. Code, links'
 targets and, for the length of sentences, tables do not count as prose. Of
-the server's modules, docstrings and comments are checked for words.
+the modules, docstrings and comments are checked for words, and docstrings for
+the length of sentences.
 """
 
 import io
@@ -20,11 +21,12 @@ OTHERS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md", "ex
 """The pages that are not in docs/. Pages that a program writes, such as results, are not checked."""
 FRONTS = ("README.md", "docs/home.md")
 """The pages that introduce Crewel, and not themselves."""
-MODULES = ROOT / "app" / "crewel"
+MODULES = (ROOT / "app" / "crewel", ROOT / "extensions")
 NAMED = "settle"
 """In code this word stands for the client's `settle` and the field of that name, which comprise acknowledging and rejecting."""
 LONGEST = 45
-"""Words in a sentence."""
+"""Words in a sentence of a page."""
+LONGEST_IN_DOCSTRING = 30
 OPENING = re.compile(r"This page \w+")
 
 _CODE_BLOCK = re.compile(r"^( *)(```+)[^\n]*\n.*?^\1\2 *$", re.DOTALL | re.MULTILINE)
@@ -103,7 +105,7 @@ def opening(page: Page) -> Iterator[tuple[int, str]]:
         yield 3, "begin with one sentence that says what the page is for: `This page ...`"
 
 
-def long_sentences(page: Page) -> Iterator[tuple[int, str]]:
+def long_sentences(page: Page, longest: int = LONGEST) -> Iterator[tuple[int, str]]:
     """Yield the line and the fault of each sentence with too many words, outside of tables."""
     edges = [block.start() for block in _BLOCK.finditer(page.prose)] + [len(page.prose)]
     for start, end in zip([0, *edges], edges, strict=False):
@@ -111,9 +113,9 @@ def long_sentences(page: Page) -> Iterator[tuple[int, str]]:
             continue
         begin = start
         for stop in [*(found.end() for found in _SENTENCE.finditer(page.prose, start, end)), end]:
-            count = len(_WORD.findall(page.prose, begin, stop))
-            if count > LONGEST:
-                yield page.line(begin), f"{count} words in a sentence, at most {LONGEST}: divide it"
+            words = [*_WORD.finditer(page.prose, begin, stop)]
+            if len(words) > longest:
+                yield page.line(words[0].start()), f"{len(words)} words in a sentence, at most {longest}: divide it"
             begin = stop
 
 
@@ -123,18 +125,26 @@ def faults(page: Page, table: list[Rule]) -> list[str]:
     return [f"{page.path}:{line}: {fault}" for line, fault in sorted(found)]
 
 
+def faults_of_module(path: str, source: str, table: list[Rule]) -> list[str]:
+    """Return what is wrong with the docstrings and comments of a module, `path:line: fault` each."""
+    docstrings = Page(path, notes(source, comments=False))
+    found = [*words_to_avoid(Page(path, notes(source)), table), *long_sentences(docstrings, LONGEST_IN_DOCSTRING)]
+    return [f"{path}:{line}: {fault}" for line, fault in sorted(found)]
+
+
 def pages() -> list[Page]:
     """Return all pages that are checked."""
     files = [*(ROOT / name for name in OTHERS), *(ROOT / "docs").rglob("*.md")]
     return [Page(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in sorted(files)]
 
 
-def notes(source: str) -> str:
-    """Return the docstrings and comments of a module, each on its line, and nothing else of it."""
+def notes(source: str, *, comments: bool = True) -> str:
+    """Return the docstrings and `comments` of a module, each on its line, and nothing else of it."""
     lines = [""] * (source.count("\n") + 1)
     before = tokenize.NEWLINE
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and before in _BEFORE_STATEMENT):
+        is_docstring = token.type == tokenize.STRING and before in _BEFORE_STATEMENT
+        if is_docstring or (comments and token.type == tokenize.COMMENT):
             for number, line in enumerate(token.string.strip('#"').splitlines(), token.start[0] - 1):
                 lines[number] = line
         if token.type not in (tokenize.COMMENT, tokenize.NL):
@@ -142,10 +152,10 @@ def notes(source: str) -> str:
     return "\n".join(lines)
 
 
-def modules() -> list[Page]:
-    """Return the docstrings and comments of all modules."""
-    files = sorted(MODULES.rglob("*.py"))
-    return [Page(file.relative_to(ROOT).as_posix(), notes(file.read_text("utf-8"))) for file in files]
+def modules() -> list[tuple[str, str]]:
+    """Return all modules: the path of each, and its source."""
+    files = sorted(file for folder in MODULES for file in folder.rglob("*.py"))
+    return [(file.relative_to(ROOT).as_posix(), file.read_text("utf-8")) for file in files]
 
 
 def main() -> int:
@@ -153,9 +163,7 @@ def main() -> int:
     table = rules(STYLE.read_text("utf-8"))
     found = [fault for page in pages() for fault in faults(page, table)]
     of_modules = [rule for rule in table if not rule.avoid.search(NAMED)]
-    found += [
-        f"{module.path}:{line}: {fault}" for module in modules() for line, fault in words_to_avoid(module, of_modules)
-    ]
+    found += [fault for path, source in modules() for fault in faults_of_module(path, source, of_modules)]
     print(*found, sep="\n", end="\n" if found else "")
     return 1 if found else 0
 

@@ -1,10 +1,9 @@
 """Acknowledged messages: what a client has not acknowledged is sent again.
 
-The server half of the pair whose browser half is the official client's `AckExtension`. As in the extension that this
-comes from, the server's part adds a part to each session that asks for it: `rcv_meta` takes the acknowledgement, and
-`send_meta` tells the batch id. The session's mailbox keeps what leaves; what an acknowledgement means for the session is the
-work of the port, `broker.mailboxes.acknowledgements`. Such a session gets messages with connect replies only, on every
-transport.
+The server half of the pair whose browser half is the official client's `AckExtension`. As in the extension that this comes
+from, the server's part adds a part to each session that asks for it. Its `rcv_meta` takes the acknowledgement, and `send_meta`
+tells the batch id. The session's mailbox keeps what leaves; what an acknowledgement means for the session is the work of the
+port, `broker.mailboxes.acknowledgements`. Such a session gets messages with connect replies only, on every transport.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Time synchronisation: clients learn the server's clock and the lag of the network.
 
-The browser half is the official client's `TimeSyncExtension`. Each meta message carries the client's time `tc`, its idea
-of the lag `l` and of the offset `o`; the reply tells the server's time on receipt `ts`, how long the request was held `p`,
-and how wrong the client's idea was `a`. All are milliseconds.
+The browser half is the official client's `TimeSyncExtension`. Each meta message carries the client's time `tc`, its idea of the
+lag `l` and of the offset `o`. The reply tells the server's time on receipt `ts`, how long the request was held `p`, and how
+wrong the client's idea was `a`. All are milliseconds.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An IPv4 address in the form of IPv6 (`::ffff:10.0.0.5`), as clients have it on a socket for both, is that IPv4 address.
 
-The answers are remembered, because the same few clients and proxies come again with each handshake and connection, and parsing
-an address costs more than the rest of such a check. What is remembered is bounded, for strangers choose addresses.
+The answers are remembered: the same few clients and proxies come again with each handshake and connection. Parsing an address
+costs more than the rest of such a check. What is remembered is bounded, for strangers choose addresses.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def is_loopback(text: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether the host of a URL or of a `Host` header, in lower case, is this machine wherever it is asked for: `localhost`, or
-    an address of loopback, with or without brackets. No name is resolved."""
+    """Whether the host of a URL or of a `Host` header, in lower case, is this machine wherever it is asked for. It is
+    `localhost`, or an address of loopback, with or without brackets. No name is resolved."""
     return host == "localhost" or is_loopback(host.strip("[]"))
 
 

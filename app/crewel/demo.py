@@ -1,13 +1,13 @@
 """The server half of the chat at /chat/, on the channels of CometD's own chat demo.
 
-Clients publish and subscribe /chat/<room> directly. This half keeps the members of each room
-(/service/members), broadcasts their names on /members/<room>, and carries private messages
-(/service/privatechat). What a client sends is checked here and refused whole if it is not as it
-should be; texts are passed on as they are, for it is the page that must not take them for markup.
+Clients publish and subscribe /chat/<room> directly. This half keeps the members of each room (/service/members), broadcasts
+their names on /members/<room>, and carries private messages (/service/privatechat). What a client sends is checked here and
+refused whole if it is not as it should be. Texts are passed on as they are, for it is the page that must not take them for
+markup.
 
-Members of rooms are in memory only. After a restart of the server the store brings sessions back, with their
-subscriptions, and the rooms are empty: each page joins again when its connection comes back, or when it receives
-a list that it is not in. To join twice changes nothing.
+Members of rooms are in memory only. After a restart of the server the store brings sessions back, with their subscriptions, and
+the rooms are empty. Each page joins again when its connection comes back, or when it receives a list that it is not in. To join
+twice changes nothing.
 
 `Rooms` is the table of members and its bounds. It knows no session object and sends nothing: sessions are their ids.
 """

@@ -1,4 +1,4 @@
-"""The proxy that requests for an address go through: the one that a program names, or else that of the environment, which is
+"""The proxy that requests for an address go through: the one that a program names, or else that of the environment. That is
 `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` in upper or lower case, as `urllib` of Python reads them.
 """
 

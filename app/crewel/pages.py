@@ -43,9 +43,9 @@ _CHAT = STATIC / ("chat/index.html" if "cometd/cometd.js" in VENDORED else "with
 
 
 def mount_health(app: web.Application, broker: Broker) -> None:
-    """Serve `/health/live`, the process answers with its version, and `/health/ready`: the server takes all traffic; not while
-    its store is away or full, while one of its tasks is down, or while it has no descriptors for connections; and not any more
-    when it goes down or has lost its store."""
+    """Serve `/health/live`, the process answers with its version, and `/health/ready`, the server takes all traffic. It is not
+    ready while its store is away or full, while one of its tasks is down, or while it has no descriptors for connections. It is
+    never ready again when it goes down or has lost its store."""
 
     async def live(_: web.Request) -> web.Response:
         return web.json_response({"status": "live", "version": VERSION})

@@ -102,8 +102,8 @@ def attach(
     """Serve Bayeux in this application, at `bayeux.path`, and return the broker. To be called while an event loop runs,
     before the application starts; the broker lives and ends with the application.
 
-    `mount` names what else is served, of `MOUNTS`: `api` is `/api/publish`, `admin` is `/admin/api`, without which the
-    operators' commands find nothing, and the operator's page; `health`, `metrics` and `extensions` are the paths below these
+    `mount` names what else is served, of `MOUNTS`. `api` is `/api/publish`. `admin` is `/admin/api`, without which the
+    operators' commands find nothing, and the operator's page. `health`, `metrics` and `extensions` are the paths below these
     names. `extensions` come after those of `bayeux.extensions`. Raises SettingsError for an unknown name."""
     return _attach(app, settings or Settings(), services, mount, extensions, SingleProcess())
 
@@ -296,9 +296,9 @@ async def serve(
     settings: Settings, services: Iterable[Service], on_ready: Callable[[str], None], worker: Worker | None = None
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer what is held and return. `on_ready` is called with the Bayeux URL. A `worker`
-    serves on the sockets of its parent, and ends with it. Raises OSError if the address cannot be had, SettingsError for a
-    certificate that cannot be used, StoreTaken if a server that lives has the store, and StoreLost if another one has taken it
-    meanwhile."""
+    serves on the sockets of its parent, and ends with it. Raises OSError if the address cannot be had, and SettingsError for a
+    certificate that cannot be used. Raises StoreTaken if a server that lives has the store, and StoreLost if another one has
+    taken it meanwhile."""
     stop = asyncio.Event() if worker is None else worker.stop
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -321,9 +321,9 @@ async def serve(
 
 
 def _tune_collector() -> None:
-    """Keep the garbage collector off the hot path: what is loaded now stays, and a message makes no cycles, so young
-    objects are looked at once in many messages and not once in a few hundred allocations. What survives that is looked at again
-    by the twelve thousand, some milliseconds of the event loop (0007)."""
+    """Keep the garbage collector off the hot path. What is loaded now stays, and a message makes no cycles. So young objects
+    are looked at once in many messages and not once in a few hundred allocations. What survives that is looked at again by the
+    twelve thousand, some milliseconds of the event loop (0007)."""
     gc.freeze()
     gc.set_threshold(4_000, 2, 800)
     gc.enable()

@@ -1,6 +1,6 @@
 """Traces of messages with OpenTelemetry: spans for publish, deliver, acknowledge, dead letter and redrive.
 
-The context travels with the message, as W3C Trace Context in `ext.traceparent`: that of the span `publish` replaces what the
+The context travels with the message, as W3C Trace Context in `ext.traceparent`. That of the span `publish` replaces what the
 publisher has sent, so that receivers, other nodes and dead letters continue the trace. This module is imported only if
 `telemetry.traces` is on, and enters through hooks, so that a server without it has no work of it.
 """

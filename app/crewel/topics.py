@@ -1,5 +1,5 @@
-"""Topics, PURE: the life of a topic, which is a channel with all that was published to it and waits in queues (xmlBlaster,
-engine.message.lifecycle), and what it is configured to be: by its first publish, by rules, and by operators.
+"""Topics, PURE: the life of a topic, and what it is configured to be: by its first publish, by rules, and by operators. A topic
+is a channel with all that was published to it and waits in queues (xmlBlaster, engine.message.lifecycle).
 
 The state of a topic is not stored. It follows from four facts, by the table `STATES`, which is the seed's table of internal
 conditions; `TRANSITIONS` says which state may follow which when something happens. A change that the second table does not

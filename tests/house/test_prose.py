@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.prose import LONGEST, STYLE, Page, faults, notes, rules, words_to_avoid
+from docs.prose import LONGEST, LONGEST_IN_DOCSTRING, STYLE, Page, faults, faults_of_module, rules
 
 TABLE = rules(
     "| avoid | write | why |\n| --- | --- | --- |\n"
@@ -14,6 +14,10 @@ GOOD = "# Pages\n\nThis page explains pages.\n\n"
 
 def faults_of(text: str, path: str = "docs/page.md") -> list[str]:
     return faults(Page(path, text), TABLE)
+
+
+def lines_of_faults(source: str) -> list[int]:
+    return [int(fault.split(":")[1]) for fault in faults_of_module("app/crewel/kept.py", source, TABLE)]
 
 
 @pytest.mark.parametrize(
@@ -70,5 +74,32 @@ def test_docstrings_and_comments_of_a_module_are_prose_and_nothing_else_of_it_is
         'letter = "letter"  # its letter\n\n\n'
         'class Kept:\n    letter: str\n    """The letter."""\n'
     )
-    found = words_to_avoid(Page("app/crewel/kept.py", notes(source)), TABLE)
-    assert sorted(line for line, _ in found) == [3, 6, 11]
+    assert lines_of_faults(source) == [3, 6, 11]
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ('"""A module.\n\n{}\n"""\n', 3),
+        ('class Kept:\n    """One.\n\n    - {}"""\n', 4),
+        ('def keep() -> None:\n    """Keep it. {}"""\n', 2),
+        ('LIMIT = 3\n"""{}"""\n', 2),
+    ],
+)
+def test_a_long_sentence_of_a_docstring_is_found_on_its_line(source: str, line: int) -> None:
+    assert lines_of_faults(source.format("word " * LONGEST_IN_DOCSTRING)) == []
+    assert lines_of_faults(source.format("word " * (LONGEST_IN_DOCSTRING + 1))) == [line]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""{0}.\n\n{0}"""\n',
+        '"""- {0}\n- {0}\n"""\n',
+        '"""Such as `{0}{0}`."""\n',
+        'LIMIT = 3\n"""{0}"""\n# {0}\n# {0}\n',
+        'text = """{0}{0}"""\n',
+    ],
+)
+def test_items_code_comments_and_values_are_no_long_sentence_of_a_docstring(source: str) -> None:
+    assert lines_of_faults(source.format("word " * LONGEST_IN_DOCSTRING)) == []

@@ -36,5 +36,5 @@ class CachedResult(Generic[T]):
             return self._last
 
     def drop(self) -> None:
-        """It is out of date, and so is the one that is being worked out: the next one who asks gets a new one."""
+        """It is out of date, and so is the one that is being worked out: the next caller gets a new one."""
         self._until, self._drops = 0.0, self._drops + 1

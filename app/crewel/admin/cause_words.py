@@ -1,8 +1,8 @@
-"""What is said of each cause of trouble at receivers, and what to do about it: the one table from which lists, the page of a
+"""What is said of each cause of trouble at receivers, and what to do about it. From this one table, lists, the page of a
 receiver, the overview, the terminal and past troubles have their words.
 
 Pure. A new cause of `receiver_condition` has a row here. What to do may depend on what else is wrong with the receiver, for the
-obstacle of its messages comes first: a queue that is full while its client is away needs the client, not a faster one.
+obstacle of its messages comes first. A queue that is full while its client is away needs the client, not a faster one.
 """
 
 from __future__ import annotations

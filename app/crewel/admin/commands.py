@@ -39,8 +39,8 @@ _TABLES: Final[Mapping[Level, Mapping[str, Command]]] = {
 
 async def run(admin: Administration, text: object, who: str, scope: Scope) -> dict[str, Any]:
     """Carry out one command for the operator of this name and these roles: `{"command": <absolute>, "result": <value>}`. Raises
-    IllegalArgument, which names what is wrong, Refused if the roles do not allow it, and of that NotCovered if they do not even
-    cover what it is about, StoreError, and what an operation raises that did not succeed."""
+    IllegalArgument, which names what is wrong; Refused if the roles do not allow it, or its kind NotCovered if they do not even
+    cover what it is about. Raises StoreError too, and what an operation raises that did not succeed."""
     order = read_order(text, admin.node)
     row, absolute = row_of(order), order.absolute(admin.node)
     writes = row.write is not None and order.values is not None

@@ -197,8 +197,8 @@ async def _show(ask: Ask) -> dict[str, Any]:
 
 
 def _may_steer(ask: Ask, job: Job, needed: Role) -> bool:
-    """Whether the operator has this role for the job: for their own, which kept to their channels when it began, on some
-    channels; for those of others, which may be about all of them, on all channels."""
+    """Whether the operator has this role for the job. For their own, which kept to their channels when it began, they need it
+    on some channels. For those of others, which may be about all channels, they need it on all."""
     return ask.role >= needed if job.who == ask.who else ask.scope.allows(needed)
 
 

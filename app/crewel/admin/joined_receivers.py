@@ -60,7 +60,7 @@ def _takes_messages(row: Row) -> tuple[bool, bool]:
 
 
 def _is_first(kind: str, causes: list[Row]) -> bool:
-    """As `has_cause` says it of causes that are no rows yet."""
+    """Whether the most urgent cause, as a row, is of this kind and is trouble."""
     return bool(causes) and causes[0]["kind"] == kind and causes[0]["level"] != Level.INFO.value
 
 

@@ -1,8 +1,8 @@
 """The last hour of one server: a sample of its figures every five seconds, in a ring, so that a page that opens shows what was.
 
 A sample reads numbers that exist anyway. Only the sessions and their messages have to be counted one session after the other,
-by the same look that the overview shows: that is done in turns, and the longer it takes the more seldom, so that it never
-costs more than a thousandth of the processor.
+by the same look that the overview shows. That is done in turns, and the longer it takes the more seldom, so that it never costs
+more than a thousandth of the processor.
 """
 
 from __future__ import annotations

@@ -146,9 +146,9 @@ class OtherNodes:
     # Commands
 
     async def command(self, text: object, who: str, scope: Scope) -> dict[str, Any]:
-        """Carry out a command wherever it has to be: at the node that it names, if it is about a node; at that of the session;
-        else here, and at all others where the answer of one is not the whole. Raises what `run` raises, and
-        StoreUnavailable."""
+        """Carry out a command wherever it has to be. If it is about a node or a session, that is the node named, or the
+        session's. Any other is carried out here, and at all others where the answer of one is not the whole. Raises what `run`
+        raises, and StoreUnavailable."""
         admin, registry = self._admin, self._membership.registry
         others = {each.name: each.token for each in registry.others()}
         tokens = [each.token for each in registry.others()]  # several nodes may have one name

@@ -39,7 +39,7 @@ GOES_ON_AS: Final[dict[str, frozenset[str]]] = {
     "away": frozenset(),
     "slow": frozenset({"recovering"}),
 }
-"""The causes whose end is noted, by kind, and the causes that continue them: a queue that has room again is said to have been
+"""The causes whose end is noted, by kind, and the causes that continue them. A queue that has room again is said to have been
 full for a while, and one that shrinks is still behind."""
 
 _Key = tuple[str, str]

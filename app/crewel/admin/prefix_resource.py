@@ -68,7 +68,7 @@ def _row_of(prefix: str, topics: Iterable[Topic]) -> Row:
 
 
 def joined_prefixes(pages: Sequence[dict[str, Any]], count: int) -> dict[str, Any]:
-    """The pages of several nodes as one. A topic that several of them have is counted once; if a node has too many to name
+    """The pages of several nodes as one. A topic that several of them have is counted once. If a node has too many to name
     them, a prefix has at least as many as the node that has most of them. Pure."""
     last = min((page["next"] for page in pages if page["next"]), default="")
     rows: dict[str, list[Row]] = {}

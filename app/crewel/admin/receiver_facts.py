@@ -59,8 +59,8 @@ def session_facts(admin: ServerView, session: Session, covers: Callable[[str], b
 
 
 def is_at_rest(admin: ServerView, session: Session) -> bool:
-    """Whether nothing waits for the session and nothing is wrong with it, so that it has no causes: a quick look for counts of
-    very many sessions, most of which are so. False if only a closer look can tell."""
+    """Whether nothing waits for the session and nothing is wrong with it, so that it has no causes. This is a quick look, for
+    counts of very many sessions, most of which are at rest. False if only a closer look can tell."""
     if session.grants is not None or not session.mailbox.view().is_at_rest:
         return False
     if session.name in admin.rejections or admin.turned_away.of(session.name) is not None:

@@ -1,7 +1,7 @@
 """`/admin/api`: authorisation, the routes, and how failures are answered.
 
-Closed by default: a request is answered only if its origin may talk to the server and its token makes an operator, unless
-the route's row says that it is public.
+Closed by default: a request is answered only if its origin may talk to the server and its token makes an operator, unless the
+route is public.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ def covered(scope: Scope) -> Callable[[str], bool] | None:
 
 
 def covers_session(scope: Scope, needed: Role, session: Session) -> bool:
-    """Whether it holds for all that the session is subscribed to, which is something, for the channels of its queue, also for
-    messages of a subscription that it has given up, and for those of the failures that have made it as it is."""
+    """Whether the role holds for all that the session is subscribed to, which is something. It must also hold for the channels
+    of its queue and of the failures that have made it as it is. Its queue may have messages of a subscription that it has given
+    up."""
     if scope.allows(needed):
         return True
     known: dict[str, bool] = {}

@@ -258,7 +258,7 @@ async def _covers(about: About, ask: Ask, needed: Role) -> bool:
 
 
 def missing(route: Route, ask: Ask) -> NotThere | None:
-    """The one answer about what the path names that is not there, or that the operator does not see; None if the operator sees
+    """The one answer about what the path names that is not there, or that the operator does not see. None if the operator sees
     all there is, or the path names nothing of that kind."""
     if ask.covers_all or route.about not in (About.SESSION, About.SUBJECT):
         return None

@@ -1,7 +1,7 @@
 """What `/metrics` says of the server as a whole, of its store and of receivers in trouble: for alerts about the worst case.
 
-What is not known is left out, for 0 would be a lie: the memory of a store that does not answer, the disk of a store of others,
-a backup that was never made.
+What is not known is left out, for 0 would be wrong. Such are the memory of a store that does not answer, the disk of a store of
+others, a backup that was never made.
 """
 
 from __future__ import annotations

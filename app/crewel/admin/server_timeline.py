@@ -246,8 +246,8 @@ class ServerTimeline:
         return None if outage is None else outage.since
 
     async def events(self) -> tuple[list[Event], bool]:
-        """The events of the last day as each node has noted them, those that last with `until` None; and whether all are there:
-        while the store cannot be read, only those since this server started are."""
+        """The events of the last day as each node has noted them, those that last with `until` None; and whether all are there.
+        While the store cannot be read, only those since this server started are."""
         try:
             events, is_whole = await self._stored(), True
         except StoreError:
@@ -307,7 +307,7 @@ def _is_near(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two events of one kind that are near are one for an operator: several nodes note one thing at about the same
+    """Whether two events of one kind that are near are one for an operator. Several nodes note one thing at about the same
     time, and a store that fails again and again for one reason has one outage."""
     if other["what"] == "logins refused" or other["node"] not in one["nodes"]:
         return True

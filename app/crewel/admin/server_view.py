@@ -118,7 +118,7 @@ class ServerView:
 
     @property
     def store(self) -> Store:
-        """The store. Raises StoreUnavailable if there is none, or if it is known to be away: a store that hangs would be waited
+        """The store. Raises StoreUnavailable if there is none, or if it is known to be away. A store that hangs would be waited
         for, and a browser with so many requests under way makes no others."""
         if not self.access.has_store:
             raise StoreUnavailable("this server has no store, and so no dead letters")

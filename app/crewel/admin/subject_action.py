@@ -35,7 +35,7 @@ class SubjectAction:
 
 async def require_everywhere(admin: Administration, action: SubjectAction, views: Iterable[Awaitable[Any]]) -> None:
     """Raise Refused, and note it in the audit, if the roles do not cover the sessions of the subject here and its queue, or
-    those of another node; NotCovered if they do not even show them. `views` are how the others show the subject to this
+    those of another node. Raise NotCovered if they do not even show them. `views` are how the others show the subject to this
     operator. Raises StoreError if one of them does not answer."""
     if action.scope.allows(action.needed):
         return

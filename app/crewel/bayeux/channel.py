@@ -46,12 +46,12 @@ class Channel:
     """A valid name.
 
     `name` has no trailing slash. `patterns` are the names of what stands on it (subscriptions, listeners, authorisers), the
-    widest first (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern.
-    `is_meta` and `is_broadcast` say of which kind it is: each publish asks several times.
-    `has_dot_segments` says that one of its segments is of `DOT_SEGMENTS`, `is_publishable` that a publish may name it.
-    `is_system` says that the server reports its own state on it: no pattern but the name itself stands on it.
-    `is_reply` says that it is kept for answers to requests, `reply_id` whose: empty for a name that is neither a complete
-    reply channel nor all those of one client, `/ret/<ID>/*`, which is the one pattern that stands on them.
+    widest first (`/**`, `/a/**`, `/a/*`, then the name itself). `is_wildcard` says that the name is itself a pattern. `is_meta`
+    and `is_broadcast` say of which kind it is: each publish asks several times. `has_dot_segments` says that one of its
+    segments is of `DOT_SEGMENTS`, `is_publishable` that a publish may name it. `is_system` says that the server reports its own
+    state on it: no pattern but the name itself stands on it. `is_reply` says that it is kept for answers to requests,
+    `reply_id` whose. That is empty for a name that is neither a complete reply channel nor all those of one client,
+    `/ret/<ID>/*`: no other pattern stands on them.
     """
 
     __slots__ = (

@@ -1,5 +1,5 @@
-"""JSON in and out: bytes to a list of elements, values to bytes, ready parts to one payload; and what of a value JSON cannot
-say, and where in the value it stands."""
+"""JSON in and out: bytes to a list of elements, values to bytes, ready parts to one payload. It says too what of a value JSON
+cannot say, and where in the value that stands."""
 
 from __future__ import annotations
 

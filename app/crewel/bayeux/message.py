@@ -1,7 +1,7 @@
 """One message as a client sent it, checked at the door; and the message that its subscribers get.
 
-Only `data` and unknown fields stay opaque. A wrong type in a field that the protocol names is never an exception of
-Python's: it is a `Refused` with the error that the reply carries, or it counts as absent where the reference asks for it.
+Only `data` and unknown fields stay opaque. A wrong type in a field that the protocol names is never an exception of Python's.
+It is a `Refused` with the error that the reply carries, or it counts as absent where the reference asks for it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Fields = dict[str, Any]
 AWAITS: Final = "awaits"
 """`ext.busy` of a connect whose client is busy and waits for an answer, and of the reply that brings only what is new."""
 MAX_ADVICE_MS: Final = 86_400_000
-"""A client may ask for a longer hold or pause than the server's own, but not for more than a day: each is a session that
-the server has to remember."""
+"""A client may ask for a longer hold or pause than the server's own, but not for more than a day. Each is a session that the
+server has to remember."""
 
 # Bayeux 1.0 gives these a meaning in what a server sends; a publisher that sets them would speak with the server's voice.
 _SERVER_FIELDS: Final = frozenset(("clientId", "id", "advice", "successful", "error", "subscription"))
@@ -103,7 +103,7 @@ class Message:
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a connect says that its client is busy, and waits for an answer all the same: what it got and does not
+        """Whether a connect says that its client is busy, and waits for an answer all the same. What it got and does not
         acknowledge is not lost, and the reply brings what is new."""
         return bool(self.ext.get("busy") == AWAITS)
 
@@ -171,8 +171,8 @@ def echoed_id(fields: Fields) -> str | None:
 
 
 def delivered(message: Message) -> Fields:
-    """The message that subscribers get: what was published, less what is the publisher's own affair (`id`, `clientId`)
-    and what only a server may say; always with `data`, for clients take a message without it for an acknowledgement."""
+    """The message that subscribers get: what was published, less what is the publisher's own affair (`id`, `clientId`) and what
+    only a server may say. It always has `data`, for clients take a message without it for an acknowledgement."""
     fields: Fields = {}
     for name, value in message.fields.items():
         if name not in _SERVER_FIELDS:

@@ -1,5 +1,5 @@
-"""A dead letter as applications and operators see it: read once from what the store keeps, shown as a plain object, as JSON,
-or as a message on the live channel (xmlBlaster's dead messages)."""
+"""A dead letter as applications and operators see it (xmlBlaster's dead messages). It is read once from what the store keeps,
+and shown as a plain object, as JSON, or as a message on the live channel."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DeadLetter:
     returns: int = 0
     """How often it has come back."""
     to: str = ""
-    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all who are subscribed."""
+    """Whom the message was addressed to (`client/joe`, `client/joe/1`); empty if it was to all subscribers."""
     given: str = ""
     """The code as the receiver gave it, if `code` is what it counts as; empty otherwise."""
     tries: bytes = b""

@@ -31,13 +31,13 @@ CONNECT_CHANNEL: Final = Channel("/meta/connect", ["meta", "connect"])
 CONNECTED: Final = b'{"channel":"/meta/connect","successful":true,"id":"%b"}'
 """The reply to a bare connect that has nothing else to tell."""
 CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
-"""The same of a session with a part that adds fields to `ext`, with the JSON of these."""
+"""The reply to a bare connect of a session with a part that adds fields to `ext`, with the JSON of these."""
 
 _MAX_LOGGED: Final = 100
 """Characters of a channel in the log, which a client has chosen."""
 
 Take = Callable[[Any, bytes, bool], None]
-"""Gets the transport of a connection, which is closed when it returns; all bytes from the first one of the request on; and
+"""Gets the transport of a connection, which is closed when it returns, and all bytes from the first one of the request on. Also
 whether the request was an upgrade, which has been answered."""
 
 

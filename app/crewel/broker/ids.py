@@ -124,9 +124,9 @@ class Clock:
         self._advanced += seconds
 
     def continue_from(self, microseconds: int) -> None:
-        """It was as late as this when the server ran before, says the store: a machine's clock that was set back meanwhile is
-        approached as one that is set back while the server runs, so that no message lives on. What is more than
-        `_MOST_AHEAD` ahead is not believed: the store's clock was wrong then."""
+        """It was as late as this when the server ran before, says the store. A machine's clock that was set back meanwhile is
+        approached as one that is set back while the server runs, so that no message lives on. What is more than `_MOST_AHEAD`
+        ahead is not believed: the store's clock was wrong then."""
         then = microseconds / 1_000_000
         if 0 < then - self._now <= _MOST_AHEAD:
             self._now = then

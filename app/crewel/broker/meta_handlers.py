@@ -1,6 +1,6 @@
 """One handler for each meta channel (Bayeux 1.0, section 4).
 
-A handler gets the exchange, the session (live, but for the handshake's, which is to be made) and the message, and returns the
+A handler gets the exchange, the session (live, but for the handshake's, which is to be made) and the message. It returns the
 reply, or the steps to it if it may have to wait for a policy.
 """
 

@@ -37,8 +37,8 @@ def receiver_payers(session: Session) -> Payers:
 
 
 def storing_account(publisher: Session) -> str:
-    """The account that is charged for what a session stores: the subject that its token or the policy has proved; else its
-    address, or at an address without rates, which many share, the subject that it is called by."""
+    """The account that is charged for what a session stores: the subject that its token or the policy has proved, else its
+    address. At an address without rates, which many share, it is the subject that it is called by."""
     if publisher.subject:
         return subject_account(publisher.subject)
     address = publisher.account

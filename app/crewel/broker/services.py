@@ -85,7 +85,7 @@ class Service:
     def responder(self, channel: str) -> Callable[[F], F]:
         """Answer each request on this channel or pattern with the result of the function `(message)`, which may be async. An
         exception with an `error_code` becomes an error answer with that code and its text, a `RemoteCallError` one with its
-        data; the server logs any other exception and answers with an error without details. Other messages are ignored."""
+        data. The server logs any other exception and answers with an error without details. Other messages are ignored."""
         pattern = _pattern(channel)
         if pattern.startswith(("/service/", "/meta/")):
             raise ServiceError(f"requests need a broadcast channel, and {channel!r} is not one")

@@ -188,7 +188,7 @@ def as_sender(name: str | None) -> dict[str, Any]:
 
 def local_token(url: str, proxy: str | None) -> str | None:
     """The admin token of this server, if it runs on this machine, keeps its token where this user can read it, and no proxy is
-    on the way to it; else None. Wrong usage ends the command with 2."""
+    on the way to it. Else None. Wrong usage ends the command with 2."""
     from crewel.security.tokens import find_token
 
     return None if proxy_on_the_way(url, proxy) is not None else find_token(url, _data_dir())
@@ -238,7 +238,7 @@ def check_channels(channels: Iterable[str]) -> None:
 
 def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:
     """Run until it is done. A signal cancels it, so that it can say goodbye to the server, and ends the command with what a
-    shell expects then; with 0 if the work `is_endless`, where a signal is the regular end."""
+    shell expects then. That is 0 if the work `is_endless`, where a signal is the regular end."""
     try:
         came = asyncio.run(_unless_signalled(work))
     except BrokenPipeError:

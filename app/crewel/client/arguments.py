@@ -1,4 +1,4 @@
-"""What an application gives to the client, checked at the call: a wrong type that is found later ends a session in the first
+"""What an application gives to the client, checked at the call. A wrong type that is found later ends a session in the first
 outage, far from the line that is wrong."""
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ class Client:
     While the session of a `name` still counts as alive without a client, entering waits, at most as long as the
     server says. `resume_file` keeps the `resume` in a file of its owner, so that the next process does not wait.
 
-    With `update`, the client reports the status of each message, and the server retries, puts on hold or keeps as a
-    dead letter what failed; `settle` and the keywords beside it decide how. `Config` explains all keywords.
+    With `update`, the client reports the status of each message, and the server retries, puts on hold or keeps as a dead letter
+    what failed. `settle` and the keywords beside it decide how. `Config` explains all keywords.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Client:
         self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]
     ) -> str:
         """Put one message into the outbox. The outbox publishes its messages in order as soon as there is a session, and
-        repeats each publish until the server has replied. Returns the idempotency key, a random one if you give none; a second
+        repeats each publish until the server has replied. Returns the idempotency key, a random one if you give none. A second
         message with a key that is still queued is not added, and one with the key of a refused publish replaces that. Messages
         are persistent unless you set `persistent=False`. Receivers find the key as `message.idempotency_key`.
 

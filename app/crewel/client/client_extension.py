@@ -151,8 +151,8 @@ def _text(value: object) -> str | None:
 
 
 class AckExtension(Extension):
-    """`ext.ack`: `true` in the handshake, then the last batch seen in every connect, or the one before it for as long as
-    the application is not done with it, where that matters: `is_handled` says."""
+    """`ext.ack`: `true` in the handshake, then in every connect the last batch seen. While `is_handled` says that the
+    application is not done with that, it is the batch acknowledged before."""
 
     def __init__(self, is_handled: Callable[[], bool] = lambda: True) -> None:
         self._is_handled = is_handled
@@ -201,15 +201,12 @@ class AckExtension(Extension):
 class BatchGate:
     """Buffers deliveries until the connect reply that closes their batch is there.
 
-    `has_room` is asked with the deliveries of a batch before they are handed
-    over. If it says no, the whole batch waits here, and the reply loses its
-    batch number, so that no connect acknowledges it until `take_waiting` has
-    handed it over. Meanwhile connects say that the client is busy, and a server
-    that understands this sends nothing, or what is new if the application waits
-    for an answer: that waits behind the batch. A server that does not understand
-    it sends the batch again, which takes the place of the one that waits.
-    `is_awaited` knows the result of a remote call, which need not wait for a
-    connect: sent again, it would come after its call has ended.
+    `has_room` is asked with the deliveries of a batch before they are handed over. If it says no, the whole batch waits here,
+    and the reply loses its batch number, so that no connect acknowledges it until `take_waiting` has handed it over. Meanwhile
+    connects say that the client is busy. A server that understands this sends nothing, or what is new if the application waits
+    for an answer: that waits behind the batch. A server that does not understand it sends the batch again, which takes the
+    place of the one that waits. `is_awaited` knows the result of a remote call, which need not wait for a connect: sent again,
+    it would come after its call has ended.
     """
 
     def __init__(

@@ -45,8 +45,8 @@ class Response(NamedTuple):
 
 
 def create_response(message: Message, data: Any = _SAME) -> Response:
-    """The answer to a request, on its reply channel: with this data; or, as xMsg has it, with the request's own, bytes and
-    content type included, and with its client properties. Raises ValueError if the message is no request."""
+    """The answer to a request, on its reply channel, with this data. Without data, it has the request's own, bytes and content
+    type included, and its client properties, as xMsg has it. Raises ValueError if the message is no request."""
     channel = reply_channel(message.fields)
     if channel is None:
         raise ValueError(f"the message on {message.channel} is not a request, and takes no answer")

@@ -247,8 +247,8 @@ class Config:
 
     @property
     def reports(self) -> bool:
-        """Whether the client reports statuses at all: if the application wants it, and else for messages that no listener
-        takes, in a session that waits for its client and so may have more for it than it listens to."""
+        """Whether the client reports statuses at all. It does if the application wants it. Else it does for messages that no
+        listener takes, in a session that waits for its client and so may have more for it than it listens to."""
         return self.ack and self.login.get("update") is True
 
     def _asked(self) -> Fields:

@@ -101,8 +101,8 @@ class Connection:
 
     @property
     def busy(self) -> bool | str:
-        """What connects say of the application as `ext.busy`: true if it has enough to do, so that the server is to send
-        nothing; or that it waits for an answer, which may come with other messages that there is no room for."""
+        """What connects say of the application as `ext.busy`. True: it has enough to do, so that the server is to send nothing.
+        `AWAITS`: it waits for an answer, which may come with other messages that there is no room for."""
         if not self._ack.enabled or not (self.gate.is_full or not self.update.is_done):
             return False
         return AWAITS if self._awaits else True

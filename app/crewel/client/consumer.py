@@ -69,7 +69,7 @@ class Delivery(Message[DataT]):
         self.settle()
 
     def settle(self) -> None:
-        """As `acknowledge`."""
+        """Acknowledge it: the server deletes it."""
         for copy in self._end():
             copy.end()
 

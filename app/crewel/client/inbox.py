@@ -2,7 +2,7 @@
 
 A message comes again when the acknowledgement was lost: the process was killed between its commit and the acknowledgement, or
 the server between the acknowledgement and its disk. The transaction that has the effect of a message also notes its id, so
-either both are there or neither; a message whose id is noted is acknowledged without another effect.
+either both are there or neither. A message whose id is noted is acknowledged without another effect.
 """
 
 from __future__ import annotations
@@ -90,17 +90,18 @@ class Inbox:
         return int(connection.execute(self._forget, self._before(age)).rowcount)
 
     async def create_async(self, connection: AsyncConnection) -> None:
-        """As `create`."""
+        """Make the table unless it is there."""
         await connection.execute(self.schema)
 
     async def is_first_async(self, connection: AsyncConnection, message: Message, key: str | None = None) -> bool:
-        """As `is_first`."""
+        """Record the message in the open transaction. Returns False if it was handled before: then only acknowledge it.
+        `is_first` explains the rest."""
         row = self._row(message, key)
         message.recorded_in = connection
         return bool((await connection.execute(self._note, row)).rowcount)
 
     async def forget_async(self, connection: AsyncConnection, age: timedelta) -> int:
-        """As `forget`."""
+        """Delete the records that are older than `age`, and return their number. `forget` says how long `age` must be."""
         return int((await connection.execute(self._forget, self._before(age))).rowcount)
 
     def _row(self, message: Message, key: str | None) -> tuple[str, str, str]:

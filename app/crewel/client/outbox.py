@@ -53,8 +53,8 @@ _TOGETHER: Final = 100
 _ROOM: Final = 48 * 1024
 """Most bytes that are sent together: servers take 64 KiB unless they are configured otherwise."""
 _CLOSES: Final = 3
-"""How often in a row the server closes the socket for the same publish, sent alone, before this counts as its refusal:
-something else that the application sent may have been the reason once."""
+"""How often in a row the server closes the socket for the same publish, sent alone, before this counts as its refusal. Once,
+something else that the application sent may have been the reason."""
 _VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS outbox (

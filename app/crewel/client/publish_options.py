@@ -73,9 +73,9 @@ class PublishOptions(TypedDict, total=False):
     to: Address | Iterable[Address] | None
     """Its destinations."""
     force_queuing: bool | None
-    """As in `Destination`, for those that are names only."""
+    """Whether a message to a subject without a session waits for one, for destinations that are names only."""
     distribute: Distribute | None
-    """As in `Destination`, for those that are names only."""
+    """Which of a subject's sessions get it, for destinations that are names only."""
     subscribable: bool | None
     reply_to: str | None
     key: str | None

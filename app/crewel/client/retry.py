@@ -80,9 +80,8 @@ def _seconds(value: Any, default: float) -> float:
 class BackoffRule:
     """Exponential delays in seconds, jittered downwards.
 
-    The n-th delay in a row is `initial * factor**n`, at most `maximum`, times
-    something between one half and one: clients that lost the same server at
-    the same moment do not come back at the same moment.
+    The n-th delay in a row is `initial * factor**n`, at most `maximum`, times something between one half and one. So clients
+    that lost the same server at the same moment do not come back at the same moment.
     """
 
     initial: float = 0.2

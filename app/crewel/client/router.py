@@ -1,8 +1,7 @@
 """Which local subscriptions receive a message, which of them the server knows, and messages that none receives.
 
-The server has one subscription per channel name however many local ones there
-are, and it sends a message once however many of its patterns match: fanning
-out is the client's part.
+The server has one subscription per channel name however many local ones there are, and it sends a message once however many of
+its patterns match. Fanning out is the client's part.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ class Router:
 
     def add(self, subscription: Subscription, ext: Fields | None) -> Interest:
         """Register a subscription; the first one of a channel brings the `ext` that its subscribe carries. Raises ValueError
-        for a later one with other options: the server has one subscription for all of them; and SubscribeRefused, once, if the
-        server has ended a subscription to this channel that was made by an earlier client of the session."""
+        for a later one with other options: the server has one subscription for all of them. Raises SubscribeRefused, once, if
+        the server has ended a subscription to this channel that was made by an earlier client of the session."""
         if subscription.channel in self._failed:
             error, handling = self._failed.pop(subscription.channel)
             if handling is not None:
@@ -198,7 +197,7 @@ class Router:
             interest.confirmed = False
 
     def begin_session(self, *, is_reconnected: bool) -> None:
-        """There is a session. If it is a new one, it knows of no subscription, and nothing waits for a listener any more; if it
+        """There is a session. If it is a new one, it knows of no subscription, and nothing waits for a listener any more. If it
         is one that another client had before, it may be subscribed to channels that this client does not know of."""
         if not is_reconnected:
             self.forget_session()
@@ -261,7 +260,7 @@ class Router:
         return not any(_holds(subscription) for channel in parsed for subscription in self._receivers(channel.patterns))
 
     def made_room(self) -> None:
-        """A full queue is full no more, or the application waits for an answer: who waits for room looks again."""
+        """A full queue is full no more, or the application waits for an answer: look again whether there is room."""
         self._room.set()
 
     async def wait_for_room(self, is_over: Callable[[], bool], timeout: float) -> None:

@@ -232,8 +232,8 @@ class UpdateExtension(Extension):
 
     @property
     def may_acknowledge(self) -> bool:
-        """Whether the last batch may be acknowledged: where that settles it, once the application is done with it, and the
-        server knows of the messages that no listener takes, at the latest from the connect that acknowledges."""
+        """Whether the last batch may be acknowledged. Where that settles it, the application must be done with it. The server
+        must know of the messages that no listener takes, at the latest from the connect that acknowledges."""
         return self.is_done and (not self.by_batch or self._ledger.is_reported(self._connect))
 
     @property

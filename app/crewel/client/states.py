@@ -1,8 +1,7 @@
 """The life of a client's session, as a table, and where one session stands in it.
 
-Theory of operation: the session loop (`session_loop.py`) feeds events, the table
-says which state follows, and an event that the table does not know in a state
-is a bug and raises. `docs/reference/client.md` shows the table; nothing else decides.
+Theory of operation: the session loop (`session_loop.py`) feeds events, and the table says which state follows. An event that
+the table does not know in a state is a bug and raises. `docs/reference/client.md` shows the table; nothing else decides.
 
 A session is *usable* (publishes may go out) while it is CONNECTING or
 CONNECTED. In every other state but the last two a publish waits, up to its

@@ -92,8 +92,8 @@ class Progress:
     """How far a receiver is in the histories of some channels.
 
     In a queue the higher priorities go first. So a message says that all older ones of its priority and above have come, and
-    nothing of those below: only messages of the lowest priority that was seen move the place. What a newer one has overtaken
-    is then asked for again, with some that have come already.
+    nothing of those below. Only messages of the lowest priority that was seen move the place. What a newer one has overtaken is
+    then asked for again, with some that have come already.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Overflow(Enum):
 
     HOLD = "hold"
     """With acknowledgement: its batch waits beside the queue, is not acknowledged, and the server sends no more until there is
-    room; nothing is lost, and the client's other subscriptions wait too. Without acknowledgement: as `drop-oldest`."""
+    room. Nothing is lost, and the client's other subscriptions wait too. Without acknowledgement: as `drop-oldest`."""
     DROP_OLDEST = "drop-oldest"
     """The oldest message of the queue makes room."""
     DROP_NEWEST = "drop-newest"
@@ -145,7 +145,7 @@ Release = Callable[["Subscription[Any]"], Awaitable[None]]
 
 
 def _begins(message: Message[Any]) -> bool:
-    """Whether the application receives a message whose turn has come: not if a later copy has a turn of its own, or if an
+    """Whether the application receives a message whose turn has come. Not if a later copy has a turn of its own, or if an
     earlier copy has ended while this one waited."""
     handling = message.handling
     if handling is None or handling.is_taken or message.is_erased:
@@ -166,11 +166,9 @@ class Subscription(Generic[DataT]):
     In a client with `update`, asking for a message settles the one before, as
     does leaving the block of `async with subscription` without an exception.
 
-    The iteration ends after `unsubscribe` and when the application closes the
-    client. It raises when the subscription was lost: `SubscribeRefused` if the
-    server refused it in a new session or has ended it, because its filter is
-    too expensive; `DisconnectedError` if the server ended the session for good.
-    Leaving it as a context manager unsubscribes.
+    The iteration ends after `unsubscribe` and when the application closes the client. It raises when the subscription was lost:
+    `SubscribeRefused` if the server refused it in a new session or has ended it, because its filter is too expensive. It raises
+    `DisconnectedError` if the server ended the session for good. Leaving it as a context manager unsubscribes.
 
     The notice that its topic is erased (`message.is_erased`) is the last message
     of a subscription to just this channel; wildcards continue.
@@ -444,8 +442,9 @@ class Subscription(Generic[DataT]):
 
     def blame(self, error: Exception) -> None:
         """An exception leaves a block around this subscription. If it was raised where the last message was taken, and before
-        the next one was requested, the processing of the message has failed: it is rejected, as one of a callback is, or stays
-        open for the next process while it has attempts left. What is deferred, or recorded by an inbox, is left alone."""
+        the next one was requested, the processing of the message has failed. The message is rejected, as one of a callback is,
+        or stays open for the next process while it has attempts left. What is deferred, or recorded by an inbox, is left
+        alone."""
         taken = self._taken
         if taken is None or taken.handling is None or taken.is_deferred or taken.is_recorded:
             return

@@ -1,7 +1,7 @@
 """Functions of the application that the event loop calls in threads.
 
-Whatever such a function raises must not reach the loop as it is: asyncio lets SystemExit and KeyboardInterrupt end the loop,
-which all synchronous clients of the process share, and a future does not take StopIteration.
+Whatever such a function raises must not reach the loop as it is. SystemExit and KeyboardInterrupt would end the loop of
+asyncio, which all synchronous clients of the process share, and a future does not take StopIteration.
 """
 
 from __future__ import annotations

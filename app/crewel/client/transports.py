@@ -266,7 +266,7 @@ class LongPolling:
 class WebSocket:
     """The `websocket` transport: one socket, each payload as one text frame, and frames in.
 
-    A task reads the socket from `open` to `close`; a socket that ends from the other side is reported to the session at once,
+    A task reads the socket from `open` to `close`. A socket that ends from the other side is reported to the session at once,
     so that nothing waits for replies that cannot come.
     """
 

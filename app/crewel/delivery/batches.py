@@ -1,8 +1,8 @@
 """What a session was sent and has not acknowledged, by batch id.
 
-The cycle is that of the first acknowledge extension: entries leave the queue, are retained under the batch number of the
-reply that carried them, and whatever the next connect does not acknowledge goes back to the front of the queue. So an
-entry belongs to the last reply that held it, and an acknowledgement counts only for a batch that was sent.
+The cycle is that of the first acknowledge extension: entries leave the queue, and are retained under the batch number of the
+reply that carried them. Whatever the next connect does not acknowledge goes back to the front of the queue. So an entry belongs
+to the last reply that held it, and an acknowledgement counts only for a batch that was sent.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Batches:
         return [each for each in queue if (each.position or each) not in gone]
 
     def unbatch(self) -> None:
-        """Entries that are to be sent again belong to no batch any more: the next reply may carry some of them under a new
+        """Entries that are to be sent again belong to no batch any more. The next reply may carry some of them under a new
         number, and acknowledging that number must not acknowledge the others."""
         if self.must_resend:
             self.sent.clear()
@@ -175,7 +175,7 @@ class Batches:
 
     def note_busy(self, in_hand: int) -> None:
         """Note whether the client lacks what goes out again, or is busy. It has so many messages that it has not settled, these
-        included: with others in its hands it had no room; and a reply was not lost twice in a row."""
+        included. With others in its hands it had no room; and a reply was not lost twice in a row."""
         self.is_busy = self.futile > 1 or in_hand > self._count()
 
     def retain(self, entries: list[Entry]) -> int:

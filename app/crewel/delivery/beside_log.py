@@ -1,7 +1,7 @@
 """What the store has put past the log, into inboxes, and has given ids of the log: each is taken in its place there.
 
 The log does not show these messages to the node whose sessions have them. So a node that has been answered about one keeps it
-here until all that lies before it in the log was taken: otherwise it would overtake what other nodes have appended.
+here until all that lies before it in the log was taken. Otherwise it would overtake what other nodes have appended.
 """
 
 from __future__ import annotations

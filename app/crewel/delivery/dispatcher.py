@@ -1,9 +1,8 @@
 """The dispatcher of one session: the messages at its client, and what a failure does.
 
-It decides and changes nothing else: `judge` and `overdue` answer what is to be done with each message, and who calls moves it.
-What failures mean for the client as a whole, a pause or the end of its session, is decided by `conclude`, once the request
-that reports them has been read to its end: what the same request acknowledges is settled first.
-Times are seconds on one clock.
+It decides and changes nothing else: `judge` and `overdue` answer what is to be done with each message, and the caller moves it.
+`conclude` decides what failures mean for the client as a whole, a pause or the end of its session. That is once the request
+that reports them has been read to its end: what the same request acknowledges is settled first. Times are seconds on one clock.
 """
 
 from __future__ import annotations

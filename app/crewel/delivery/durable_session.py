@@ -337,7 +337,7 @@ class DurableSession:
     # Messages
 
     def take(self, log_id: LogId, pending: PendingMessage) -> None:
-        """The entry is pending from now on. What is known of it may be shared by all who take it."""
+        """The entry is pending from now on. What is known of it may be shared by all sessions that take it."""
         self.pending[log_id] = pending
         if log_id > self._newest:
             self._newest = log_id
@@ -455,8 +455,8 @@ class DurableSession:
         return True
 
     def requeue(self, log_id: LogId) -> None:
-        """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and
-        to note it: no commit mentions it any more. It may come again."""
+        """The store has been asked to put this message, which lies in the inbox, back into the queue that it came from, and to
+        note it. No commit mentions it any more. It may come again."""
         self.forget_evicted(log_id)
         pending = self.inbox.pop(log_id, None)
         self._stored_inbox.pop(log_id, None)
@@ -557,8 +557,8 @@ class DurableSession:
     # Notices that topics were erased, or that the server has ended subscriptions
 
     def notice(self, log_id: LogId, channel: str, lowest: int = NORMAL, why: str = "") -> list[LogId]:
-        """The store has put the notice that the topic of this channel was erased at this place, or with `why` that the
-        subscription to this pattern has ended, instead of any that waited there for the session; its priority is at most
+        """The store has put a notice at this place: that the topic of this channel was erased, or with `why` that the
+        subscription to this pattern has ended. It replaces any that waited there for the session. Its priority is at most
         `lowest`. Returns the places of the others."""
         former = self.forget_notice(channel)
         if why:
@@ -649,7 +649,7 @@ class DurableSession:
         return Change(self.name, opened, settled, removed, passed, caught_up, batch, noticed)
 
     def last_reportable(self, cursor: LogId) -> LogId:
-        """The last entry whose end a commit may report that moves the node's cursor to `cursor`: a server that takes the
+        """The last entry whose end a commit may report that moves the node's cursor to `cursor`. A server that takes the
         session over reads the entries after it from the log again."""
         return max(cursor, self.own_cursor)
 
@@ -672,7 +672,7 @@ class DurableSession:
         return opened, settled, removed
 
     def take_ended(self, last: LogId | None = None, most: int = 0) -> tuple[list[Disposition], list[PendingDeadLetter]]:
-        """How messages ended since this was asked last, and the dead letters: of messages up to `last`, with some that
+        """How messages ended since this was asked last, and the dead letters. They are of messages up to `last`, with some that
         were withheld, at a cost of `most` (`PendingDeadLetters.take`); or (None) of all. It goes before `take_change`."""
         self.apply_pending()
         dispositions, self._ended = self._ended, {}

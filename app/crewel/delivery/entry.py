@@ -136,7 +136,7 @@ class Entry:
 
     @classmethod
     def remembered(cls, logged: Logged, *, is_initial: bool) -> Entry:
-        """A message of a history, for one receiver who has asked for it. It has no place in the log, for it is not delivered
+        """A message of a history, for one receiver that has asked for it. It has no place in the log, for it is not delivered
         from the log: its id and its origin tell where it lies. `is_initial`: it comes because of a subscribe, and not because
         the receiver says what it has missed."""
         entry = cls.read_back(logged)
@@ -238,9 +238,9 @@ class Entry:
 
 def notice_entry(notice: PendingMessage, place: LogId, why: str = "", stamp: tuple[str, str] | None = None) -> Entry:
     """The notice that a topic was erased, of which this is known; or, with `why` (`{"errorCode", "message"}` as JSON), that the
-    server has ended the subscription to this pattern: as the failed reply to a subscribe that no client sent, which is how
-    clients that know nothing of notices learn of it. `place` is where the store has it, 0 if nowhere: then its id and its
-    time have to be given."""
+    server has ended the subscription to this pattern. That is the failed reply to a subscribe that no client sent, so that
+    clients that know nothing of notices learn of it. `place` is where the store has it, 0 if nowhere: then its id and its time
+    have to be given."""
     if why:
         entry = Entry(_failed_reply(notice.channel, reread(why.encode())), priority=notice.priority)
         entry.channel = notice.channel

@@ -1,6 +1,6 @@
 """The log consumer of a node: it takes entries strictly in order, and says in commits what has happened to them.
 
-`take` gets the sessions that receive an entry by their subscriptions; it adds those that an index does not show: subscribes
+`take` gets the sessions that receive an entry by their subscriptions. It adds those that an index does not show: subscribes
 that are not answered yet, intervals that have ended but are not passed, sessions that are ending.
 
 What it refuses to know: how entries are read, where bodies are, who is connected.
@@ -434,7 +434,7 @@ class LogConsumer:
         """The next commit; None if there is nothing to say, or, if it `is_divided`, in a part of it: then ask again. It must
         be applied before the next one is asked for: repeat it while its outcome is unknown, and then call `committed`.
 
-        A large one is divided. Where the cursor is to be is fixed first; then some parts tell what is pending up to there, and
+        A large one is divided. Where the cursor is to be is fixed first. Then some parts tell what is pending up to there, and
         what is at hand otherwise, and the last one moves the cursor. Many dead letters are withheld, and follow in turn with
         all else, so that neither waits for long. There can be other work between two parts."""
         self.has_more, self.has_withheld_only = True, False

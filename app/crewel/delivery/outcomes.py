@@ -94,7 +94,7 @@ def reported_code(given: object) -> str:
 
 
 def code_given(given: object) -> str:
-    """What dead letters keep of a code that does not count as it was given, at most as long as a code: a longer one ends in
+    """What dead letters keep of a code that does not count as it was given, at most as long as a code. A longer one ends in
     `…`; what is no string is kept as JSON. Empty if the code counts as it is, or was null."""
     if given is None or (isinstance(given, str) and is_reportable(given)):
         return ""

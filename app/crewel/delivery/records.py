@@ -150,7 +150,7 @@ class SessionRecord:
     inbox: dict[LogId, PendingMessage] = field(default_factory=dict)
     """Open messages whose bodies lie in the session's inbox and not in the log."""
     inbox_until: LogId = field(default=LogId(0), compare=False)
-    """The newest id of the store when this was read, where that is known: an older message that is not in `inbox` has ended, or
+    """The newest id of the store when this was read, where that is known. An older message that is not in `inbox` has ended, or
     was for another session of the same name."""
     notices: dict[str, LogId] = field(default_factory=dict)
     """Channel -> place of the notice that its topic was erased, or pattern -> place of the notice that the server has ended

@@ -231,8 +231,8 @@ REFUSED_HEADER: Final = "Crewel-Refused"
 
 
 class Fault(Enum):
-    """What makes a whole payload worthless: HTTP status, WebSocket close code (0: the frame is ignored, because old clients
-    send `[]` to keep a socket alive), and the words for both, short enough for a close frame."""
+    """What makes a whole payload worthless: HTTP status, WebSocket close code, and the words for both, short enough for a close
+    frame. Code 0: the frame is ignored, because old clients send `[]` to keep a socket alive."""
 
     EMPTY = 400, 0, "no message in the request"
     MALFORMED = 400, 1007, "not a JSON object or array of objects in UTF-8"

@@ -118,4 +118,4 @@ ROUTES: Final[Routes] = {
     ("POST", "/_mock/move"): (_move, ()),
     ("POST", "/_mock/wait"): (_wait, ("channel", "timeout_ms")),
 }
-"""As in `crewel.testing.control`."""
+"""Method and path, what answers, and the fields that it takes; None if what answers checks them."""

@@ -84,8 +84,8 @@ class Kind(IntEnum):
     DEAD_LETTERS = 26
     """As JSON the ids of dead letters that the store has since just now, for the operators who follow them at the receiver."""
     PRESENCE = 27
-    """As JSON the version of what the sender has announced of the presence of its sessions, and a list of what is new in it:
-    sessions that are present on a channel, and such that are not any more. An empty list repeats the version."""
+    """As JSON the version of what the sender has announced of the presence of its sessions, and a list of what is new in it.
+    That is sessions that are present on a channel, and sessions that no longer are. An empty list repeats the version."""
 
 
 class Frame(NamedTuple):

@@ -1,5 +1,5 @@
-"""What a node does that has lost its lease, because it cannot reach the store or was stopped: it asks the other nodes for its
-heir, and gives that the connects that it holds (decision 0261).
+"""What a node does that has lost its lease, because it cannot reach the store or was stopped. It asks the other nodes for its
+heir, and gives it the connects that it holds (decision 0261).
 
 The heir has the sessions, and the store will refuse this node as soon as it can be reached. Until then the clients need not
 wait. As long as no node knows an heir, nothing moves: the store may be away for all of them.

@@ -29,7 +29,7 @@ class OperatorQuestion:
 
     method: str
     route: str
-    """As the table of routes has it, with its variables."""
+    """The path in the table of routes, with its variables."""
     who: str
     role: int | str | list[str]
     """A number, unless it is of some channels."""
@@ -130,7 +130,7 @@ class Present:
 
     version: int
     entries: list[list[Any]]
-    """As in frames of the kind `PRESENCE`."""
+    """The sessions that are present, as frames of the kind `PRESENCE` list them."""
 
 
 class Schema(Generic[Answer]):

@@ -1,5 +1,5 @@
-"""Subjects at several nodes: a login that clears the earlier sessions of its subject ends those of all nodes, and a subject
-that an operator blocks is blocked at all of them, as long as one of them lives.
+"""Subjects at several nodes. A login that clears the earlier sessions of its subject ends those of all nodes. A subject that an
+operator blocks is blocked at all of them, as long as one of them lives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a request is processed whose session may be another node's (decisions 0260 and 0261).
 
-`_place` is the table of it. A request for a session of a node that lives is forwarded there, once; one for a session of a dead
-node waits until its sessions have been taken over; one that another node has forwarded is processed here or given back.
+`_place` is the table of it. A request for a session of a node that lives is forwarded there, once. One for a session of a dead
+node waits until its sessions have been taken over. One that another node has forwarded is processed here or given back.
 """
 
 from __future__ import annotations

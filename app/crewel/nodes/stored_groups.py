@@ -1,7 +1,7 @@
 """The groups of consumers of all nodes, as the store has them (decision 0261).
 
 A persistent message goes into the queues of the groups that its publisher's node knows. Nodes report their groups to each other
-by their links; but a link may be broken while both nodes reach the store, and then a message would pass a group by. So each
+by their links. But a link may be broken while both nodes reach the store, and then a message would pass a group by. So each
 node notes its groups in the store, and looks at those of the others several times in a lease. A subscribe to a group that the
 links have not confirmed is answered when a node that has not looked should have lost its lease.
 """
@@ -25,7 +25,7 @@ from crewel.storage.node_groups import MOST_NOTED
 _LOOKS: Final = 3  # in the time that a lease lasts
 _LONGEST_PAUSE_S: Final = 1.0
 _LEAST_S, _MOST_S = 2 * _LONGEST_PAUSE_S, 5.0
-"""How long a subscribe waits for the looks of other nodes: at least twice the longest pause, whatever their lease is, and not
+"""How long a subscribe waits for the looks of other nodes: at least twice the longest pause, whatever their lease is. It is not
 very long where the lease is: they look every second as well."""
 
 _NOTHING: Final = 0, frozenset[str]()

@@ -44,8 +44,8 @@ class Strangers:
         return len(self._links)
 
     def came(self, link: Unproved, address: str) -> None:
-        """A link has opened. If it is one too many, the oldest one of the address that has most is closed for it: so an
-        address that opens very many keeps no other from coming."""
+        """A link has opened. If it is one too many, the oldest one of the address that has most is closed for it. So an address
+        that opens very many keeps no other from coming."""
         if len(self._links) >= self._most:
             most, _ = Counter(self._links.values()).most_common(1)[0]
             oldest = next(each for each, its in self._links.items() if its == most)

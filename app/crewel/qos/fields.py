@@ -1,8 +1,8 @@
 """Options, and the checks of the fields that carry them in a request's `ext`.
 
 An option is one row of a table: the server reads the field by it, the client writes it, command line and docs take their texts
-from it. A check turns what JSON brought into a value, or raises ValueError with words for what would fit; `read_fields`
-runs them over an object and names the field that does not fit.
+from it. A check turns what JSON brought into a value, or raises ValueError with words for what would fit. `read_fields` runs
+the checks over an object and names the field that does not fit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Filters of subscriptions: JMESPath expressions that are true for the messages to be delivered.
 
-They run in the server, on messages of other clients, so they are a part of JMESPath that cannot build anything: no value can
+They run in the server, on messages of other clients, so they are a part of JMESPath that cannot build anything. No value can
 become larger than the message that it was found in, and the steps of one evaluation are counted (docs/decisions/0024).
 
 There are two evaluators. Most filters compare fields with literals; as plain functions they take a tenth of the time of the

@@ -4,7 +4,7 @@
 one the server numbers the session, downwards from -1. `/node/heron/` in front tells where it is and is not part of it.
 
 A shared queue is of a subject, of one session of a subject, or of a consumer group. The store reads from the name how a queue
-is consumed: a message of `client/joe` may be open for several sessions at once, one of any other queue for one session.
+is consumed. A message of `client/joe` may be open for several sessions at once, one of any other queue for one session.
 """
 
 from __future__ import annotations

@@ -84,8 +84,9 @@ def _fields(origin: Origin) -> dict[str, Any]:
 
 
 def _route(origin: Origin, here: str, now_ms: int) -> list[dict[str, Any]]:
-    """The nodes that have handled the message, in their order. A stratum counts the nodes since the one that accepted it, and
-    a timestamp says when it came there, nanoseconds since 1970, in digits; of a message that is not stored only here."""
+    """The nodes that have handled the message, in their order. A stratum counts the nodes since the one that accepted it. A
+    timestamp says when it came there, nanoseconds since 1970, in digits; of a message that is not stored, only when it came
+    here."""
     first = {"node": origin.node, "stratum": 0, "timestamp": origin.received, "dirtyRead": False}
     second = {"node": here, "stratum": 1, "timestamp": f"{now_ms}000000", "dirtyRead": False}
     if not origin.is_persistent:
@@ -109,8 +110,8 @@ def own(
     remaining_ms: int | None = None,
 ) -> bytes:
     """The whole message for one receiver, from what `shared` began. `subscription` is the pattern by which it receives the
-    channel, if that is not the channel itself; `queue` its place in this response, and how many wait in all; `remaining_ms`
-    the rest of its life, if that has an end."""
+    channel, if that is not the channel itself. `queue` is its place in this response, and how many wait in all. `remaining_ms`
+    is the rest of its life, if that has an end."""
     more = b""
     if subscription:
         more += b',"subscription":' + encode(subscription)

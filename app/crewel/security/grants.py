@@ -137,8 +137,8 @@ class Grants:
 
     @property
     def identity(self) -> str:
-        """A text that stands for this subject and no other: the subject, if a session can be called so; else a text
-        that begins with two underscores, as no subject of a session does. The admin token's is `__admin`."""
+        """A text that stands for this subject and no other: the subject, if a session can be called so. Else it is a text that
+        begins with two underscores, as no subject of a session does. The admin token's is `__admin`."""
         if not self.subject:
             return "__admin"
         if is_subject(self.subject):

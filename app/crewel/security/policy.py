@@ -1,8 +1,8 @@
 """The security policy, and the authorisers that channels carry on top of it.
 
 The policy is asked before a handshake, a create, a subscribe and a publish. What it does not grant is refused, and so is what
-it fails to answer. Of authorisers all on a channel and on the wildcards that match it are asked, the widest first: one denial
-refuses; without a denial one grant is needed; where there is no authoriser, the policy alone has decided.
+it fails to answer. All authorisers on a channel and on the wildcards that match it are asked, the widest first. One denial
+refuses; without a denial one grant is needed. Where there is no authoriser, the policy alone has decided.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How operators sign in to a page: a code that works once, the value of the cookie that it is exchanged for, and the token with
-which the page follows the live feed.
+"""How operators sign in to a page: a code that works once, the value of the cookie that it is exchanged for, and the page's
+token for the live feed.
 
 All are JSON Web Tokens of the server for itself, signed with keys that follow from the admin token. So `crewel serve` can
 print a code without asking the server, a page stays signed in when the server restarts, and a new admin token ends all of it.
@@ -56,8 +56,8 @@ def _opened(key: bytes, text: str, what: str) -> dict[str, Any]:
 
 
 def own_grants(admin: AdminToken, token: str) -> Grants | None:
-    """What a token of the server itself grants to a session: the admin token everything, that of a live feed the role of the
-    operator who has asked for it, until their sign-in ends. None if it is neither."""
+    """What a token of the server itself grants to a session: the admin token everything. That of a live feed grants the role of
+    the operator that has asked for it, until their sign-in ends. None if it is neither."""
     if admin.matches(token):
         return OPERATOR
     if not token.startswith(_FEED_PREFIX):

@@ -1,8 +1,8 @@
 """The keys that tokens are verified with: a public key or a secret from a file, or a JWK set from a file or an address.
 
-A set that has an address is fetched without blocking, used for as long as the settings say, and fetched once more when a
-token names a key that is not in it, or is signed with another key than the one of its name. While the address does not
-answer, the keys that are there stay in use.
+A set that has an address is fetched without blocking, and used for as long as the settings say. It is fetched once more when a
+token names a key that is not in it, or is signed with another key than the one of its name. While the address does not answer,
+the keys that are there stay in use.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _FetchedKeys(Keys):
         return monotonic() - self._fetched_at > self._settings.jwt_refresh_ms / 1000
 
     async def _refresh(self) -> None:
-        """Fetch once for all who wait, and not again at once."""
+        """Fetch once for all callers that wait, and not again at once."""
         if self._fetching is None:
             # Else a flood of tokens with invented key ids would become a flood of fetches.
             if monotonic() - self._tried_at < _PAUSE_S:

@@ -1,6 +1,6 @@
 """The admin token: the secret that makes an operator. From the settings, or a random one that is kept beside the store.
 
-Beside a kept token stands the address of its server and its process, `admin.url`: commands on the same machine show the token
+Beside a kept token stands the address of its server and its process, `admin.url`. Commands on the same machine show the token
 there and nowhere else, and only while that process lives. A list of the user's servers, by port, lets commands find it from any
 directory.
 """
@@ -77,7 +77,7 @@ def read_token(data_dir: str) -> str | None:
 
 def find_token(url: str, data_dir: str) -> str | None:
     """The kept token of the server with this address, which keeps it in `data_dir` or in the data directory of another server
-    that this user has started; None if there is none. A token that was made for another address is left alone, and so is that
+    that this user has started. None if there is none. A token that was made for another address is left alone, and so is that
     of a server that has ended: another one may have its port."""
     asked = urlsplit(url)
     for directory in (data_dir, _listed(asked)):

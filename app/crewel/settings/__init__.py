@@ -20,7 +20,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used: who asks for the address of the store alone needs no model of all settings."""
+    """Import a name when it is first used: a program that needs the address of the store alone needs no model of all
+    settings."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

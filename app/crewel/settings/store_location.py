@@ -33,11 +33,11 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreLocation:
-    """Where the store is, or who knows where it is. It may hold passwords."""
+    """Where the store is, or the servers that know where it is. It may hold passwords."""
 
     kind: StoreKind
     hosts: tuple[Place, ...] = ()
-    """Whom to ask; empty for one server."""
+    """The servers to ask; empty for one server."""
     service: str = ""
     """The name by which the sentinels know the store."""
     sentinel_login: tuple[str | None, str | None] = (None, None)

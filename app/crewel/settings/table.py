@@ -103,8 +103,8 @@ def without_credentials(keys: str) -> str:
 
 
 def rows(settings: Settings) -> list[dict[str, Any]]:
-    """Return all settings and rules for topics as JSON can say them, in the order of declaration: `name`, `value`, `unit`,
-    `default`, `source`, `live` (whether it can change while the server runs) and `why`."""
+    """Return all settings and rules for topics as JSON can say them, in the order of declaration. Each has `name`, `value`,
+    `unit`, `default`, `source`, `live` (whether it can change while the server runs) and `why`."""
     values = {name: shown(settings, name) for name in declared()} | rules_of(settings)
     return [
         {

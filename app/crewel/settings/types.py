@@ -47,11 +47,10 @@ def setting(
 ) -> Any:
     """Declare one setting.
 
-    `why` is for the person who wonders whether to change it; `live` says that
-    the server looks at it at each use, so that it can change while running;
-    `secret` says that it holds a password, which nothing prints; `unit` is
-    needed where the name does not end with it; `expected` replaces the words made
-    from type and bounds in error messages; `bounds` are pydantic's (ge, le, min_length, pattern).
+    `why` is for the person who wonders whether to change it. `live` says that the server looks at it at each use, so that it
+    can change while running. `secret` says that it holds a password, which nothing prints. `unit` is needed where the name does
+    not end with it. `expected` replaces the words made from type and bounds in error messages. `bounds` are pydantic's (ge, le,
+    min_length, pattern).
     """
     extra: JsonDict = {"unit": unit, "live": live, "secret": secret, "expected": expected}
     return Field(default, description=why, json_schema_extra=extra, **bounds)

@@ -2,8 +2,8 @@
 for one.
 
 A file is gzip, whose checksum tells damage and whose end tells that it is whole. In it: a head, one command a line of a key
-with names less the prefix, and an end that counts them, each as the store's own protocol writes an array. Plain commands can
-be read by any Redis and any Valkey; what DUMP makes cannot.
+with names less the prefix, and an end that counts them. Each is an array as the store's own protocol writes it. Plain commands
+can be read by any Redis and any Valkey; what DUMP makes cannot.
 
 A copy is the store as it was at one instant: the store forks and sends what a new replica would get (SYNC), which disturbs no
 client of it. A private server reads that and is asked instead of the store.

@@ -1,6 +1,6 @@
 """What replicas have confirmed of the writes of one connection: by numbered marks, which any store can be compared with.
 
-A mark is written before each WAIT, which waits only for writes of its own connection: of a step that found everything done, by
+A mark is written before each WAIT, which waits only for writes of its own connection. Of a step that found everything done, by
 another connection, it would say at once that the replicas have it. A store copies its writes in their order. So one that has a
 mark has all that was written before it, and one that was promoted and has the newest confirmed mark lacks nothing that was
 answered.

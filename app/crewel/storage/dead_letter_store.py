@@ -3,8 +3,8 @@
 Each is known by its dead id, its place in the stream `dead`. Each step takes whole dead letters from there, so that one is in
 exactly one place whatever happens.
 
-A page takes the store and the server little, however many dead letters there are: it walks the smallest index that fits, reads
-in portions, and stops when it has read enough, with less than was asked for and the place to continue.
+A page takes the store and the server little, however many dead letters there are. It walks the smallest index that fits and
+reads in portions. It stops when it has read enough, with less than was asked for and the place to continue.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def redrive(
     groups: Sequence[str] = (),
 ) -> Step[Redriven]:
     """Redrive a dead letter, to its receiver or, `to_channel`, to the subscribers of its channel and the `groups` on it, which
-    are known by their queues; an addressed message goes to its destination then (`letter.to`), and to no other. A receiver that
+    are known by their queues. An addressed message goes to its destination then (`letter.to`), and to no other. A receiver that
     would have more than `max_entries` or `max_bytes` open gets nothing; 0 is no bound. What opens by other ways may be noticed
     a second late. To find a receiver full takes the store long if it has thousands waiting: redrive no more to that one. The
     job with `job_id` counts what is moved. With a `body` that one is sent, and the bin keeps the dead letter, discarded by
@@ -235,7 +235,7 @@ async def page(
     store: Store, wanted: DeadLetterFilter, after: str = "", count: int = 100, *, newest_first: bool = False
 ) -> Page:
     """Return the next dead letters that are wanted, `count` at most, after the place where the page before ended. A page may
-    come back short, or empty, and yet say where the next begins: one call reads a bounded number, or for a bounded time if only
+    come back short, or empty, and yet say where the next begins. One call reads a bounded number, or for a bounded time if only
     those within some channels are wanted.
 
     Raises StoreError, and ValueError if `after` or `wanted.until` is no dead id.

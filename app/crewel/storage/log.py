@@ -83,11 +83,11 @@ def append(
     node: str = "",
     now: int = 0,
 ) -> Step[Appended]:
-    """Put messages into the log, all or none, with a fact of that; and in the same step into the histories of their
-    topics and the queues of groups, as far as they ask for that. A key is remembered for `once_ms` milliseconds. The oldest
-    messages of a history go when it has more than `history_max_bytes`; 0: it may have any number. `node` is noted with each
-    message as the one that accepted it, unless it is empty. A message says nothing new if the newest of its history says the
-    same, and has not expired by `now`: microseconds since 1970, by the clock that its expiry is of.
+    """Put messages into the log, all or none, with a fact of that. In the same step they go into the histories of their topics
+    and the queues of groups, as far as they ask for that. A key is remembered for `once_ms` milliseconds. The oldest messages
+    of a history go when it has more than `history_max_bytes`; 0: it may have any number. `node` is noted with each message as
+    the one that accepted it, unless it is empty. A message says nothing new if the newest of its history says the same, and has
+    not expired by `now`. That is in microseconds since 1970, by the clock that its expiry is of.
 
     Raises Fenced if the server with this token has been superseded. After an unknown outcome it must not be repeated, but for
     messages that all have a key.
@@ -174,9 +174,9 @@ def commit(
 ) -> list[Step[Committed]]:
     """Apply a commit: usually one step; more if it opens very much, and then all but the last only open messages ahead.
 
-    The steps are done in order. Each may be repeated as it is: what has been applied is not applied again. Raises Fenced if
-    the server has been superseded, Behind if the store has lost a commit of it, and StoreUnavailable (nothing was done) for a
-    step whose predecessor has not been done.
+    The steps are done in order. Each may be repeated as it is: what has been applied is not applied again. Raises Fenced if the
+    server has been superseded, and Behind if the store has lost a commit of it. Raises StoreUnavailable (nothing was done) for
+    a step whose predecessor has not been done.
     """
     opens = sum(len(change.opened) for change in commit.changes)
     parts = _parts(k, token, commit) if opens > _OPENED_AT_ONCE else []

@@ -1,9 +1,9 @@
 """Follows the log: a connection of its own waits at its end, and brings what is appended.
 
-It asks again in the same turn in which an answer has come, or after a pause, and leaves the entries as the store sent them:
-most are of no interest to this server. Where replicas must have what is answered, they must have an entry before it is
-handed on: else it might reach a receiver and be lost by a fail-over, and its publisher, who was not answered, would send it
-again under another id.
+It asks again in the same turn in which an answer has come, or after a pause. It leaves the entries as the store sent them: most
+are of no interest to this server. Where replicas must have what is answered, they must have an entry before it is handed on.
+Else it might reach a receiver and be lost by a fail-over. Its publisher, which was not answered, would send it again under
+another id.
 """
 
 from __future__ import annotations

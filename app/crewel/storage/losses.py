@@ -1,7 +1,7 @@
 """What a store has lost that it had answered, as far as the servers know that were answered.
 
-A store that restarts, that was put back, or whose replica has taken its place may have less than it had: the end of the
-log, and all that was done since. Every run and every promotion of a store is a *generation* of its own. The first server
+A store that restarts, that was put back, or whose replica has taken its place may have less than it had. It lacks the end of
+the log, and all that was done since. Every run and every promotion of a store is a *generation* of its own. The first server
 that meets one notes what it has; each server then knows which of the messages that it was answered are missing.
 """
 

@@ -28,7 +28,7 @@ async def message_body(
     store: Store, log_id: LogId, channel: str, sessions: Iterable[str], queues: Iterable[str]
 ) -> Logged | None:
     """Return the message from the log, the history of its channel, or where it waits for one of these sessions or in one of
-    these shared queues; None if the store has it no longer. Raises StoreError."""
+    these shared queues. None if the store no longer has it. Raises StoreError."""
     k, text = store.keys, str(log_id)
     pipeline = store.reader.pipeline(transaction=False)
     for stream in (k.log, k.history(channel)):
@@ -56,9 +56,9 @@ class InQueues(NamedTuple):
 async def search_queues(
     store: Store, text: str, count: int = 100, *, field: str = "", sight: Sight = WHOLE
 ) -> InQueues:
-    """Return at most so many messages that wait for subjects and groups, with this text in body, options or sender, whatever
-    the case of ASCII characters, and with this `field` of the data, such as `order=100`. One call reads a bounded number.
-    Raises StoreError."""
+    """Return at most so many messages that wait for subjects and groups, with this text in body, options or sender, in any case
+    (ASCII). Their data have this `field`, such as `order=100`, unless it is empty. One call reads a bounded number. Raises
+    StoreError."""
     needle = text.encode().lower()
     found: dict[LogId, Logged] = {}
     read = size = 0
@@ -114,9 +114,9 @@ async def search(
     store: Store, text: str, before: str = "", count: int = 100, *, field: str = "", sight: Sight = WHOLE
 ) -> Found:
     """Return messages of the log with this text in body, options or sender, in any case (ASCII), and with this `field` of the
-    data, such as `order=100`; older than the place where the page before ended. A page may come back short, or empty, and yet
-    say where the next begins: one call reads a bounded number, or for a bounded time with a sight of some channels. Raises
-    StoreError."""
+    data, such as `order=100`. They are older than the place where the page before ended. A page may come back short, or empty,
+    and yet say where the next begins. One call reads a bounded number, or for a bounded time with a sight of some channels.
+    Raises StoreError."""
     needle, found, size = text.encode().lower(), list[Logged](), 0
     entries = Walk(
         store,

@@ -99,8 +99,9 @@ def _text(place: Place) -> str:
 
 
 async def removals_of(store: Store, name: str, since_ms: int, sight: Sight = WHOLE) -> list[Fact]:
-    """Return the facts that this dead letter, or dead letters of this message, were discarded or redriven: among the newest,
-    and those that came next after this time (milliseconds since 1970). The oldest first. Raises StoreError."""
+    """Return the facts that this dead letter, or dead letters of this message, were discarded or redriven. These are found
+    among the newest, and among those that came next after this time (milliseconds since 1970). The oldest is first. Raises
+    StoreError."""
     newest, is_whole = await _removals(store, name, since_ms, sight, is_backward=True)
     if is_whole:
         return newest[::-1]
@@ -149,7 +150,7 @@ async def messages_with_key(
     store: Store, key: str, before: str = "", count: int = 100, sight: Sight = WHOLE
 ) -> WithKey:
     """Return the messages that were published with this idempotency key, whatever their channel, older than the place where the
-    page before ended; about `count` of them. A page may come back short, or empty, and yet say where the next begins: one call
+    page before ended; about `count` of them. A page may come back short, or empty, and yet say where the next begins. One call
     reads a bounded number, or for a bounded time with a sight of some channels. Raises StoreError."""
     needle, found = orjson.dumps(key), list[Keyed]()
     facts = _walk(store, sight, after=before, newest_first=True)
@@ -185,7 +186,7 @@ async def facts_of_job(
     store: Store, job_id: str, since_ms: int, after: str = "", count: int = 100, sight: Sight = WHOLE
 ) -> OfJob:
     """Return the facts of dead letters that this job redrove or discarded, about `count` dead letters of them, after the place
-    where the page before ended. A page may come back short and yet say where the next begins: one call reads a bounded number.
+    where the page before ended. A page may come back short and yet say where the next begins. One call reads a bounded number.
     Raises StoreError."""
     needle, found, letters = f'"job":"{job_id}"'.encode(), list[Fact](), 0
     facts = _walk(store, sight, f"{since_ms}-0", after=after)

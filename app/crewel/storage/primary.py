@@ -1,7 +1,7 @@
 """Where the primary of the store is at the moment, and connections that ask for it each time they are made.
 
 Sentinels are asked all at once, and the one with the newest election is believed: a sentinel that was cut off names the server
-that was the primary before. A cluster says which of its nodes has the slot of our keys; as all of them have one hash tag, that
+that was the primary before. A cluster says which of its nodes has the slot of our keys. As all of them have one hash tag, that
 node has everything, and is used like a server of its own.
 """
 

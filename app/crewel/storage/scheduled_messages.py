@@ -1,7 +1,7 @@
 """Scheduled messages: the list in the store of those that are to be published later.
 
 Nothing is delivered from it. The step that publishes a message (`log.append`, of a submission that is due) takes it out of the
-list, or does nothing if it is not there: so each is published once, or cancelled, whichever comes first.
+list, or does nothing if it is not there. So each is published once, or cancelled, whichever comes first.
 """
 
 from __future__ import annotations

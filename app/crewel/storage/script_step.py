@@ -20,8 +20,8 @@ T = TypeVar("T")
 REMEMBERED_MS: Final = 120_000
 """How long the store remembers what a step with a key of its own has done, so that it can be asked again."""
 REPEATABLE_S: Final = REMEMBERED_MS / 1000 - 20.0
-"""How long a step with a key of its own may be asked again: some seconds less than the store remembers it, for a connection
-whose end is noticed late, and for the time that the store takes."""
+"""How long a step with a key of its own may be asked again. It is some seconds less than the store remembers it, for a
+connection whose end is noticed late, and for the time that the store takes."""
 
 _DIRECTORY: Final = Path(__file__).parent / "scripts"
 _INCLUDE: Final = re.compile(rb"^-- include (shared/[a-z]+\.lua)\n", re.MULTILINE)

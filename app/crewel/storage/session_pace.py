@@ -53,9 +53,9 @@ async def pace_of(store: Store, name: str, now_ms: int) -> Pace:
 
 
 async def usual_times(store: Store, before: Mapping[str, int]) -> dict[str, int]:
-    """Return how many milliseconds usually pass from the publish of a message to its acknowledgement by each of these sessions:
-    the median of those that it acknowledged last before its time (milliseconds since 1970). Sessions that
-    the newest facts before these times do not name are missing. Raises StoreError."""
+    """Return how many milliseconds usually pass from the publish of a message to its acknowledgement by each of these sessions.
+    It is the median of those that the session acknowledged last before its time (milliseconds since 1970). Sessions that the
+    newest facts before these times do not name are missing. Raises StoreError."""
     needles = {name: f'"{name}"'.encode() for name in before}
     took: dict[str, list[int]] = {}
     if not before:

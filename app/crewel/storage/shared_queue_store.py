@@ -1,9 +1,9 @@
 """Shared queues: messages for a subject without a connected session, for one of the members of a group, or for one of the
 sessions of a subject. And messages to certain receivers, which go past the log.
 
-A queue's name says its kind: `client/joe`, of a subject, whose messages several sessions may have at the same time; all other
+A queue's name says its kind. `client/joe` is of a subject, whose messages several sessions may have at the same time. All other
 queues, such as `group:/a/* workers`, give each message to one session at a time. A message that a session has from a queue lies
-in its inbox and knows that queue (`PendingMessage.source`); it goes back there under its own id, and in its own place.
+in its inbox and knows that queue (`PendingMessage.source`). It goes back there under its own id, and in its own place.
 
 `queues`, `size`, `channels` and `peek` read, and raise StoreError; all else are steps, which may be repeated and raise Fenced.
 """
@@ -171,8 +171,8 @@ def send(
     """Put a message into inboxes and shared queues, under one id; into each that can take it. There may be no deliveries: then
     only an id is given. The destinations in `beside` get it past the store.
 
-    A repeat with the same key, scope and key of an idempotent publish in one text, answers for two minutes what the first one
-    did, if that has reached any; without one the step itself can be repeated. Raises StoreFull.
+    The key is scope and key of an idempotent publish in one text. A repeat with the same key answers for two minutes what the
+    first one did, if that has reached any; without one the step itself can be repeated. Raises StoreFull.
     """
     keys = (k.node(token), k.last, k.facts, k.once(f"send {key or secrets.token_hex(12)}"), k.log)
     arguments: list[bytes | str | int] = [k.base, facts_max, REMEMBERED_MS, message.channel, message.body]
@@ -246,10 +246,10 @@ def requeue(
     have been sent. `failed`: they are not leased to this session again, unless there is no other; otherwise the session has not
     failed them, and gets nothing for the time being. `tries_again`: it has failed them, and would try them again.
 
-    All of them that came from a queue leave the inbox, unless their group has no members any more; or the session would try
-    them again and there is no other that has not failed them; or it has not failed them and their group has no other member.
-    The facts say `returned`:
-    a subject's message that other sessions of it still have open, or that one of them has settled, goes nowhere.
+    All of them that came from a queue leave the inbox, unless their group has no members any more. Those stay too that the
+    session would try again, if there is no other that has not failed them. So do those that it has not failed, if their group
+    has no other member. The facts say `returned`: a subject's message that other sessions of it still have open, or that one of
+    them has settled, goes nowhere.
     """
     arguments = [text for log_id, times in attempts.items() for text in (log_id, times)]
     keys = (k.session(name), k.inbox(name), k.facts, k.once(f"put back {secrets.token_hex(12)}"))

@@ -170,8 +170,8 @@ class Store:
         return await future
 
     async def look(self, *commands: Command) -> list[Any]:
-        """Return the answers to commands that only read, in one exchange on the connection of the steps: for what is looked at
-        every second, which by `reader` would cost many times as much. Raises StoreError."""
+        """Return the answers to commands that only read, in one exchange on the connection of the steps. It is for what is
+        looked at every second: by `reader` that would cost many times as much. Raises StoreError."""
         answers = await self._writer.ask(commands)
         for answer in answers:
             if isinstance(answer, StoreError):
@@ -180,7 +180,7 @@ class Store:
 
     def submit(self, steps: Sequence[Step[Any]], done: Done) -> None:
         """Do the steps as `run` does, without a coroutine: `done` is called with the results, before this returns if the store
-        is away. It must not raise. A store that is back takes nothing before it was met and its watchers know of it: an answer
+        is away. It must not raise. A store that is back takes nothing before it was met and its watchers know of it. An answer
         of the new run would count as one of the run before, and be missed as lost with that."""
         if not self.is_up:
             done(unavailable(steps))
@@ -192,7 +192,8 @@ class Store:
         self._writer.submit([*map(command_of, steps)], answered, is_copied=True)
 
     def submit_along(self, steps: Sequence[Step[Any]], done: Done) -> None:
-        """As `submit`, together with what others ask for next; alone, if nothing comes soon."""
+        """Do the steps together with what others ask for next, or alone if nothing comes soon. `done` is called as by
+        `submit`."""
         if not self.is_up:
             done(unavailable(steps))
             return
@@ -262,7 +263,7 @@ class Store:
         self._news.set()
 
     def watch(self, came: Callable[[], None], went: Callable[[], None]) -> None:
-        """Call `went` whenever the store goes away from now on, before the steps that were under way get their answers, and
+        """Call `went` whenever the store goes away from now on, before the steps that were under way get their answers. Call
         `came` whenever it is back, before it is asked for anything."""
         self._watchers.append((came, went))
 

@@ -255,8 +255,8 @@ class Connection(asyncio.Protocol):
         self._lost(str(error) or type(error).__name__ if error and not isinstance(error, ConnectionError) else CLOSED)
 
     def _check_deadline(self) -> None:
-        """See whether the exchange that is under way takes too long, if one is. A stall of the loop is no outage of the store:
-        what it answered has not been read, or what was written has not even left, so the time begins again."""
+        """See whether the exchange that is under way takes too long, if one is. A stall of the loop is no outage of the store.
+        What it answered has not been read, or what was written has not even left, so the time begins again."""
         due = self._timer.when() if self._timer is not None else self._deadline
         self._timer = None
         if self._done is None:
@@ -294,8 +294,8 @@ class Writer:
         lost: Callable[[str], None],
         doubted: Callable[[], None],
     ) -> None:
-        """`replicas` says how many must have a step, and `marks` are those of this connection; `lost` is called with the reason
-        when the connection is gone, `doubted` when the other end refuses writes as a former primary does."""
+        """`replicas` says how many must have a step, and `marks` are those of this connection. `lost` is called with the reason
+        when the connection is gone, and `doubted` when the other end refuses writes as a former primary does."""
         self._replicas = replicas
         self._marks = marks
         self._lost = lost
@@ -355,8 +355,8 @@ class Writer:
             self._send_next()
 
     def submit_along(self, commands: Sequence[Command], done: Done, *, is_copied: bool = False) -> None:
-        """As `submit`, but together with what others ask for next: that would have to wait for an exchange of these alone. If
-        nothing comes soon, they go alone."""
+        """Send commands together with what others ask for next, which would have to wait for an exchange of these alone. If
+        nothing comes soon, they go alone. `done` is called as by `submit`."""
         if self._connection is None or self._is_ending:
             done(unavailable(commands))
             return

@@ -1,7 +1,7 @@
 """The space that a store has left, in memory and on its disk, and when its file is to be rewritten.
 
 A store of our own rewrites its file when it has doubled. On a disk that is nearly full that can fail, and the file would stay
-as large as it is: as soon as there is room for it, the store is asked again.
+as large as it is. As soon as there is room for it, the store is asked again.
 """
 
 from __future__ import annotations

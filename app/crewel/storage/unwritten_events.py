@@ -1,4 +1,4 @@
-"""What happened to a server and the store does not have yet, in a file of `storage.data_dir`: it outlives an end of the server
+"""What happened to a server and the store does not have yet, in a file of `storage.data_dir`. It outlives an end of the server
 that comes while the store is away.
 
 The file is there during an outage only, and until the store has all of it.

@@ -213,8 +213,8 @@ class Instance:
 
     async def advance(self, duration: float | str, *, keep_up: bool = True) -> None:
         """Let this much time pass: everything that is due meanwhile happens, in order. With `keep_up` the clients stay: one
-        whose connect was answered gets a moment of real time to connect again before time continues, and one that does not
-        is away for the rest. Without `keep_up` all clients are away: what they send is read afterwards. Raises ValueError."""
+        whose connect was answered gets a moment of real time to connect again before time continues. One that does not is away
+        for the rest. Without `keep_up` all clients are away: what they send is read afterwards. Raises ValueError."""
         seconds = seconds_of(duration)
         with nullcontext() if keep_up else self._virtual.unread(self.port):
             await self._pass(seconds, keep_up=keep_up)

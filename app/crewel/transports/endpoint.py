@@ -92,8 +92,8 @@ class Endpoint:
         self.broker.on_store_lost.append(partial(self._end, app))
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Refuse a foreign name or origin, or answer by the transport that the request asks for; nothing when another server
-        has the store, where this one is mounted in an application that keeps running."""
+        """Refuse a foreign name or origin, or answer by the transport that the request asks for. Refuse all when another server
+        has the store: this one may be mounted in an application that keeps running."""
         refused = self.refused_host(request)
         if refused is not None:
             return refused
@@ -116,8 +116,8 @@ class Endpoint:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse requests under a name that is not served, or for a path that can be misread, whatever they ask for; let others
-        wait for their turn; and explain a path that there is not to clients that have the wrong address."""
+        """Refuse requests under a name that is not served, or for a path that can be misread, whatever they ask for. Let others
+        wait for their turn. Explain a path that there is not to clients that have the wrong address."""
         refused = self.refused_host(request)
         if refused is None:
             refused = self._refused_path(request)

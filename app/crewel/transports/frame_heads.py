@@ -39,8 +39,8 @@ class FrameHeads:
         return bool(self._left or self._head)
 
     def cut(self, data: bytes, most: int) -> int:
-        """How many of these bytes have at most so many frames, of which a compressed one is the last, for it may be a thousand
-        times as long as it is here; the next call begins behind them."""
+        """How many of these bytes have at most so many frames. A compressed one is the last, for it may be a thousand times as
+        long as it is here. The next call begins behind them."""
         begun = len(self._head)
         if begun:
             data, self._head = self._head + data, b""

@@ -137,8 +137,8 @@ class Heads:
         return data.startswith(target) and data[len(target)] in b" /?"
 
     def read(self, raw: bytes, remote: str | None, scheme: str) -> Head | None:
-        """The head, or None if aiohttp has to serve the request: it is no plain HTTP/1.1 POST of a known length, its
-        path, host or origin is refused, or it is no HTTP at all. So whatever is refused is refused in one place."""
+        """The head, or None if aiohttp has to serve the request. It serves what is no plain HTTP/1.1 POST of a known length, or
+        no HTTP at all, or whose path, host or origin is refused. So whatever is refused is refused in one place."""
         plain, cookie = _without(_COOKIE, raw)
         known = self._known.get((plain, remote, scheme))
         if known is not None:
@@ -261,8 +261,8 @@ class _Collector:
 
 
 def _without(name: bytes, raw: bytes) -> tuple[bytes, str | None]:
-    """The head less this header, and its value; the whole head and None if there is none, or none that can be taken out
-    without parsing: of printable ASCII, on one line."""
+    """The head less this header, and its value. The whole head and None if there is none, or none that can be taken out without
+    parsing: of printable ASCII, on one line."""
     start = raw.find(name)
     if start < 0:
         return raw, None

@@ -4,8 +4,8 @@
 such as chunked bodies. It answers exactly as the fast lane does, and only looks less often whether a peer is still there.
 
 Callback-polling is off unless it is listed in `bayeux.transports`: any page can load a script, so the origin rule and these
-protections are all that guards it. The answer begins with a comment, is never sniffed as anything else, is a download if opened
-alone, and has no character that ends a line in JavaScript but not in JSON.
+protections are all that guards it. The answer begins with a comment, is never sniffed as anything else, and is a download if
+opened alone. It has no character that ends a line in JavaScript but not in JSON.
 """
 
 from __future__ import annotations

@@ -374,8 +374,8 @@ def _request(make: Callable[..., web.BaseRequest], message: RawRequestMessage, *
 
 @web.middleware
 async def mark_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tell the connection that the headers of a request are complete, and refuse values that aiohttp fails on when it
-    prepares a file: dates that no clock reaches, and names that no directory can have."""
+    """Tell the connection that the headers of a request are complete. Refuse values that aiohttp fails on when it prepares a
+    file: dates that no clock reaches, and names that no directory can have."""
     connection = request.protocol
     if isinstance(connection, Connection):
         connection.begin(request)

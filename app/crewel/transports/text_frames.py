@@ -38,7 +38,7 @@ _INFLATER: Final = PerMessageDeflate(True, True, 15, 15)
 
 
 def whole_text(data: bytes, most: int, first: int = _WHOLE_TEXT) -> bytes | None:
-    """The payload if the data is one whole text frame of a client, of at most so many bytes, and nothing else; None for
+    """The payload if the data is one whole text frame of a client, of at most so many bytes, and nothing else. None for
     anything else, be it wrong or not."""
     size, start = len(data) - _SHORTEST_HEAD, _SHORTEST_HEAD
     if data[0] != first or size < 0:

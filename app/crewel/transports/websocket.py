@@ -95,8 +95,8 @@ class Socket(asyncio.BufferedProtocol, Peer):
         """None as soon as either side closes the socket: the peer may be sent no message then."""
         self.frame = sockets.frame if deflate is None else sockets.deflated_frame
         self._waiting: deque[Frame | bytes] | None = None
-        """What has come and is not answered yet, in its order: frames, and bytes that are not parsed yet, because a flood of
-        small frames would take too long for one turn."""
+        """What has come and is not answered yet, in its order: frames, and bytes that are not parsed yet. A flood of small
+        frames would take too long for one turn."""
         self._first_bytes: list[bytes] | None = None
         """All that came, until the first message has been processed: until then, another process may get the connection."""
         self._fragments: list[bytes] | None = None

@@ -1,9 +1,9 @@
 """How a worker gives a client's connection to another one: the descriptor, and what was read of it, over a UNIX socket.
 
-Each worker listens on a socket of its own, and each hand-over is one connection to it: one byte for the kind, four for the
-length of the data, the data, and the descriptor beside the first byte (SCM_RIGHTS). One byte comes back when the connection is
-taken; without it, the connection stays where it came first. The request is processed by the one that has the connection in the
-end, so once. Figures are asked for in the same way, and answered until the end of the connection.
+Each worker listens on a socket of its own, and each hand-over is one connection to it. It takes one byte for the kind, four for
+the length of the data, the data, and the descriptor beside the first byte (SCM_RIGHTS). One byte comes back when the connection
+is taken; without it, the connection stays where it came first. The request is processed by the one that has the connection in
+the end, so once. Figures are asked for in the same way, and answered until the end of the connection.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The channels that the server knows, who is subscribed to each, and what holds for some of them.
 
-A message consults one key for each pattern that can match it (`Channel.patterns`): wildcards stand last in a pattern, so
+A message consults one key for each pattern that can match it (`Channel.patterns`). Wildcards stand last in a pattern, so
 looking the patterns up is the same as walking a trie, and needs no tree.
 """
 

@@ -1,8 +1,8 @@
 """Messages to receivers by name: to a session, or to a subject and all its sessions, or one of them.
 
 All destinations of a publish are tried, and the message has one id for all. A transient one goes straight into the queues of
-those that are there. What is persistent, or may have to wait or go to another session, is stored in one step: in the inboxes of
-sessions, and in the queues of subjects without a session.
+those that are there. What is persistent, or may have to wait or go to another session, is stored in one step. It is in the
+inboxes of sessions, and in the queues of subjects without a session.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ class Destinations:
             access.in_place(sent.id, partial(self._take, outgoing, sent))
 
     def _take(self, outgoing: _Outgoing, sent: Sent) -> None:
-        """All that the log has before the message was taken: let those have it who are there."""
+        """All that the log has before the message was taken: queue it for the receivers that are there."""
         access = self._access
         there = [each for one in outgoing.routes for each in one.remote if not each.is_stored]
         has_origin = bool(self._dispatchers.updated or there)

@@ -72,8 +72,8 @@ class Requeue:
             self._requeue(session, places, failed=False)
 
     def rebalance(self, session: Session, names: Iterable[str]) -> None:
-        """The session is there, and may have messages of these queues: let it have what those keep who get nothing for the
-        time being."""
+        """The session is there, and may have messages of these queues: let it have what members keep that are on hold or wait
+        after a failure."""
         if session.durable is None:
             return
         for name in names:

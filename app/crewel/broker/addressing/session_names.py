@@ -1,4 +1,4 @@
-"""Who is who: the sessions that have a name, the secrets that take them over, and the clientIds that were taken over."""
+"""The sessions that have a name, the secrets that take them over, and the clientIds that were taken over."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Names:
             raise login_refusal(DENIED, name, f"an operator has blocked the logins of {_subject(name)}")
 
     def add(self, session: Session, *digests: str) -> None:
-        """The session, which has its name, can be found by that; and by the secrets of these digests, no matter which were
-        there before: the new one, and the one that its client has shown."""
+        """The session, which has its name, can be found by that. It can be found by the secrets of these digests too, no matter
+        which were there before: the new one, and the one that its client has shown."""
         self._by_name[session.name] = session
         subject = _subject(session.name)
         if subject not in self._by_subject:

@@ -1,7 +1,7 @@
 """Queues that are not one session's: of subjects without a session, of what one of several sessions gets, of groups.
 
-The store has them. Here is known that there are messages in them and which sessions may have them; and each is leased to a
-session as soon as one is there that has room for it. A leased message lies in the inbox of one session, and knows its queue.
+The store has them. Here is known that there are messages in them and which sessions may have them. Each is leased to a session
+as soon as one is there that has room for it. A leased message lies in the inbox of one session, and knows its queue.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class SharedQueues:
         self._metrics.ended[EndReason.EXPIRED] += removed
 
     def swept(self, name: str, removed: int, left: int) -> None:
-        """The store has taken so many messages out of the queue because their life had ended, by a step without a place in the
+        """The store has taken so many messages out of the queue because their life had ended. The step has no place in the
         order of the log: another node may have put something into it since."""
         self.expired(name, removed, left)
         self._ask(self._queue(name))
@@ -242,8 +242,9 @@ class SharedQueues:
         return self._counts(session) and not session.mailbox.is_blocked
 
     def _counts(self, session: Session | None) -> bool:
-        """Whether a message that all others have failed waits for this member: its client is there, or this server restored
-        the session and the client has had no time to come. Else one member that is back first would decide for all."""
+        """Whether a message that all others have failed waits for this member. It does if its client is there, or if this
+        server restored the session and the client has had no time to come. Else one member that is back first would decide for
+        all."""
         return session is not None and session.is_live and not self.is_gone(session)
 
     def is_gone(self, session: Session) -> bool:
@@ -467,7 +468,7 @@ class SharedQueues:
             self._lease(queue, self._rooms(queue.name, self.members(queue.name)))
 
     def _look(self, queue: SharedQueue, *, unordered: bool = False) -> None:
-        """Ask the store how much is in the queue, and for a lease only if that is anything: a subject may have very many
+        """Ask the store how much is in the queue, and for a lease only if that is anything. A subject may have very many
         sessions, and mostly nothing waits for them. `unordered`: what is read from the log meanwhile does not wait."""
         if self._asks(queue):
             queue.looked_at = self._loop.time()

@@ -1,7 +1,6 @@
 """Asks the policy and the authorisers, and fails closed: whatever is not a clear yes is a no. No policy is asked about the
-server's own channels, `/__sys__*`: operators receive from them, and other sessions from those of presence if they may see who
-is present; nor about reply channels, `/ret/**`:
-each has an owner, and all sessions may answer."""
+server's own channels, `/__sys__*`. Operators receive from them, and other sessions from those of presence if they may see who
+is present. Nor is it asked about reply channels, `/ret/**`: each has an owner, and all sessions may answer."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ class Guard:
         self._authorizers.setdefault(name, [])  # so that the channel is not an open one
 
     def admit(self, name: str) -> None:
-        """Let all sessions publish to this service of the server, whatever the policy grants and authorisers say: it is about
+        """Let all sessions publish to this service of the server, whatever the policy grants and authorisers say. It is about
         the session alone, as a connect is, or asks for the rights to the channel that it is asked about."""
         self._for_sessions.add(name)
 
@@ -156,8 +155,8 @@ class Guard:
         return self._grants("can_configure", session, channel, message)
 
     def erase(self, session: Session, channel: Channel, message: Message) -> Steps[bool]:
-        """Whether the session may erase the topic of this channel: its operator may destroy, or the policy has a question
-        of its own for the right to configure, and grants both this and the right to publish."""
+        """Whether the session may erase the topic of this channel. Either its operator may destroy, or the policy has a
+        question of its own for the right to configure, and grants both this and the right to publish."""
         if _is_operator(session) and role_of_session(session) is Role.DESTROY:
             return True
         if getattr(self.policy, "can_configure", None) is None or (yield from self.publish(session, channel, message)):

@@ -168,8 +168,8 @@ class Limiter:
         session.allow((most if buckets else _UNCOUNTED) - 1)
 
     def count(self, session: Session | None, peer: Peer) -> None:
-        """A message has come that is no publish, and no part of the server would count: one that is refused, or one of the meta
-        messages of a long batch, which compression makes a few bytes long. It counts as a publish. Raises Limited."""
+        """A message has come that is no publish, and no part of the server would count. It is one that is refused, or one of
+        the meta messages of a long batch, which compression makes a few bytes long. It counts as a publish. Raises Limited."""
         rate, now = self._rate("publishes"), self._now
         for account in self._accounts(session) if session is not None else self._accounts_of(peer):
             wait = account.take("publishes", rate, 1, now)

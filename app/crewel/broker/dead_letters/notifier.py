@@ -1,7 +1,7 @@
 """Reports dead letters as they are made: operators on the live channel, functions of services, and the webhook.
 
-The store has the dead letters. Each follower keeps only their ids, up to a bound, and a task of its own reads them when it
-has time; what is beyond the bound is counted, and only not shown. So a flood of dead letters costs nothing else. The webhook
+The store has the dead letters. Each follower keeps only their ids, up to a bound, and a task of its own reads them when it has
+time. What is beyond the bound is counted, and only not shown. So a flood of dead letters costs nothing else. The webhook
 (`delivery.dead_letter_webhook`) gets them as JSON, at least once what it takes in time. After some attempts they are left to
 the store, so that a receiver that is broken holds nothing up.
 """
@@ -43,7 +43,7 @@ _COUNT_LIMIT_S: Final = 0.2
 
 @dataclass(eq=False)
 class Follower:
-    """One who wants to know of dead letters: `show` gets them in their order, a few at a time."""
+    """A receiver of reports about dead letters: `show` gets them in their order, a few at a time."""
 
     _name: str
     _runtime: Runtime

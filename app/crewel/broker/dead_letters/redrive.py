@@ -1,6 +1,6 @@
 """Dead letters that are redriven or discarded because an operator asks for it.
 
-Each dead letter is moved by one step of the store: whenever this ends, a dead letter is in exactly one place, and what is left
+Each dead letter is moved by one step of the store. Whenever this ends, a dead letter is in exactly one place, and what is left
 is what is not done. A call works on so many dead letters, or for so long, and answers where to continue."""
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ class DeadLetterRedrive:
         return max(free.bounds.max_entries - free.waiting, 0) if free.size <= free.bounds.max_bytes else 0
 
     async def redrive(self, chosen: Chosen, limits: Limits, *, to_channel: bool = False) -> Report:
-        """Send dead letters again: to their receivers, or to all who are subscribed to their channels and the groups there;
-        those of addressed messages to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
+        """Send dead letters again: to their receivers, or to all subscribers of their channels and the groups there; those of
+        addressed messages to their destinations then. Raises StoreError, ValueError for a place that is no dead id."""
         loop, report = self._runtime.loop, Report()
         start, asked, before = loop.time(), 0, chosen.after
         portion = _AT_ONCE if limits.rate is None else max(1, min(_AT_ONCE, int(limits.rate / _PER_SECOND)))

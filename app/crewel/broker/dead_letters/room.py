@@ -2,7 +2,7 @@
 or until its patience ends.
 
 Pure: what each call has found in, where the next one begins out. A first walk over the dead letters leaves those of receivers
-that have no room; each further walk is about these receivers alone, and begins at the first dead letter that was left.
+that have no room. Each further walk is about these receivers alone, and begins at the first dead letter that was left.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from crewel.delivery.records import EndReason
 from crewel.fair_turns import PORTION_S
 
 LogMessage = tuple[Channel, Entry, Session | None, str, str, bytes]
-"""A message of the log: its channel, what is queued, who published it and does not receive it, the name of the session that
-does not receive it, its sender, and its qualities."""
+"""A message of the log: its channel, what is queued, the publisher, which does not receive it, the name of the session that
+does not either, its sender, and qualities."""
 
 
 class Deliverer:

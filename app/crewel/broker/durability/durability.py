@@ -346,7 +346,7 @@ class Durability:
     ) -> LoggedIn:
         """Store a session, or what a new login of it fixed. Raises StoreError: `TooManySessions`, Fenced, or that the store
         cannot be asked. A name that ends in a slash is numbered by the store. A session that is new to the store gets its
-        durable half with the answer, if it is this `newcomer`: the next answer may be about a message in its inbox. After
+        durable half with the answer, if it is this `newcomer`. The next answer may be about a message in its inbox. After
         StoreUncertain the store may have a session that memory lacks, until `recall` or the next start (decision 0010)."""
         if self._access.phase.is_superseded or self._access.phase.is_reloading:
             raise StoreUnavailable(self._access.trouble)
@@ -469,8 +469,8 @@ class Durability:
         self._hurry.set()
 
     async def committed(self) -> bool:
-        """Wait until the store knows how all has ended that has ended so far, or has its dead letter withheld; or until nothing
-        is committed any more, and then return False. Not for the dead letters: in a flood some are withheld all the time."""
+        """Wait until the store knows how all has ended that has ended so far, or has its dead letter withheld. Return False if
+        nothing is committed any more. It does not wait for the dead letters: in a flood some are withheld all the time."""
         if self._closing.is_set() or self._access.phase.is_superseded:
             return False
         done: asyncio.Future[bool] = self._runtime.loop.create_future()

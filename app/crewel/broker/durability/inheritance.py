@@ -1,8 +1,8 @@
 """How a node takes over the sessions of a dead one while it serves others (decision 0260).
 
-The store moves them a slice at a time. A slice joins the engine in portions, each in one turn, and only when all has been
-read that lies between the cursors of its sessions and the cursor of this node: so each entry of the log is open for a session,
-or has ended, before the session is anything that a client can reach.
+The store moves them a slice at a time. A slice joins the engine in portions, each in one turn. It joins only when all has been
+read that lies between the cursors of its sessions and the cursor of this node. So each entry of the log is open for a session,
+or has ended, before a client can reach the session.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ class LogAppender:
 
     async def _next_entries(self, last: LogId) -> list[Logged]:
         """Read the next entries beyond the cursor. What the tail brings meanwhile, up to `last`, is taken at once, and nothing
-        is returned if that is all: on a slow line the tail has asked long before, and on another connection."""
+        is returned if that is all. On a slow line the tail has asked long before, and on another connection."""
         access, ahead = self._access, self.ahead
         reading = self._loop.create_task(stored_log.read(access.store, access.node.cursor, _READ_AT_ONCE))
         while not reading.done():
@@ -368,8 +368,8 @@ class LogAppender:
         return True
 
     def _take_in_steps(self, message: LogMessage, pending: PendingMessage, *, is_usual: bool) -> Iterator[None]:
-        """Hand the next message of the log to its subscribers in steps: when much must be applied before, or many subscribers
-        are not known yet, or some of them have filters or groups."""
+        """Hand the next message of the log to its subscribers in steps. That is when much must be applied before, or many
+        subscribers are not known yet, or some of them have filters or groups."""
         node = self._access.node
         if node.fan_out.deliveries >= node.max_pending:
             yield from node.apply_in_steps()

@@ -1,6 +1,6 @@
 """The tail of the log: what other nodes append reaches this one.
 
-It waits at the end of the log. What has come is taken in the queue of writes, in its order: so an entry is taken once, and
+It waits at the end of the log. What has come is taken in the queue of writes, in its order. So an entry is taken once, and
 strictly in the order of the log, from whichever node it comes. It does not wait for steps that have no place in that order,
 such as commits.
 

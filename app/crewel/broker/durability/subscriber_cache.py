@@ -62,7 +62,7 @@ class SubscriberCache:
     _known: dict[str, Subscribers] = field(default_factory=dict, init=False)
 
     def of(self, channel: Channel) -> Subscribers | None:
-        """The subscribers that get every message of the channel; None if one of them has to be asked about each, or if there
+        """The subscribers that get every message of the channel. None if one of them has to be asked about each, or if there
         are so many that they have to be looked up before (`look_up`)."""
         node, channels = self._access.node, self._channels
         filtered = self._options.filtered

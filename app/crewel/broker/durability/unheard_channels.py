@@ -1,6 +1,6 @@
 """The channels of the log that this node may pass over: no session and no group here receives them.
 
-On a busy log of many nodes that is most of what the tail brings, so an entry is looked at by the bytes of its channel, before
+On a busy log of many nodes that is most of what the tail brings. So an entry is looked at by the bytes of its channel, before
 anything is made of it.
 """
 

@@ -1,10 +1,10 @@
-"""Publishers wait when their messages make work faster than it is done: dead letters that the store does not have yet, and
-messages that are still being handed to their receivers.
+"""Publishers wait when their messages make work faster than it is done. That is dead letters that the store does not have yet,
+and messages that are still being handed to their receivers.
 
-Dead letters are charged to the accounts of their receivers (`payers`). Publishers of the same account wait, each
-for a few seconds at most; others never wait for them, and so an account has a limit: beyond it, its receivers whose queues are
-full end. Dead letters that no account pays for, because no client has come for their receivers since a restart, keep all
-publishers on their channels waiting.
+Dead letters are charged to the accounts of their receivers (`payers`). Publishers of the same account wait, each for a few
+seconds at most. Others never wait for them, and so an account has a limit: beyond it, its receivers whose queues are full end.
+Dead letters that no account pays for, because no client has come for their receivers since a restart, keep all publishers on
+their channels waiting.
 
 Messages wait for receivers longest if these have full queues, because each becomes a dead letter. So while many wait and an
 account has many dead letters, publishers of other accounts do not wait, and the limit of that account is lower.

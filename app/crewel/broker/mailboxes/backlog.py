@@ -14,8 +14,8 @@ OVERHEAD: Final = 400
 class Backlog:
     """The messages in the queues of all sessions, each body once however many queues have it; `size` in bytes.
 
-    A body is weighed when the first queue takes it, and counts until the last reference to its entry is gone; so nothing
-    has to be said when an entry leaves a queue, which happens in many places.
+    A body is weighed when the first queue takes it, and counts until the last reference to its entry is gone. So nothing has to
+    be said when an entry leaves a queue, which happens in many places.
     """
 
     def __init__(self, limits: Limits) -> None:

@@ -1,7 +1,7 @@
 """Brings bodies back into memory: of messages that waited while their receiver was away, or while the server was down.
 
 Memory keeps only the ids of such messages (`DurableSession.evicted`). They are read a burst at a time, when the client is
-there, and stay evicted until they lie in the queue: a message that comes meanwhile is evicted too, unless it goes first. Only a
+there, and stay evicted until they lie in the queue. A message that comes meanwhile is evicted too, unless it goes first. Only a
 few sessions are read for at a time, in the order in which they asked; a read that fails is tried again after a pause.
 """
 

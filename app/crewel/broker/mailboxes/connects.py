@@ -84,8 +84,9 @@ class Connects(ABC):
         """A deadline of the session has come; returns the next."""
 
     def hold_plain(self, peer: Peer, fields: Any) -> bool:
-        """Answer or hold what a waiting client sends again and again: a connect that comes alone and says nothing unusual, for
-        a session without news; or the repeat of its last connect. False: nothing has been done, the general way takes it."""
+        """Answer or hold what a waiting client sends again and again. That is a connect that comes alone and says nothing
+        unusual, for a session without news; or the repeat of its last connect. False: nothing has been done, the general way
+        takes it."""
         try:
             if fields["channel"] != _CONNECT:
                 return False
@@ -260,8 +261,8 @@ class Connects(ABC):
         """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
         browser did not get the answer. It is no newer connect that would replace the first one, and nothing in it is
         acknowledged or reported a second time. While the first is held both get the answer. Else this one is answered at once:
-        as the first one where the session acknowledges, and otherwise, or if a newer connect has overtaken it, without a
-        message, for the client may have the first answer; the batch that it has is then named again. False: it is a connect
+        as the first one where the session acknowledges. Otherwise, or if a newer connect has overtaken it, the answer has no
+        message, for the client may have the first one. It names the batch that the client acknowledges. False: it is a connect
         like any other."""
         if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
             return False
@@ -416,8 +417,8 @@ class Connects(ABC):
 
     def socket_closed(self, socket: Peer) -> None:
         """The socket is gone. An anonymous session stays, for a reload or another transport, as long as its connect would have
-        been held and the grace after it. A named one lives for longer anyway, and its client counts as gone after the grace
-        alone, so that the next process of its name need not wait for a connect that is gone."""
+        been held and the grace after it. A named one lives for longer anyway. Its client counts as gone after the grace alone,
+        so that the next process of its name need not wait for a connect that is gone."""
         if socket.relay is not None:
             socket.relay.gone()
         session = socket.session

@@ -124,7 +124,7 @@ class NoLedger:
         """The message at this place is in the store only no more, if it was."""
 
     def unpark_rank(self, rank: int) -> None:
-        """The same of a rank, whether or not its message is pending."""
+        """No message of this rank is in the store only, whether or not it is pending."""
 
     def unpark_messages(self) -> None:
         """Nothing but notices is in the store only."""
@@ -302,7 +302,7 @@ class StoreLedger:
         self.durable.forget_evicted(place)
 
     def unpark_rank(self, rank: int) -> None:
-        """The same of a rank, whether or not its message is pending."""
+        """No message of this rank is in the store only, whether or not it is pending."""
         self.durable.forget_rank(rank)
 
     def unpark_messages(self) -> None:

@@ -161,8 +161,8 @@ class Mailbox:
         return int(self.queue_bytes)
 
     def _changed(self, queue: list[Entry]) -> None:
-        """The queue has become this, or what the client has got has changed, in another way than by messages that come, leave
-        and are acknowledged: what was counted holds no more."""
+        """The queue has become this, or what the client has got has changed, and not by messages that come, leave or are
+        acknowledged. What was counted no longer holds."""
         if queue is not self.queue:
             self.queue = queue
             self.queue_bytes = inf
@@ -448,8 +448,8 @@ class Mailbox:
         return self.batches.resend_delay()
 
     def acknowledge(self, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> None:
-        """Its client has got this batch and those before it, or says nothing of it (None); what that leaves open goes out
-        again, unless the client is busy with it; if it `may_wait`, then with the next reply and not at once."""
+        """Its client has got this batch and those before it, or says nothing of it (None). What that leaves open goes out
+        again, unless the client is busy with it. If it `may_wait`, it goes with the next reply and not at once."""
         settled: list[Entry] = []
         queue = self.batches.acknowledge(batch, self.queue, settled, is_busy=is_busy)
         if queue is not self.queue:

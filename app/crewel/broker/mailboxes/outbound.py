@@ -60,10 +60,9 @@ class Outbound(Connects):
     def fan_out(
         self, entry: Entry, sessions: Iterable[Session], publisher: Session | None, *, in_turn: bool = False
     ) -> None:
-        """Put the entry into the queue of each session but the publisher's; or, where nothing waits before it, hand it to the
-        session's socket at once, for the transport collects what is written in one turn of the loop. Many
-        sessions, and those for which an older message of the channel is on its way, have it in later turns, unless this is
-        one."""
+        """Put the entry into the queue of each session but the publisher's. Where nothing waits before it, hand it to the
+        session's socket at once instead: the transport collects what is written in one turn of the loop. Many sessions, and
+        those for which an older message of the channel is on its way, have it in later turns, unless this is one."""
         fan_outs = self.fan_outs
         if fan_outs.pending and not in_turn and entry.channel in fan_outs.pending:
             fan_outs.add(entry.channel, self._fan_out_in_turns(entry, list(sessions), publisher))

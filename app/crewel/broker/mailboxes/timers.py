@@ -18,10 +18,10 @@ class Timers:
     """One heap of deadlines for all sessions, and one timer of the event loop for the heap. `on_timer(session, now)` is called
     at a session's deadline and returns its next one, or infinity.
 
-    A session is in the heap at most once that counts: a deadline that moves into the future is not moved in the heap; when
-    the old one fires, the session says when its next one is. So holding and releasing a connect touches no timer. Entries
-    that no longer count are cleared away before they are the majority: a client may ask for a hold of a day, and a session
-    that has ended must not stay in memory for as long.
+    A session is in the heap at most once that counts. A deadline that moves into the future is not moved in the heap: when the
+    old one fires, the session says when its next one is. So holding and releasing a connect touches no timer. Entries that no
+    longer count are cleared away before they are the majority. A client may ask for a hold of a day, and a session that has
+    ended must not stay in memory for as long.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_timer: Callable[[Session, float], float]) -> None:

@@ -89,8 +89,8 @@ class Updates:
 
 
 def _subscription(session: Session, name: str, source: str) -> str:
-    """The pattern by which the session receives from the channel, by that of its group if it has the message from there; empty
-    if it is the channel itself, or if it was sent without a subscription."""
+    """The pattern by which the session receives from the channel, or that of its group if it has the message from there. Empty
+    if the pattern is the channel itself, or if the message was sent without a subscription."""
     group = group_of(source) if source else None
     if group is not None:
         return group[0] if group[0] != name else ""

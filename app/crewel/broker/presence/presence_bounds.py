@@ -1,7 +1,7 @@
 """How many sessions may be present: on a channel, of an account, and at this server.
 
 While more than half of the places of a channel or of the server are taken, an account may have at most four times as many as
-are left: so no account takes the places of all others, and one that has few is refused last.
+are left. So no account takes the places of all others, and one that has few is refused last.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Change(NamedTuple):
     """None: it has left."""
 
     def as_json(self) -> dict[str, Any]:
-        """As clients get it."""
+        """The change as clients get it."""
         shown: dict[str, Any] = {"change": self.kind, "id": self.member}
         return shown if self.seen is None else shown | _shown(self.seen)
 

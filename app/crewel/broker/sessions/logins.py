@@ -1,7 +1,7 @@
 """Logins: what a handshake says of who it is (`ext.session`), what of it is stored, and sessions that come back.
 
-A handshake makes a session, or takes one over: then the session stays what it is, with its subscriptions and its
-queue, and only its client is another one, with another clientId. Logins for one name follow one another.
+A handshake makes a session, or takes one over. Then the session stays what it is, with its subscriptions and its queue, and
+only its client is another one, with another clientId. Logins for one name follow one another.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Which session a login takes over, and whether it may: by its resume, its token, or a name whose session is gone; which
-login is a copy of one that was answered; and the names that other nodes must not give."""
+"""Which session a login takes over, and whether it may: by its resume, its token, or a name whose session is gone. Also which
+login is a copy of one that was answered, and the names that other nodes must not give."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class NameClaims:
 
     def clearing(self, session: Session, target: Session | None, qos: ConnectQos) -> Steps[None]:
         """See that a login may end the other sessions of its subject, and end those at other nodes. A name alone proves
-        nothing, and the secret of one session nothing about another: without a token those that are alive stay, as they stay
+        nothing, and the secret of one session nothing about another. Without a token those that are alive stay, as they stay
         when their name is asked for. Raises Refused then, and StoreError; no session was ended."""
         asked = target.name if target is not None else "" if qos.name is None else qos.name.relative
         subject = asked.split("/")[1] if asked else ANONYMOUS

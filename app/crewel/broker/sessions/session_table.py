@@ -91,8 +91,8 @@ class SessionTable:
 
     def revive(self, session: Session, patterns: Iterable[str], record: SessionRecord) -> None:
         """Let a session live again that the store has, with its name and what it is subscribed to. Its time begins now, or
-        began when a server took it over first since its client was there; and it is longer than usual: no client is to blame
-        that the server was away, and a client that finds none tries less and less often."""
+        began when a server took it over first since its client was there. It is longer than usual: no client is to blame that
+        the server was away, and a client that finds none tries less and less often."""
         self._names.add(session, *record.login.get("resume", ()))
         session.revive(self._runtime.loop.time())
         self._sessions[session.id] = session

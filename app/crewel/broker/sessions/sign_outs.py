@@ -1,9 +1,9 @@
 """Sign-ins of operators' pages that have ended, and codes that were used: they hold no more at any server of the store.
 
-The store has their ids, so that a restart forgets none, and is asked whenever one is shown. A page's live feed ends with
-its sign-in: at once at the server that signs the page out, at the others with the next sweep, which also finds feeds that
-were restored or moved meanwhile. Without a store the server knows what it has spent itself, and what was issued before
-it began counts as spent.
+The store has their ids, so that a restart forgets none, and is asked whenever one is shown. A page's live feed ends with its
+sign-in. That is at once at the server that signs the page out, and at the others with the next sweep, which also finds feeds
+that were restored or moved meanwhile. Without a store the server knows what it has spent itself, and what was issued before it
+began counts as spent.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class SubscriptionFailures:
 
     def refusal(self, session: Session, names: Iterable[str]) -> tuple[str, Failure] | None:
         """The session subscribes to these patterns. If it cannot know yet that its subscription to one of them has failed, it
-        has to learn that first, and not by a notice that seems to be of the new one: the first such pattern, and
-        `{"errorCode", "message"}` of a refusal, once."""
+        has to learn that first: a notice would seem to be of the new one. Returns the first such pattern, and `{"errorCode",
+        "message"}` of a refusal, once."""
         if not self.has_notices(session):
             return None
         subscriber = self._subscribers.of(session)

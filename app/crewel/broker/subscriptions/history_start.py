@@ -254,8 +254,8 @@ class HistoryRead:
 
     def finish(self, since: Mapping[str, LogId], held: Collection[str]) -> None:
         """All answers are there: queue what the histories hold. The session receives from the log what comes after the place
-        `since` that the store has said for the pattern; and what has not been taken from the log yet, if no place was said, or
-        if it `held` a pattern before by which it receives the channel. Raises StoreError and Refused."""
+        `since` that the store has said for the pattern. It receives all that has not been taken from the log yet if no place
+        was said, or if it `held` a pattern before by which it receives the channel. Raises StoreError and Refused."""
         if self._error is not None:
             raise self._error
         cursor = self._access.node.cursor

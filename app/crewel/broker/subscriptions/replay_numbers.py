@@ -63,7 +63,7 @@ def replay_refusal(value: object) -> Refused:
 
 
 def events_after(entries: Sequence[Logged], number: int) -> list[Logged] | None:
-    """The events after the one of this number; None if it is not known what they are: neither that one is among the entries,
+    """The events after the one of this number. None if it is not known what they are: neither that one is among the entries,
     oldest first, nor the one that followed it."""
     for place, entry in enumerate(entries):
         if b'"replayId"' not in entry.body:

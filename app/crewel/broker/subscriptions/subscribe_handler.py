@@ -116,9 +116,8 @@ class SubscribeHandler:
         return None if session.is_live else BayeuxCode.SUBSCRIBE_FAILED
 
     def _asks_for_more(self, session: Session, message: Message) -> bool:
-        """Whether there is more to this subscribe than to get channels from now on; or to the session, which may have asked
-        for more of the same channels before, or may not know yet that a subscription to them has failed or its topic was
-        erased."""
+        """Whether there is more to this subscribe than to get channels from now on, or to the session. That may have asked for
+        more of the same channels before, or may not know yet that a subscription to them has failed or its topic was erased."""
         if session in self._options.filtered or self._failures.has_notices(session):
             return True
         ext = message.fields.get("ext")

@@ -161,8 +161,8 @@ class Endings:
                 self._runtime.spawn(self._end_all())
 
     async def _end_all(self) -> None:
-        """End the topics whose time has ended, as far as no other node needs them: a portion of them at a time, for each node
-        looks through all its queues to answer."""
+        """End the topics whose time has ended, as far as no other node needs them. It does a portion of them at a time, for
+        each node looks through all its queues to answer."""
         try:
             while self._ending:
                 portion = list(islice(self._ending, _ENDED_AT_ONCE))
@@ -209,8 +209,9 @@ class Endings:
             self.forget(topic)
 
     def lets_go(self, name: str, queued: int) -> bool:
-        """Whether the topic, of which so many messages wait for sessions here, may end as far as this node knows: nothing has
-        referred to it for as long as its `destroyDelay`. What its history holds, the store tells the node that ends it."""
+        """Whether the topic, of which so many messages wait for sessions here, may end as far as this node knows. It may if
+        nothing has referred to it for as long as its `destroyDelay`. What its history holds, the store tells the node that ends
+        it."""
         topic = self._topics.find(name)
         if queued or self._channels.count(name) or (topic is not None and topic.is_fresh):
             return False

@@ -1,7 +1,7 @@
 """Topics that change at any node: the log notes it, and every node applies it, in the order of the log.
 
 So a message that lies behind a change finds the topic as it is then, at each node. A node applies its own changes when it asks
-for them, and once more when the log has them: of two that cross, the later one in the log counts everywhere.
+for them, and once more when the log has them. Of two that cross, the later one in the log counts everywhere.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class TopicTable:
             self.begin(channel_of(name), self.usual(channel_of(name))).claims += 1
 
     async def _renewed(self, stored: StoredTopic) -> StoredTopic:
-        """The store has lost something: who has seen a history before must not take it for the same."""
+        """The store has lost something: a client that has seen a history before must not take it for the same."""
         access, epoch = self._access, histories.new_epoch()
         author = self._runtime.cluster.author(access.token)
         await access.writing.ask(

@@ -1,9 +1,9 @@
 """How much of the store's memory each account has, and whether it may have more.
 
 While there is much room, all may store anything, and nothing is counted. When more than half of the memory is used, each
-message has its account with it in the store, the messages that are there are counted every few seconds, and an account may have
-at most `limits.max_stored_ratio` times what is left. So the account that stores most is refused first, and leaves room for the
-others. It does not matter whether the client that stored it is still there.
+message has its account with it in the store, and the messages that are there are counted every few seconds. An account may then
+have at most `limits.max_stored_ratio` times what is left. So the account that stores most is refused first, and leaves room for
+the others. It does not matter whether the client that stored it is still there.
 """
 
 from __future__ import annotations

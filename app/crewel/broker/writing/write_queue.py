@@ -178,11 +178,11 @@ class WriteQueue(Generic[T]):
         return done
 
     def in_turn(self, look: Callable[[], N], work: Callable[[N], Awaitable[None] | None]) -> None:
-        """Do `work` when all has been answered that was asked for before, with what `look` returned before the store was asked
-        for anything behind it. What `work` returns must be waited for before the next answer is handed out.
+        """Do `work` when all has been answered that was asked for before. It gets what `look` returned before the store was
+        asked for anything behind it. What `work` returns must be waited for before the next answer is handed out.
 
-        It does not wait for unordered steps that follow the last ordered one, and is done at once if there is no ordered one:
-        on a slow line it would wait longer than it takes to read the log."""
+        It does not wait for unordered steps that follow the last ordered one, and is done at once if there is no ordered one.
+        On a slow line it would wait longer than it takes to read the log."""
         found: list[N] = []
 
         def done(_: object) -> Awaitable[None] | None:

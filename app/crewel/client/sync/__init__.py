@@ -1,7 +1,7 @@
 """The client for programs without asyncio: `with Client("http://127.0.0.1:8080/cometd") as client:`.
 
 The names, arguments and errors are those of `crewel.client`. All clients of a process share one event loop in a thread of its
-own (`background`); each call waits for its result there, so a client can be used from all threads.
+own (`background`). Each call waits for its result there, so a client can be used from all threads.
 """
 
 from crewel.client.sync.sync_app import App as App

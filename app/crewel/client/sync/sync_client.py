@@ -44,8 +44,8 @@ class Client:
     """A Bayeux session as a context manager: `with Client(url) as client:`; or call `open`, and `close` when you are done.
 
     Names, arguments and errors are those of `crewel.client.Client`, which explains them. Each call waits for its result. All
-    threads may use a client. Listeners of `on_state` and extensions run in the thread of the event loop, so they must not wait;
-    callbacks and handlers of messages run in threads of their own, and may. A client that is still open at the end of the
+    threads may use a client. Listeners of `on_state` and extensions run in the thread of the event loop, so they must not wait.
+    Callbacks and handlers of messages run in threads of their own, and may. A client that is still open at the end of the
     process is closed then.
     """
 

@@ -18,7 +18,7 @@ class Subscription(Block[subscription.Subscription[DataT]], Generic[DataT]):
     without an exception. Threads that share a subscription call `defer` on each message and settle it themselves.
 
     The iteration ends after `unsubscribe` and when the application closes the client. It raises when the subscription was lost:
-    `SubscribeRefused` if the server refused it in a new session or has ended it, because its filter is too expensive;
+    `SubscribeRefused` if the server refused it in a new session or has ended it, because its filter is too expensive. It raises
     `DisconnectedError` if the server ended the session for good. Leaving it as a context manager unsubscribes.
 
     The notice that its topic is erased (`message.is_erased`) is the last message of a subscription to just this channel;
