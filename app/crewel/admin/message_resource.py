@@ -244,7 +244,7 @@ async def _add_sessions(ask: Ask, log_id: LogId, told: MessageHistory) -> list[d
     not_for: list[dict[str, str]] = []
     if channel is None:
         return not_for
-    async for durable in in_turns(stored_of(admin.broker.addressing.channels.subscribers(channel))):
+    async for durable in in_turns(stored_of(admin.channels.subscribers(channel))):
         subscriber: Session | None = durable.connected
         if subscriber is None or not subscriber.is_live or subscriber.name in told.outcomes:
             continue
@@ -279,7 +279,7 @@ def _add_filters(ask: Ask, name: str, outcomes: Iterable[ReceiverOutcome]) -> No
     for outcome in outcomes:
         session = admin.find(outcome.receiver)
         is_seen = session is not None and ask.covers_session(session)
-        wanted = {} if session is None or not is_seen else admin.broker.subscriptions.options.filtered.get(session, {})
+        wanted = {} if session is None or not is_seen else admin.subscriptions.options.filtered.get(session, {})
         choices = [each for pattern in channel.patterns for each in wanted.get(pattern, ())]
         filters = [each.filter.text for each in choices if each.filter is not None]
         if filters:

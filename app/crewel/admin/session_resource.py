@@ -54,7 +54,7 @@ def uptime(call: Call) -> int:
 def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
     """What the session is subscribed to, and what each subscription asks for beyond all messages of its channel."""
     plain: dict[str, list[dict[str, Any]]] = {channel: [] for channel in sorted(call.session.subscriptions)}
-    return plain | call.admin.broker.subscriptions.options.as_json(call.session)
+    return plain | call.admin.subscriptions.options.as_json(call.session)
 
 
 def _holdback(call: Call) -> dict[str, Any] | None:
