@@ -28,7 +28,7 @@ from crewel.admin.message_history import (
     removal,
 )
 from crewel.admin.operation import About
-from crewel.admin.paging import first
+from crewel.admin.paging import First
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.request_fields import NEXT, count_text, cursor, text_field
 from crewel.admin.route import Ask, NotThere, Route
@@ -134,15 +134,12 @@ async def _free(told: MessageHistory) -> None:
 async def _shown(told: MessageHistory, wanted: str) -> tuple[Counter[str], list[ReceiverOutcome]]:
     """How many receivers there are by state; and of those with this text in their names the most urgent, by name."""
     counts: Counter[str] = Counter()
-
-    async def matching() -> AsyncIterator[tuple[tuple[int, str], ReceiverOutcome]]:
-        async for outcome in in_turns(told.outcomes.values()):
-            counts[outcome.state] += 1
-            if wanted in outcome.receiver:
-                yield (_URGENCY.get(outcome.state, 2), outcome.receiver), outcome
-
-    urgent, _ = await first(matching(), _MOST_SHOWN)
-    return counts, sorted((outcome for _, outcome in urgent), key=attrgetter("receiver"))
+    urgent: First[ReceiverOutcome] = First(_MOST_SHOWN, key=lambda each: (_URGENCY.get(each.state, 2), each.receiver))
+    async for outcome in in_turns(told.outcomes.values()):
+        counts[outcome.state] += 1
+        if wanted in outcome.receiver:
+            urgent.add(outcome)
+    return counts, sorted(urgent.items(), key=attrgetter("receiver"))
 
 
 def _log_id(text: str) -> LogId | None:
