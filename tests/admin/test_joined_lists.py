@@ -32,11 +32,10 @@ async def test_a_group_stands_as_its_members_at_all_nodes_do() -> None:
 
 async def test_a_group_is_chosen_by_what_all_nodes_have() -> None:
     (row,) = await joined_rows([group("ALIVE"), group("EMPTY", members=0)])
-    assert is_wanted(row, {}, None, "trouble")
-    assert is_wanted(row, {"state": "ALIVE", "condition": "connected"}, (-4, "a"), "trouble")
-    assert not is_wanted(row, {"state": "EMPTY"}, None, "name")
-    assert not is_wanted(row, {"condition": "without a member"}, None, "name")
-    assert not is_wanted(row, {}, (-2, "a"), "trouble")
+    assert is_wanted(row, {})
+    assert is_wanted(row, {"state": "ALIVE", "condition": "connected"})
+    assert not is_wanted(row, {"state": "EMPTY"})
+    assert not is_wanted(row, {"condition": "without a member"})
 
 
 async def test_a_queue_that_one_node_has_seen_grow_is_full_soon_at_all() -> None:
@@ -45,11 +44,11 @@ async def test_a_queue_that_one_node_has_seen_grow_is_full_soon_at_all() -> None
     (row,) = await joined_rows([group("EMPTY", members=0), group("ALIVE"), group("EMPTY", causes=[filling], members=0)])
     assert (row["conditions"], row["since"]) == (["soon full", "connected"], None)
     assert row["cause"] == "its queue will be full in 2 minutes: 3 of 10 messages, 2 messages more a minute"
-    assert is_wanted(row, {"cause": "filling"}, None, "name")
-    assert not is_wanted(row, {"cause": "full"}, None, "name")
+    assert is_wanted(row, {"cause": "filling"})
+    assert not is_wanted(row, {"cause": "full"})
     (row,) = await joined_rows([group("ALIVE", waiting=10)])
     assert row["cause"] == "its queue is full: 10 of 10 messages; further ones become dead letters"
-    assert is_wanted(row, {"cause": "full"}, None, "name")
+    assert is_wanted(row, {"cause": "full"})
 
 
 async def test_a_group_falls_behind_at_all_if_the_node_with_its_members_says_so() -> None:

@@ -1,13 +1,14 @@
-"""The first of very many, found without sorting all of them at once."""
+"""The first of very many, found without sorting all of them at once; and pages of them."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
 from operator import itemgetter
 
 import pytest
 
-from crewel.admin.paging import First
+from crewel.admin.paging import First, sorted_page
 
 
 @pytest.mark.parametrize("count", [1, 5, 1000])
@@ -35,3 +36,26 @@ def test_no_more_is_kept_than_one_sorting_takes() -> None:
     for number in range(10_000):
         found.add(number)
         assert len(found._found) <= 5 + 500
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"), [("name", ["a", "b", "c", "d", "e"]), ("waiting", ["c", "a", "d", "b", "e"])]
+)
+@pytest.mark.parametrize("count", [1, 2, 5, 6])
+async def test_pages_have_each_row_once_in_their_order(sort: str, order: list[str], count: int) -> None:
+    waiting = {"e": 0, "d": 7, "c": 9, "b": 5, "a": 7}
+
+    async def rows() -> AsyncIterator[str]:
+        for name in waiting:
+            yield name
+
+    found: list[str] = []
+    fields = {"sort": sort, "count": count}
+    while True:
+        page, following = await sorted_page(fields, rows(), lambda name: (waiting[name], name))
+        assert len(page) <= count
+        found += page
+        if not following:
+            break
+        fields = {**fields, "after": following}
+    assert found == order

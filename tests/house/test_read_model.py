@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.house.source import modules, shown, tree
 
 ADMIN, ONE = "app/crewel/admin/", "app/crewel/admin/server_view.py"
-LEFT = 64
+LEFT = 13
 
 
 def reaches() -> Iterator[str]:

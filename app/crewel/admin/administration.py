@@ -39,22 +39,22 @@ class Administration(ServerView):
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
-        self.started = broker.loop.time()
+        self.started = self.now()
         self.pings: WeakKeyDictionary[Session, float] = WeakKeyDictionary()
         """The round trip of the last ping, in milliseconds."""
-        self.sign_ins = SignIns(broker.admission.admin, broker.sessions.sign_outs)
+        self.sign_ins = SignIns(self.admin_token, broker.sessions.sign_outs)
         self.session_counter = SessionCounter(self)
-        self.metrics_history = MetricsHistory(broker, self._count, self.queued)
+        self.metrics_history = MetricsHistory(self, self._count, self.queued)
         self.fact_index = FactIndex()
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
         self.timelines = Timelines(channels_of=self._channels_of)
-        broker.mailboxes.events.on_event.append(self.timelines.add)
-        broker.sessions.refusals.on_refused.append(self._login_refused)
-        broker.mailboxes.events.on_overflow.append(self._turned_away)
-        broker.mailboxes.events.on_event.append(self._note_rejection)
+        self.events.on_event.append(self.timelines.add)
+        self.refusals.on_refused.append(self._login_refused)
+        self.events.on_overflow.append(self._turned_away)
+        self.events.on_event.append(self._note_rejection)
         self.metrics_history.on_sample.append(self.rejections.tidy)
-        self.server_metrics = ServerMetrics(broker, self._in_trouble)
+        self.server_metrics = ServerMetrics(self, self._in_trouble)
         self.server_timeline = ServerTimeline(self, self.metrics_history)
 
     @property
@@ -168,7 +168,7 @@ class Administration(ServerView):
 
     def refresh(self, session: Session) -> str:
         """Let the session live as long as if its client had connected now."""
-        self.broker.mailboxes.times.saw(session, self.now())
+        self.times.saw(session, self.now())
         return "OK"
 
     async def block(self, subject: str, sessions: Iterable[Session], who: str) -> int:

@@ -42,17 +42,17 @@ class Feed:
         self._letters_timer: asyncio.TimerHandle | None = None
         self._waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
         self._posting: asyncio.Task[None] | None = None
-        address, token = broker.settings.admin.notice_webhook, broker.settings.admin.notice_webhook_token
-        self._webhook = Webhook(address, token, self._timeout_s, broker.metrics) if address else None
+        address, token = admin.settings.admin.notice_webhook, admin.settings.admin.notice_webhook_token
+        self._webhook = Webhook(address, token, self._timeout_s, admin.metrics) if address else None
 
     def _timeout_s(self) -> float:
-        return self._broker.settings.delivery.dead_letter_webhook_timeout_ms / 1000
+        return self._admin.settings.delivery.dead_letter_webhook_timeout_ms / 1000
 
     def start(self) -> None:
         """Follow what happens from now on."""
         self._admin.metrics_history.on_sample.append(self._sampled)
         self._admin.jobs.on_change.append(self._job)
-        self._broker.mailboxes.events.on_event.append(self._happened)
+        self._admin.events.on_event.append(self._happened)
         self._broker.dead_letters.notifier.on_stored.append(self._stored)
 
     async def close(self) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from crewel.admin.backlog_trends import Trend
 from crewel.admin.level import Level
-from crewel.admin.paging import Place, place_in_order
 from crewel.admin.receiver_condition import Facts, causes_of
 from crewel.admin.receiver_facts import standing
 from crewel.admin.receiver_resource import MEMBERS
@@ -83,12 +82,11 @@ def _trend(row: Row, now: int) -> Trend | None:
     return Trend(filling and filling["fullAt"], per_minute, now if pace is None else pace["since"])
 
 
-def is_wanted(row: Row, fields: Mapping[str, Any], after: Place | None, sort: str) -> bool:
-    """Whether the row fits the filters that follow from all nodes, and lies behind this place."""
+def is_wanted(row: Row, fields: Mapping[str, Any]) -> bool:
+    """Whether the row fits the filters that follow from all nodes."""
     state, condition, cause = fields.get("state"), fields.get("condition"), fields.get("cause")
     return (
         (state is None or row["state"] == state)
         and (condition is None or condition in row["conditions"])
         and (cause is None or _is_first(cause, row["causes"]))
-        and (after is None or place_in_order(sort, row[sort], row["name"]) > after)
     )

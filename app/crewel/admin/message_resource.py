@@ -28,7 +28,7 @@ from crewel.admin.message_history import (
     removal,
 )
 from crewel.admin.operation import About
-from crewel.admin.paging import first
+from crewel.admin.paging import First
 from crewel.admin.receiver_resource import receiver_stop
 from crewel.admin.request_fields import NEXT, count_text, cursor, text_field
 from crewel.admin.route import Ask, NotThere, Route
@@ -134,15 +134,12 @@ async def _free(told: MessageHistory) -> None:
 async def _shown(told: MessageHistory, wanted: str) -> tuple[Counter[str], list[ReceiverOutcome]]:
     """How many receivers there are by state; and of those with this text in their names the most urgent, by name."""
     counts: Counter[str] = Counter()
-
-    async def matching() -> AsyncIterator[tuple[tuple[int, str], ReceiverOutcome]]:
-        async for outcome in in_turns(told.outcomes.values()):
-            counts[outcome.state] += 1
-            if wanted in outcome.receiver:
-                yield (_URGENCY.get(outcome.state, 2), outcome.receiver), outcome
-
-    urgent, _ = await first(matching(), _MOST_SHOWN)
-    return counts, sorted((outcome for _, outcome in urgent), key=attrgetter("receiver"))
+    urgent: First[ReceiverOutcome] = First(_MOST_SHOWN, key=lambda each: (_URGENCY.get(each.state, 2), each.receiver))
+    async for outcome in in_turns(told.outcomes.values()):
+        counts[outcome.state] += 1
+        if wanted in outcome.receiver:
+            urgent.add(outcome)
+    return counts, sorted(urgent.items(), key=attrgetter("receiver"))
 
 
 def _log_id(text: str) -> LogId | None:
@@ -244,7 +241,7 @@ async def _add_sessions(ask: Ask, log_id: LogId, told: MessageHistory) -> list[d
     not_for: list[dict[str, str]] = []
     if channel is None:
         return not_for
-    async for durable in in_turns(stored_of(admin.broker.addressing.channels.subscribers(channel))):
+    async for durable in in_turns(stored_of(admin.channels.subscribers(channel))):
         subscriber: Session | None = durable.connected
         if subscriber is None or not subscriber.is_live or subscriber.name in told.outcomes:
             continue
@@ -279,7 +276,7 @@ def _add_filters(ask: Ask, name: str, outcomes: Iterable[ReceiverOutcome]) -> No
     for outcome in outcomes:
         session = admin.find(outcome.receiver)
         is_seen = session is not None and ask.covers_session(session)
-        wanted = {} if session is None or not is_seen else admin.broker.subscriptions.options.filtered.get(session, {})
+        wanted = {} if session is None or not is_seen else admin.subscriptions.options.filtered.get(session, {})
         choices = [each for pattern in channel.patterns for each in wanted.get(pattern, ())]
         filters = [each.filter.text for each in choices if each.filter is not None]
         if filters:

@@ -14,11 +14,11 @@ from math import nan
 from time import process_time, time
 from typing import TYPE_CHECKING, Final
 
-from crewel.broker.broker import Broker
 from crewel.metrics import Metrics
 from crewel.storage.streams import BUCKETS_MS, WIDE_MS
 
 if TYPE_CHECKING:
+    from crewel.admin.server_view import ServerView
     from crewel.admin.session_counts import SessionCounts
 
 EVERY_S: Final = 5.0
@@ -52,23 +52,23 @@ COLUMNS: Final = ("at", *_RATES, *_GAUGES, *COUNTED, *_SHARES)
 
 
 class MetricsHistory:
-    """Takes the samples of one broker."""
+    """Takes the samples of one server."""
 
     def __init__(
-        self, broker: Broker, count: Callable[[], Awaitable[SessionCounts]], queued: Callable[[], int]
+        self, view: ServerView, count: Callable[[], Awaitable[SessionCounts]], queued: Callable[[], int]
     ) -> None:
         """`count` looks at every session, and `queued` says how many messages wait for subjects and groups."""
-        self._broker = broker
+        self._now, self._metrics, self._events = view.now, view.metrics, view.events
         self._count, self._queued = count, queued
         self._samples: deque[tuple[float, ...]] = deque(maxlen=KEPT)
         self._last: tuple[float, ...] = (nan,) * len(COUNTED)
         self._count_at = 0.0
-        self._at = broker.loop.time()
+        self._at = self._now()
         self.on_sample: list[Callable[[], None]] = []
         """Called after each sample."""
         self._counts = self._counted()
-        self._latencies = list(broker.mailboxes.events.latencies)
-        self._lost = deque([broker.metrics.lost], maxlen=KEPT)
+        self._latencies = list(self._events.latencies)
+        self._lost = deque([self._metrics.lost], maxlen=KEPT)
 
     async def run_forever(self) -> None:
         """Take samples until cancelled."""
@@ -81,31 +81,29 @@ class MetricsHistory:
 
     async def count_sessions(self) -> None:
         """Count the sessions and their messages, unless it is too early for it."""
-        loop = self._broker.loop
-        if loop.time() < self._count_at:
+        if self._now() < self._count_at:
             return
         began = process_time()
         counted = await self._count()
         self._last = counted.count, counted.connected, counted.waiting, self._queued()
-        self._count_at = loop.time() + _SHARE * (process_time() - began)
+        self._count_at = self._now() + _SHARE * (process_time() - began)
 
     def sample(self) -> None:
         """Take one sample."""
-        broker = self._broker
-        now, counts, latencies = broker.loop.time(), self._counted(), list(broker.mailboxes.events.latencies)
+        now, counts, latencies = self._now(), self._counted(), list(self._events.latencies)
         seconds = max(now - self._at, 0.001)
         rates = [(after - before) / seconds for before, after in zip(self._counts, counts, strict=True)]
-        gauges = map(broker.metrics.value, _GAUGES.values())
+        gauges = map(self._metrics.value, _GAUGES.values())
         took = [after - before for before, after in zip(self._latencies, latencies, strict=True)]
         shares = [percentile(took, share) for share in _SHARES.values()]
         self._samples.append((time() * 1000, *rates, *gauges, *self._last, *shares))
         self._at, self._counts, self._latencies = now, counts, latencies
-        self._lost.append(broker.metrics.lost)
+        self._lost.append(self._metrics.lost)
 
     @property
     def lost(self) -> int:
         """How many messages were dropped in the last hour for want of room, and are in no dead letter."""
-        return self._broker.metrics.lost - self._lost[0]
+        return self._metrics.lost - self._lost[0]
 
     @property
     def newest_ms(self) -> float:
@@ -119,7 +117,7 @@ class MetricsHistory:
         return {name: list(values) for name, values in zip(COLUMNS, columns, strict=True)}
 
     def _counted(self) -> list[float]:
-        return [read(self._broker.metrics) for read in _RATES.values()]
+        return [read(self._metrics) for read in _RATES.values()]
 
 
 def percentile(buckets: Sequence[int], share: float) -> float:

@@ -90,7 +90,7 @@ def _used_memory(_: Call) -> Coroutine[Any, Any, int]:
 
 
 async def _dump(call: Call) -> dict[str, Any]:
-    admin, broker = call.admin, call.admin.broker
+    admin = call.admin
     named = admin.named()
     return {
         "node": admin.node,
@@ -98,9 +98,7 @@ async def _dump(call: Call) -> dict[str, Any]:
         "uptime": _uptime(call),
         "sessions": [session_view(admin, session, call.scope) async for session in named if session.is_live],
         "unnamed": sum([not session.name async for session in in_turns(admin.sessions())]),
-        "topics": {
-            name: broker.addressing.channels.count(name) for name in await sorted_in_turns(broker.addressing.channels)
-        },
+        "topics": {name: admin.channels.count(name) for name in await sorted_in_turns(admin.channels)},
     }
 
 
@@ -158,8 +156,8 @@ NODE_COMMANDS: Final = (
         _subscriptions,
         join=union,
     ),
-    _read("numPublish", "Published messages.", lambda c: c.admin.broker.metrics.publishes, join=sum),
-    _read("numUpdate", "Messages sent to a receiver.", lambda c: c.admin.broker.metrics.deliveries, join=sum),
+    _read("numPublish", "Published messages.", lambda c: c.admin.metrics.publishes, join=sum),
+    _read("numUpdate", "Messages sent to a receiver.", lambda c: c.admin.metrics.deliveries, join=sum),
     _read(
         "numWaiting",
         "Stored messages that wait, once for each receiver.",

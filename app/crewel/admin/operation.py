@@ -271,7 +271,7 @@ OPERATIONS: Final = (
         "erase",
         "Erase a topic with its history and settings. Its subscribers get a notice, and subscriptions to its name"
         " end. Queued messages are delivered.",
-        lambda call: call.admin.broker.topics.endings.erase(call.name, force=call.fields.get("force", False)),
+        lambda call: call.admin.erase_topic(call.name, force=call.fields.get("force", False)),
         lambda answer: _ENDS.get(answer["state"], "erased, and created again since"),
         command="eraseTopic",
         fields=(flag_text("force", "true: do not deliver queued messages."),),
@@ -282,7 +282,7 @@ OPERATIONS: Final = (
         Level.TOPIC,
         "clear",
         "Clear a topic's history. Subscribers are not notified.",
-        lambda call: call.admin.broker.topics.clear(call.name),
+        lambda call: call.admin.clear_history(call.name),
         lambda answer: f"{answer['cleared']} messages removed",
         "cleared",
         "how many messages were removed",

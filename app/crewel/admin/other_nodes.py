@@ -23,7 +23,7 @@ from crewel.admin.joined_receivers import is_wanted, joined_shared, shared_kinds
 from crewel.admin.merges import At, AtAll, Pages, Parts, Row
 from crewel.admin.operation import OPERATIONS, Level
 from crewel.admin.overview_resource import overview, shown
-from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
+from crewel.admin.paging import Place, cursor, place_in_order, sorted_page
 from crewel.admin.receiver_facts import add_what_the_store_says
 from crewel.admin.request_fields import MAX_PAGE, PAGE
 from crewel.admin.route import Ask, NotThere, Route, admit, answered, read
@@ -260,16 +260,14 @@ class OtherNodes:
                 merge, route, replace(ask, fields=fields | only, query={**ask.query, **only}), tokens
             )
         shared = [await self._whole(route, ask, each, tokens) for each in kinds]
-        sort, count = fields.get("sort", "name"), fields.get("count", PAGE)
-        after = place_of(fields.get("after"), sort)
-        rows = joined_shared(chain.from_iterable(found for found, _ in shared))
-        page, has_more = await first(_placed(told["receivers"], rows, fields, after, sort), count)
+        sort = fields.get("sort", "name")
+        rows = _wanted(told["receivers"], joined_shared(chain.from_iterable(found for found, _ in shared)), fields)
+        page, following = await sorted_page(fields, rows, lambda row: (row[sort], row["name"]))
         if ask.covers_all:
-            await add_what_the_store_says(self._admin, [row for _, row in page if row["kind"] != "session"])
+            await add_what_the_store_says(self._admin, [row for row in page if row["kind"] != "session"])
         missing = {name: max(told[name], *(each[name] for _, each in shared), 0) for name in ("unreached", "failed")}
-        following = cursor(page[-1][0], sort) if (has_more or told["next"]) and page else ""
-        rows_told = [row for _, row in page]
-        return {"receivers": rows_told, "next": following, "unknownSince": self._admin.unknown_since, **missing}
+        following = following or told["next"]
+        return {"receivers": page, "next": following, "unknownSince": self._admin.unknown_since, **missing}
 
     async def _whole(self, route: Route, ask: Ask, kind: str, tokens: list[str]) -> tuple[list[Row], dict[str, int]]:
         """All rows of this kind at all nodes that answer, and how many do not."""
@@ -397,12 +395,10 @@ def _rows(merge: Pages, rows: Iterable[Row]) -> Iterable[Row]:
     return map(merge.as_one, found.values())
 
 
-async def _placed(
-    sessions: Iterable[Row], shared: AsyncIterator[Row], fields: Mapping[str, Any], after: Place | None, sort: str
-) -> AsyncIterator[tuple[Place, Row]]:
-    """The rows of a page of sessions, and those of the others that are wanted, with their places."""
+async def _wanted(sessions: Iterable[Row], shared: AsyncIterator[Row], fields: Mapping[str, Any]) -> AsyncIterator[Row]:
+    """The rows of a page of sessions, and those of the others that are wanted."""
     for row in sessions:
-        yield place_in_order(sort, row[sort], row["name"]), row
+        yield row
     async for row in shared:
-        if is_wanted(row, fields, after, sort):
-            yield place_in_order(sort, row[sort], row["name"]), row
+        if is_wanted(row, fields):
+            yield row

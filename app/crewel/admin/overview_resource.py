@@ -60,7 +60,6 @@ def shown(told: dict[str, Any]) -> dict[str, Any]:
 
 async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     """The figures of now, what is wrong, and the samples that are newer than this."""
-    broker = admin.broker
     counted = await _with_others(admin, await admin.session_counter.take())
     store = await _store(admin)
     last_hour = NONE
@@ -72,7 +71,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
     figures = Figures(
         counted=counted,
         concerns=_concerns(admin),
-        failing_workers=broker.runtime.failing_workers,
+        failing_workers=admin.broker.runtime.failing_workers,
         dead_letters_made=last_hour.made,
         dead_letters_since=last_hour.recent.since,
         dead_letter_pairs=last_hour.recent.pairs,
@@ -84,7 +83,7 @@ async def overview(admin: Administration, after_ms: float) -> dict[str, Any]:
         store_waiting=load["diskWait"] or 0.0,
         disk=disk,
         store_process=admin.access.store.own_process,
-        facts_lost=sum(broker.metrics.trimmed_unread.values()),
+        facts_lost=sum(admin.metrics.trimmed_unread.values()),
         empty_groups=empty_groups,
         past=admin.past_troubles.over(),
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, Callable, Mapping
 from operator import itemgetter
 from typing import Any, Final, Generic, TypeVar
 
+from crewel.admin.request_fields import PAGE
 from crewel.errors import IllegalArgument
 
 T = TypeVar("T")
@@ -42,12 +43,20 @@ class First(Generic[T]):
         return self._pick(self._count, self._found, key=self._key)
 
 
-async def first(items: AsyncIterator[tuple[Place, T]], count: int) -> tuple[list[tuple[Place, T]], bool]:
-    """The first so many of these in the order of their places, and whether there are more."""
-    found: First[tuple[Place, T]] = First(count, key=itemgetter(0))
+async def sorted_page(
+    fields: Mapping[str, Any], items: AsyncIterable[T], ranked: Callable[[T], tuple[Any, str]]
+) -> tuple[list[T], str]:
+    """The items of the page that these fields ask for, and the cursor of the next page, empty if this is the last. `ranked`:
+    what an item is sorted by, unless by name, and its name. Raises IllegalArgument."""
+    sort = fields.get("sort", "name")
+    after = place_of(fields.get("after"), sort)
+    found: First[tuple[Place, T]] = First(fields.get("count", PAGE), key=itemgetter(0))
     async for item in items:
-        found.add(item)
-    return found.items(), found.added > count
+        place = place_in_order(sort, *ranked(item))
+        if after is None or place > after:
+            found.add((place, item))
+    page = found.items()
+    return [item for _, item in page], cursor(page[-1][0], sort) if found.added > len(page) else ""
 
 
 def place_in_order(sort: str, value: Any, name: str) -> Place:

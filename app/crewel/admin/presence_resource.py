@@ -20,7 +20,7 @@ Row = dict[str, Any]
 async def _list(ask: Ask) -> Row:
     after, count = ask.fields.get("after", ""), ask.fields.get("count", PAGE)
     found: dict[str, Row] = {}
-    async for members in in_turns(list(ask.admin.broker.presence.entries)):
+    async for members in in_turns(list(ask.admin.presence.entries)):
         name = members.channel
         if name > after and ask.covers(name):
             found[name] = {"channel": name, "members": len(members.members), "sessions": members.sessions}
@@ -33,7 +33,7 @@ async def _show(ask: Ask) -> Row:
     channel = parse("/" + ask.path["channel"])
     if channel is None or not may_have_presence(channel):
         raise NotThere("there is no such channel on which sessions can be present")
-    members, masks = ask.admin.broker.presence.members(channel.name), ask.admin.masks
+    members, masks = ask.admin.presence.members(channel.name), ask.admin.masks
     listed = []
     async for name in in_turns(list(members.members)):
         seen = members.seen(name)

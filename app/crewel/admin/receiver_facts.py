@@ -48,7 +48,7 @@ def session_facts(admin: ServerView, session: Session, covers: Callable[[str], b
     facts.is_overflow_known = covers is None  # it was of any channel
     if session.name:
         facts.overflow = admin.turned_away.of(session.name) if facts.is_overflow_known else None
-        facts.refused = admin.broker.sessions.refusals.of(session.name)
+        facts.refused = admin.refusals.of(session.name)
         facts.rejected = admin.rejections.of(session.name, covers)
     grants = session.grants
     if grants is not None and grants.expires_at is not None and grants.has_expired(now / _MS):

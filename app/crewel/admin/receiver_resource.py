@@ -9,10 +9,10 @@ from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.merges import Pages
 from crewel.admin.operation import About
-from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
+from crewel.admin.paging import sorted_page
 from crewel.admin.receiver_condition import TROUBLES, Condition, Facts, causes_of, conditions_of, has_cause, trouble_of
 from crewel.admin.receiver_facts import add_what_the_store_says, session_facts, shared_facts, standing
-from crewel.admin.request_fields import PAGE, choice_field, flag_text, page_fields, text_field
+from crewel.admin.request_fields import choice_field, flag_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
 from crewel.admin.server_view import oldest_of
@@ -78,25 +78,13 @@ _ORDERS: Final[Mapping[str, Callable[[Ask, _Receiver], int | None]]] = {
 
 async def _list(ask: Ask) -> dict[str, Any]:
     fields, admin = ask.fields, ask.admin
-    count, sort = fields.get("count", PAGE), fields.get("sort", "name")
-    after = place_of(fields.get("after"), sort)
-    order = _ORDERS[sort]
-
-    async def wanted() -> AsyncIterator[tuple[Place, _Receiver]]:
-        async for receiver in _all(admin, fields.get("kind")):
-            place = place_in_order(sort, order(ask, receiver), receiver.name)
-            if _is_wanted(ask, receiver) and _is_covered(ask, receiver) and (after is None or place > after):
-                yield place, receiver
-
-    page, has_more = await first(wanted(), count)
-    views = [_view(admin, receiver, ask.scope) async for _, receiver in in_turns(page)]
+    order, every = _ORDERS[fields.get("sort", "name")], _all(admin, fields.get("kind"))
+    wanted = (each async for each in every if _is_wanted(ask, each) and _is_covered(ask, each))
+    page, following = await sorted_page(fields, wanted, lambda each: (order(ask, each), each.name))
+    views = [_view(admin, receiver, ask.scope) async for receiver in in_turns(page)]
     if ask.covers_all:  # the times of messages of any channel
         await add_what_the_store_says(admin, views)
-    return {
-        "receivers": views,
-        "next": cursor(page[-1][0], sort) if has_more else "",
-        "unknownSince": admin.unknown_since,
-    }
+    return {"receivers": views, "next": following, "unknownSince": admin.unknown_since}
 
 
 async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiver]:

@@ -41,4 +41,4 @@ async def rejected_shape(admin: ServerView, name: str, since_ms: int) -> str:
     wanted = DeadLetterFilter(receiver=name, since_ms=since_ms)
     page = await dead_letter_store.page(admin.store, wanted, count=_NEWEST, newest_first=True)
     found = [(each.channel, shape_of(each.body)) for each in page.letters]
-    return other_shape(found, admin.broker.mailboxes.events.last_shape)
+    return other_shape(found, admin.events.last_shape)

@@ -200,7 +200,7 @@ class Rest:
         authorization = request.headers.get("Authorization", "")
         cookie = request.cookies.get(cookie_name(client))
         if authorization or cookie is None:
-            return await self._admin.broker.admission.limits.grants_of(authorization, client.address)
+            return await self._admin.limits.grants_of(authorization, client.address)
         if not self._is_own(request.headers, client):
             raise Refused(f"403::{NOT_AUTHORIZED}", NOT_AUTHORIZED, "only the server's own page may use its cookie")
         return await self._admin.sign_ins.read(cookie)

@@ -145,12 +145,12 @@ class Ask:
     def after(self, check: Check) -> str:
         """The place after which the page begins, by the field `after`, whose places this check accepts. Raises
         IllegalArgument."""
-        return open_place(self.admin.broker.admission.admin, self.fields.get("after", ""), check)
+        return open_place(self.admin.admin_token, self.fields.get("after", ""), check)
 
     def following(self, place: str) -> str:
         """What the next page is asked for with. For an operator of some channels it hides the place, which may be that of
         something on other channels."""
-        return place if self.covers_all else seal_place(self.admin.broker.admission.admin, place)
+        return place if self.covers_all else seal_place(self.admin.admin_token, place)
 
     def action(self, what: str, *, about: str = "", reason: str = "", **details: Any) -> AbstractContextManager[Action]:
         """The entry of the audit of what is done meanwhile."""

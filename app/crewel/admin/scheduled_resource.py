@@ -19,14 +19,7 @@ from crewel.storage.scheduled_messages import ScheduledMessage, is_id, place_of
 _NOTED: Final = 20
 """Messages that the audit names."""
 
-
-def _place(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("`next` of the previous page")  # noqa: TRY004 - one error for all that does not fit
-    place_of(value)
-    return value
-
-
+_place: Final = text_that(place_of, "`next` of the previous page")
 _id: Final = text_that(is_id, "the id of a scheduled message, such as 1795324804876345")
 
 

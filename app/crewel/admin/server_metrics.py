@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from crewel.admin.receiver_condition import TROUBLES
-from crewel.broker.broker import Broker
+from crewel.admin.server_view import ServerView
 from crewel.errors import StoreError
 from crewel.storage.backup_record import last_backup
 from crewel.storage.disk import look_at_disk
@@ -41,14 +41,14 @@ _NO_QUEUE: Final = dict.fromkeys(("full", "filling", "slow", "recovering", "near
 class ServerMetrics:
     """Those of one server."""
 
-    def __init__(self, broker: Broker, count: Callable[[], Awaitable[tuple[Counts, Counts]]]) -> None:
+    def __init__(self, view: ServerView, count: Callable[[], Awaitable[tuple[Counts, Counts]]]) -> None:
         """`count` says how many sessions are in trouble, by the kind of each cause, and how many queues of subjects and
         groups."""
-        self._life, self._access, self._count = broker.runtime.life, broker.runtime.access, count
+        self._life, self._access, self._count = view.life, view.access, count
         self._known: dict[str, float] = {}
         self.certificate: Certificate | None = None
         """That of the server, if it has one."""
-        self._metrics = metrics = broker.metrics
+        self._metrics = metrics = view.metrics
         metrics.receivers_in_trouble, metrics.queues_in_trouble = _NONE, _NO_QUEUE
         metrics.gauge("ready", lambda: float(self.is_ready))
         metrics.gauge("store_up", self._store_up)

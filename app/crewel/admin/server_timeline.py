@@ -191,13 +191,13 @@ class ServerTimeline:
 
     def _note_losses(self) -> None:
         """Note what the store has lost since the last look. An outage alone loses nothing that was answered."""
-        metrics = self._admin.broker.runtime.metrics
+        metrics = self._admin.metrics
         (times, messages), self._losses = self._losses, (metrics.store_losses, metrics.lost_messages)
         if metrics.store_losses > times:
             self.add(_LOST, count=metrics.lost_messages - messages)
 
     def _note_refusals(self, now: int) -> None:
-        for each in self._admin.broker.sessions.refusals.take_causes():
+        for each in self._admin.refusals.take_causes():
             self.add(**_refusal(each))
 
     def _begin(self, about: str, why: str) -> None:
@@ -253,7 +253,7 @@ class ServerTimeline:
         except StoreError:
             events, is_whole = [], False
         lasting = [each.as_event(self._admin.node) for each in self._outages.values()]
-        refused = self._admin.broker.sessions.refusals.causes  # they are written once a minute
+        refused = self._admin.refusals.causes  # they are written once a minute
         unwritten = [{"node": self._admin.node, **_refusal(each)} for each in refused]
         return [*events, *self._recent, *unwritten, *lasting], is_whole
 

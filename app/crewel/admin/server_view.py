@@ -52,14 +52,23 @@ class ServerView:
         self.access = broker.runtime.access
         """The way to the store, if the server has one."""
         self.life = broker.runtime.life
+        self.metrics = broker.metrics
+        self.events, self.times = broker.mailboxes.events, broker.mailboxes.times
         self.now = broker.loop.time
         """The loop's clock: seconds."""
         self.dispatchers = broker.mailboxes.dispatchers
         """What operators may do with a session's queue."""
         self.redrive = broker.dead_letters.redrive
+        self.refusals = broker.sessions.refusals
+        """Of logins."""
+        self.limits, self.admin_token = broker.admission.limits, broker.admission.admin
         self.topics = broker.topics.views
         """The topics as they are now."""
+        self.erase_topic, self.clear_history = broker.topics.endings.erase, broker.topics.clear
         self.names = broker.addressing.names
+        self.channels = broker.addressing.channels
+        self.subscriptions = broker.subscriptions
+        self.presence = broker.presence
         self.destinations = broker.addressing.destinations
         self.groups = broker.addressing.groups
         self.queues = broker.addressing.shared_queues
@@ -91,7 +100,7 @@ class ServerView:
         return None if session is None else oldest_of(session)
 
     def _follow_settled(self, is_wanted: bool) -> None:
-        followers = self.broker.mailboxes.events.on_settled
+        followers = self.events.on_settled
         if is_wanted:
             followers.append(self.rejections.settled)
         else:

@@ -179,7 +179,7 @@ class SessionCounter:
 
     async def _queues(self) -> dict[str, Trouble]:
         admin, found = self._admin, _Troubles()
-        knows_all = admin.broker.runtime.cluster.is_single  # other nodes may have members that take messages
+        knows_all = admin.membership is None  # other nodes may have members that take messages
         async for name, queue, waiting, sessions in in_turns(awaited_queues(admin)):
             facts = shared_facts(admin, queue, waiting, members_stand(admin, sessions))
             admin.backlog_trends.note(queue, facts.share, waiting)
@@ -191,11 +191,7 @@ class SessionCounter:
 
     def _is_there(self, name: str) -> bool:
         """Whether there is a receiver of this name. One that has gone may have moved to another node."""
-        return (
-            bool(queue_of(name))
-            or self._admin.find(name) is not None
-            or not self._admin.broker.runtime.cluster.is_single
-        )
+        return bool(queue_of(name)) or self._admin.find(name) is not None or self._admin.membership is not None
 
 
 class _Troubles:

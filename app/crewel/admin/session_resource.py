@@ -16,7 +16,7 @@ from crewel.admin.client_connection import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands
 from crewel.admin.merges import At, Pages
 from crewel.admin.operation import About, Level
-from crewel.admin.paging import Place, cursor, first, place_in_order, place_of
+from crewel.admin.paging import sorted_page
 from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_what_the_store_says, standing_of
 from crewel.admin.receiver_resource import last_failure
@@ -54,7 +54,7 @@ def uptime(call: Call) -> int:
 def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
     """What the session is subscribed to, and what each subscription asks for beyond all messages of its channel."""
     plain: dict[str, list[dict[str, Any]]] = {channel: [] for channel in sorted(call.session.subscriptions)}
-    return plain | call.admin.broker.subscriptions.options.as_json(call.session)
+    return plain | call.admin.subscriptions.options.as_json(call.session)
 
 
 def _holdback(call: Call) -> dict[str, Any] | None:
@@ -222,28 +222,24 @@ _ORDERS: Final[Mapping[str, Callable[[MailboxView], int]]] = {
 async def _list(ask: Ask) -> dict[str, Any]:
     """A page of the sessions in their order. Answers `next`, which is the cursor, empty on the last page."""
     fields, dispatchers = ask.fields, ask.admin.dispatchers
-    count, sort = fields.get("count", PAGE), fields.get("sort", "name")
-    order, after = _ORDERS[sort], place_of(fields.get("after"), sort)
-    unnamed = 0
+    order, unnamed = _ORDERS[fields.get("sort", "name")], 0
 
-    async def wanted() -> AsyncIterator[tuple[Place, Session]]:
+    async def wanted() -> AsyncIterator[Session]:
         nonlocal unnamed
         async for session in in_turns(ask.admin.sessions()):
             unnamed += not session.name
             if not session.name:
                 continue
             if _is_wanted(dispatchers, session, fields) and ask.covers_session(session) and _stands(ask, session):
-                place = place_in_order(sort, order(session.mailbox.view()), session.name)
-                if after is None or place > after:
-                    yield place, session
+                yield session
 
-    page, has_more = await first(wanted(), count)
-    views = [session_view(ask.admin, session, ask.scope) async for _, session in in_turns(page) if session.is_live]
+    page, following = await sorted_page(fields, wanted(), lambda each: (order(each.mailbox.view()), each.name))
+    views = [session_view(ask.admin, session, ask.scope) async for session in in_turns(page) if session.is_live]
     if ask.covers_all:
         await add_what_the_store_says(ask.admin, views)
     return {
         "sessions": views,
-        "next": cursor(page[-1][0], sort) if has_more else "",
+        "next": following,
         "unnamed": unnamed if ask.covers_all else 0,
         "unknownSince": ask.admin.unknown_since,
     }

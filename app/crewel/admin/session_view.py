@@ -40,8 +40,8 @@ def session_view(admin: Administration, session: Session, scope: Scope) -> dict[
         "maxBytes": max_bytes,
         "onOverflow": policy,
         "subscriptions": sorted(session.subscriptions),
-        "subscriptionOptions": admin.broker.subscriptions.options.as_json(session),
-        "failedSubscriptions": admin.broker.subscriptions.failures.unreported(session),
+        "subscriptionOptions": admin.subscriptions.options.as_json(session),
+        "failedSubscriptions": admin.subscriptions.failures.unreported(session),
         "ptp": session.takes_ptp,
         "lastFailure": last_failure(session, scope),
         "reliable": session.acknowledges,
@@ -103,7 +103,7 @@ def absolute_name(admin: Administration, session: Session) -> str:
 
 def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
     """When the session ends unless its client comes, and why; None while it is connected."""
-    ends_at, why = outlook(session, admin.broker.mailboxes.times, admin.now())
+    ends_at, why = outlook(session, admin.times, admin.now())
     return None if ends_at == inf else {"at": int(admin.clock_ms(ends_at)), "why": why}
 
 

@@ -59,7 +59,7 @@ async def _sign_in(ask: Ask) -> web.Response:
     address = ask.client.address or ""
     try:
         if token is not None:
-            grants = await ask.admin.broker.admission.limits.grants_of(f"Bearer {token}", ask.client.address)
+            grants = await ask.admin.limits.grants_of(f"Bearer {token}", ask.client.address)
         else:
             grants = await _enter(ask.admin, str(code), ask.client.address)
         who, scope = operator_of(grants)
@@ -82,7 +82,7 @@ async def _sign_in(ask: Ask) -> web.Response:
 
 
 async def _enter(admin: Administration, code: str, address: str | None) -> Grants:
-    limits = admin.broker.admission.limits
+    limits = admin.limits
     account = limits.account_of(address)
     limits.may_show_token(account)
     try:

@@ -58,7 +58,7 @@ def _parsed(name: str) -> Channel:
 
 async def _past(admin: Administration, name: str, count: int | None, *, newest_first: bool) -> list[dict[str, Any]]:
     """The newest so many messages of the history, or all, as a subscriber would get them. Raises StoreError."""
-    return admin.messages(await admin.broker.subscriptions.histories.shown(_parsed(name), count, newest_first))
+    return admin.messages(await admin.subscriptions.histories.shown(_parsed(name), count, newest_first))
 
 
 # Commands
@@ -84,7 +84,7 @@ def _subscribers(call: Call) -> list[Session]:
     channel = _parsed(call.name)
     if channel.is_wildcard:
         return [session for session in call.admin.sessions() if channel.name in session.subscriptions]
-    return list(call.admin.broker.addressing.channels.subscribers(channel))
+    return list(call.admin.channels.subscribers(channel))
 
 
 def _groups(call: Call) -> list[str]:
@@ -120,9 +120,9 @@ async def _unsubscribe_one(call: Call) -> int:
 
 
 async def _unsubscribe(call: Call, sessions: Iterable[Session]) -> int:
-    broker, ended = call.admin.broker, 0
+    ended = 0
     async for session in in_turns(each for each in sessions if call.name in each.subscriptions):
-        waiting = broker.subscriptions.of(session).unsubscribe([call.name])
+        waiting = call.admin.subscriptions.of(session).unsubscribe([call.name])
         if waiting is not None:
             await waiting
         ended += 1
