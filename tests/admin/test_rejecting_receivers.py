@@ -9,7 +9,7 @@ import pytest
 
 from crewel.admin.administration import Administration
 from crewel.admin.overview_resource import overview
-from crewel.admin.receiver_facts import is_at_rest, others_text
+from crewel.admin.receiver_facts import at_rest, others_text
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.rejections import CURED
 from crewel.admin.route import Ask
@@ -79,7 +79,7 @@ def test_a_receiver_that_rejects_all_says_so_with_what_others_do(stored: StoredW
         4,
     )
     assert (cause["othersTook"], cause["othersOf"], cause["since"]) == (3, 4, view["since"])
-    assert not is_at_rest(operator.admin, joe.session)
+    assert at_rest(operator.admin, joe.session) is None
     found = operator.findings()
     assert (found["rejects"]["title"], found["rejects"]["cause"]) == (f"{JOE} rejects messages", view["cause"])
     assert found["rejects"]["since"] == cause["since"]

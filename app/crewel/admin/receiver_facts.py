@@ -58,14 +58,16 @@ def session_facts(admin: ServerView, session: Session, covers: Callable[[str], b
     return facts
 
 
-def is_at_rest(admin: ServerView, session: Session) -> bool:
-    """Whether nothing waits for the session and nothing is wrong with it, so that it has no causes. This is a quick look, for
-    counts of very many sessions, most of which are at rest. False if only a closer look can tell."""
+def at_rest(admin: ServerView, session: Session) -> Condition | None:
+    """Whether its client is there or away, if nothing waits for the session and nothing else is wrong with it. This is a quick
+    look, for counts of very many sessions, most of which are at rest. None if only a closer look can tell."""
     if session.grants is not None or not session.mailbox.view().is_at_rest:
-        return False
+        return None
     if session.name in admin.rejections or admin.turned_away.of(session.name) is not None:
-        return False
-    return not admin.dispatchers.is_away(session)
+        return None
+    if not admin.dispatchers.is_away(session):
+        return Condition.CONNECTED
+    return Condition.AWAY if admin.broker.sessions.refusals.of(session.name) is None else None
 
 
 def members_stand(admin: ServerView, sessions: Collection[Session]) -> Condition:

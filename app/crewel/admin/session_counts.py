@@ -18,8 +18,8 @@ from crewel.admin.level import Level
 from crewel.admin.paging import First
 from crewel.admin.receiver_condition import Cause, Condition, causes_of, conditions_of
 from crewel.admin.receiver_facts import (
+    at_rest,
     awaited_queues,
-    is_at_rest,
     members_stand,
     queue_causes,
     session_facts,
@@ -37,6 +37,8 @@ NAMED: Final = 5
 """Receivers of one cause that are named."""
 _ANONYMOUS: Final = "client/anonymous/"
 _NEVER: Final = 10**15
+_STATES: Final = {Condition.CONNECTED: DispatcherState.ALIVE, Condition.AWAY: DispatcherState.POLLING}
+"""Where the dispatcher of a session that is at rest stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class SessionCounter:
         states, transports, conditions = Counter[str](), Counter[str](), Counter[str]()
         kinds = Counter[str]()
         found = _Troubles()
-        at_rest = 0
+        resting = Counter[Condition]()
         admin.backlog_trends.begin()
         async for session in in_turns(admin.sessions()):
             if not session.is_live:
@@ -152,9 +154,10 @@ class SessionCounter:
             counted.count += 1
             counted.unnamed += not session.name or session.name.startswith(_ANONYMOUS)
             transports[transport_of(session) or "none"] += 1
-            if is_at_rest(admin, session):
-                at_rest += 1
-                conditions[Condition.UNSUBSCRIBED.value] += not session.subscriptions
+            if (condition := at_rest(admin, session)) is not None:
+                resting[condition] += 1
+                if condition is Condition.CONNECTED and not session.subscriptions:
+                    conditions[Condition.UNSUBSCRIBED.value] += 1
                 continue
             facts = session_facts(admin, session)
             if session.name:
@@ -166,9 +169,9 @@ class SessionCounter:
             conditions.update(each.value for each in conditions_of(facts, causes))
             found.add(session.name, admin.node, facts.waiting, causes)
             admin.past_troubles.note(session.name, admin.node, causes)
-        if at_rest:
-            states[DispatcherState.ALIVE.value] += at_rest
-            conditions[Condition.CONNECTED.value] += at_rest
+        for condition, count in resting.items():
+            states[_STATES[condition].value] += count
+            conditions[condition.value] += count
         counted.troubles = found.as_dict()
         counted.queues = await self._queues()
         admin.past_troubles.end_count(self._is_there)

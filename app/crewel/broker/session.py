@@ -150,6 +150,7 @@ class Session:
         "connect_only",
         "connecting",
         "credit",
+        "due",
         "durable",
         "expires_at",
         "grace_ms",
@@ -196,6 +197,8 @@ class Session:
     """Loop time (s) since which this server has it."""
     acknowledges: bool
     """Whether its client acknowledges what it gets, so that no message to it is dropped in silence."""
+    due: dict[Session, None] | None
+    """Those that the sweep looks at in the same second as this one; None unless it lives."""
     durable: DurableSession | None
     """What it is to receive of the log; None unless the store has it."""
     is_live: bool
@@ -251,7 +254,7 @@ class Session:
         self.added_at = 0.0
         self.state = State.NEW
         self.is_live = self.acknowledges = False
-        self.durable = None
+        self.due = self.durable = None
         self.subscriptions: set[str] = set()
         self.parts: tuple[SessionPart, ...] = ()
         self.plain = None

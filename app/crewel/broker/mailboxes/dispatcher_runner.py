@@ -282,7 +282,9 @@ class DispatcherRunner:
 
     def back(self, session: Session) -> None:
         """The client was away, and is there again."""
-        session.mailbox.come_back(self._runtime.loop.time())
+        now = self._runtime.loop.time()
+        session.mailbox.come_back(now)
+        self._times.wheel.put(session, now)
         self._events.back(session)
         self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
         self._listener.is_active(session)

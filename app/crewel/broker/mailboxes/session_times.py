@@ -9,6 +9,7 @@ from crewel.bayeux import advice
 from crewel.bayeux.advice import Advice
 from crewel.bayeux.replies import Reply
 from crewel.broker.exchange import Peer
+from crewel.broker.mailboxes.timing_wheel import TimingWheel
 from crewel.broker.session import Event, Session, State
 from crewel.delivery.records import SessionRecord
 from crewel.errors import BayeuxCode
@@ -25,6 +26,8 @@ class SessionTimes:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.bayeux
+        self.wheel = TimingWheel()
+        """When the sweep looks at each session. Whatever lets one end earlier than it could before puts it there again."""
         self._usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
         self._excused_until = -inf
         self._excuse_ends = True
@@ -119,6 +122,22 @@ class SessionTimes:
         grace = now + away / 1000
         if session.expires_at < grace:
             session.expires_at = grace
+
+    def is_safe_until(self, session: Session, now: float) -> float:
+        """The loop time (s) before which the client neither counts as gone nor has been silent for too long, whatever comes
+        from it until then. One that was away and is back may count as gone before that."""
+        # Without the pause before it: that may be another one after each connect.
+        rest_ms, grace_ms = self._settings.max_interval_ms, session.grace_ms
+        until = now + (rest_ms if grace_ms is None or rest_ms < grace_ms else grace_ms) / 1000
+        if session.held is not None:
+            return until
+        if session.socket is not None:
+            return min(until, session.expires_at)
+        if session.mailbox.view().is_absent:
+            return session.expires_at
+        if session.durable is None or grace_ms is None:
+            return min(until, session.expires_at)
+        return min(until, session.expires_at, session.expires_at - grace_ms / 1000 + self._rest(session))
 
     def is_gone(self, session: Session, now: float) -> bool:
         """Whether the client has been away for longer than between two connects: it is not ALIVE, however long its

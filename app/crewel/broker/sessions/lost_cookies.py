@@ -12,6 +12,7 @@ from typing import Final
 
 from crewel.addresses import holder_of
 from crewel.broker.exchange import Peer
+from crewel.broker.mailboxes.session_times import SessionTimes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
 
@@ -51,6 +52,7 @@ class LostCookies:
     """Those of one server."""
 
     _runtime: Runtime
+    _times: SessionTimes
     _attempts: OrderedDict[str, tuple[int, float]] = field(default_factory=OrderedDict, init=False)
     """By address: how many there were in a row, and when the last one came, as loop time (s)."""
     _logged: set[str] = field(default_factory=set, init=False)
@@ -64,7 +66,9 @@ class LostCookies:
         self._log(peer)
         # What an earlier client has left to the session waits until its own time ends.
         if session.asked.name is None and not session.subscriptions and not session.mailbox.view().depth:
-            session.end_by(self._runtime.loop.time() + _LEFT_S)
+            now = self._runtime.loop.time()
+            session.end_by(now + _LEFT_S)
+            self._times.wheel.put(session, now)
         return self._pause(holder_of(peer.remote))
 
     def _pause(self, holder: str) -> int:

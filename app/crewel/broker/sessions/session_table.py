@@ -47,6 +47,7 @@ class SessionTable:
             self._rebind(session.peer, session)
         self._runtime.metrics.handshakes += 1
         self._times.arm_time_out(session, session.added_at)
+        self._times.wheel.put(session, session.added_at)
         for added in self._registry.session_added:
             self._registry.call(added, session)
 
@@ -60,7 +61,9 @@ class SessionTable:
         if peer.pushes:
             self._rebind(peer, session)
         self._runtime.metrics.handshakes += 1
-        self._times.arm_time_out(session, self._runtime.loop.time())
+        now = self._runtime.loop.time()
+        self._times.arm_time_out(session, now)
+        self._times.wheel.put(session, now)
 
     def remove(self, session: Session, event: Event) -> None:
         """End a session: by its disconnect, or by its silence."""
@@ -88,6 +91,7 @@ class SessionTable:
         if event is Event.SILENCE:
             session.mailbox.replace([])  # its socket may stay open, and would keep what it does not read
         self._outbound.timers.forget(session)
+        self._times.wheel.forget(session)
 
     def revive(self, session: Session, patterns: Iterable[str], record: SessionRecord) -> None:
         """Let a session live again that the store has, with its name and what it is subscribed to. Its time begins now, or
@@ -106,6 +110,7 @@ class SessionTable:
             record,
             self._runtime.settings.delivery.restart_grace_ms / 1000,
         )
+        self._times.wheel.put(session, session.added_at)
         for added in self._registry.session_added:
             self._registry.call(added, session)
         self._subscriptions.options.restore(session, record.options)
@@ -121,6 +126,7 @@ class SessionTable:
         self._names.forget(session)
         self._groups.set_aside(session)
         self._outbound.timers.forget(session)
+        self._times.wheel.forget(session)
         if session.is_live:  # else its login has not ended
             session.move(Event.SILENCE)  # what its requests still wait for must not be done to it
 

@@ -45,12 +45,12 @@ class Sessions:
         self.sign_outs = SignOuts(runtime, self.table, by_id)
         self.logins = Logins(runtime, mailboxes, admission, durability, self.claims, self.sign_outs)
         self.refusals = LoginRefusals()
-        self.lost_cookies = LostCookies(runtime)
+        self.lost_cookies = LostCookies(runtime, times)
         self.handshakes = HandshakeHandler(
             runtime, mailboxes, admission, self.logins, subscriptions.permissions, self.refusals
         )
         self.restorer = SessionRestorer(mailboxes, admission.guard, self.table, durability, self.logins)
-        self.silent = SilentSessions(runtime, mailboxes, self.table, durability, self.logins, by_id)
+        self.silent = SilentSessions(runtime, mailboxes, self.table, durability, self.logins)
         runtime.metrics.gauge("sessions", lambda: len(by_id))
 
     def sweep(self) -> None:
