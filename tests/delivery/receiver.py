@@ -156,8 +156,8 @@ class Receiver(Mailbox):
         """A response with at most so many messages leaves: its batch number, and the ids."""
         again, self.burst = self.batches.resending, Burst(max_entries=count)
         leaving = [] if self.dispatcher.is_paused else self.take(10**9)
+        self.told(leaving, now)
         for entry in leaving:
-            self.told(entry, now)
             if (
                 entry.position
                 and entry.position not in self.durable.pending

@@ -381,9 +381,22 @@ class Mailbox:
         self.queue_bytes = size - sum(len(entry.wire) for entry in taken)
         return taken
 
-    def told(self, entry: Entry, now: float) -> int:
-        """The entry leaves at this loop time (s), and its status is awaited. Returns how often it may have been sent before."""
-        return self.dispatcher.messages.send(entry, now)
+    def told(self, entries: list[Entry], now: float) -> tuple[int, list[tuple[int, str]], float]:
+        """These leave in one response at this loop time (s); the statuses of those that have an id are awaited. Returns how
+        many wait with these, but 0 unless what waited while the client was away is being sent. For each: how often it may
+        have been sent before, and its shared queue, if any. And when a status is overdue."""
+        dispatcher, attempts = self.dispatcher, []
+        size = len(entries) + len(self.queue) + len(self.evicted)
+        for entry in entries:
+            sent, source = 0, ""
+            if entry.origin is not None:
+                sent = 0 if entry.is_oneway else dispatcher.messages.send(entry, now)
+                if entry.position and (waiting := self.ledger.find(entry.position)) is not None:
+                    sent, source = sent + waiting.attempts, waiting.source  # an earlier server may have sent it
+            attempts.append((sent, source))
+        self._note_retained()
+        flushes, dispatcher.flushes = dispatcher.flushes, dispatcher.flushes and size > len(entries)
+        return size if flushes else 0, attempts, dispatcher.next_at()
 
     def _keep(self, entries: list[Entry]) -> None:
         """What leaves waits for its acknowledgement, but for what is not awaited again."""
@@ -400,7 +413,7 @@ class Mailbox:
             self.limit.left(self.queue)
         self._look()
 
-    def note_retained(self) -> None:
+    def _note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue, and against its limit."""
         self._count_retained()
         if self.limit is not None:
@@ -509,7 +522,7 @@ class Mailbox:
                 self.take_back(put_back)
                 self.recall(put_back)
         if judgement.dead_letters or judgement.put_back:
-            self.note_retained()  # another session may have got some
+            self._note_retained()  # another session may have got some
         return judgement
 
     # What its dispatcher decides
