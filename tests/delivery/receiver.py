@@ -11,7 +11,7 @@ from crewel.broker.mailboxes.ledger import StoreLedger
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.offers import LEAVES
-from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
+from crewel.delivery.dispatcher import FailedDelivery, Judgement, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, in_order, place_of, rank_of
 from crewel.delivery.records import EndReason, LogId, Transient
@@ -95,7 +95,7 @@ class Receiver(Mailbox):
         super().__init__(ReceiverLedger(self, durable))
         self.begin_batches()
         self.bound(Bounds(BOUND, 10**9, policy))
-        self.dispatcher = Dispatcher(rules)
+        self.configure(rules, 0)
         self.volatile: set[str] = set()
         """Messages that are not stored, and have not ended."""
         self.is_late = False
@@ -138,11 +138,6 @@ class Receiver(Mailbox):
 
     # Waiting
 
-    def look(self) -> None:
-        """Pause, or go on, as the dispatcher stands: what is stored is read from the store, in its order."""
-        if self.is_paused is not self.dispatcher.is_paused:
-            self.pause(is_paused=self.dispatcher.is_paused)
-
     def refill(self, count: int) -> None:
         """Read what is evicted, unless the session is paused."""
         if not self.dispatcher.is_paused:
@@ -161,8 +156,8 @@ class Receiver(Mailbox):
         """A response with at most so many messages leaves: its batch number, and the ids."""
         again, self.burst = self.batches.resending, Burst(max_entries=count)
         leaving = [] if self.dispatcher.is_paused else self.take(10**9)
+        self.told(leaving, now)
         for entry in leaving:
-            self.told(entry, now)
             if (
                 entry.position
                 and entry.position not in self.durable.pending

@@ -11,7 +11,8 @@ from typing import Any
 from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.mailbox_listener import Occasion
 from crewel.broker.mailboxes.offers import KEPT
-from crewel.delivery.dispatcher import Rejection, Rules
+from crewel.broker.mailboxes.stops import from_json
+from crewel.delivery.dispatcher import Rules
 from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -65,8 +66,7 @@ class ReceivingServer(Server):
         """A client takes over, or is the first."""
         receiver = self.receiver(durable)
         was_rejecting = receiver.dispatcher.rejection is not None
-        receiver.dispatcher.revive(receiver.dispatcher.rules)
-        receiver.look()
+        receiver.configure(receiver.dispatcher.rules, 0)
         receiver.renew()
         receiver.batches.number = durable.batch - BATCH_BLOCK + 1
         if was_rejecting:
@@ -84,12 +84,10 @@ class ReceivingServer(Server):
         self._ask("hold", receiver.durable.name, told, then=lambda _: None)
 
     def _restore(self, receiver: Receiver, told: dict[str, Any] | None) -> None:
-        if told is not None and "sink" in told:
-            receiver.dispatcher.rejection = Rejection(told["code"], told["reason"])
-            Ends(receiver).dead_letter_all(receiver.clock, *receiver.dispatcher.rejection[:2])
-        elif told is not None:
-            receiver.dispatcher.holdback = Holdback.from_json(told)
-        receiver.look()
+        if told is not None:
+            receiver.hold(from_json(told), receiver.dispatcher.rules)
+            if (rejection := receiver.dispatcher.rejection) is not None:
+                Ends(receiver).dead_letter_all(receiver.clock, *rejection[:2])
 
     # Messages
 
@@ -176,9 +174,7 @@ class ReceivingServer(Server):
     def _conclude(self, receiver: Receiver) -> None:
         dispatcher, durable = receiver.dispatcher, receiver.durable
         self.serving.mark_dirty(durable)
-        death = dispatcher.conclude(self.now)
-        if death is not None:
-            durable.death = death
+        if receiver.conclude(self.now):
             self.close(durable)
             return
         held, rejecting = dispatcher.holdback is not None, dispatcher.rejection is not None
@@ -186,13 +182,12 @@ class ReceivingServer(Server):
             Ends(receiver).dead_letter_all(receiver.clock, *dispatcher.rejection[:2])  # type: ignore[index]
         if held or rejecting:
             self._hold(receiver)
-        receiver.look()
         receiver.check()
 
     def ring(self, durable: DurableSession) -> None:
         """It may be time for something."""
         receiver = self.receiver(durable)
-        receiver.dispatcher.resume(self.now)
+        receiver.resume(self.now)
         receiver.overdue(Occasion(durable.name, self.now, 0, lambda _: False))
         self._conclude(receiver)
 
@@ -201,10 +196,10 @@ class ReceivingServer(Server):
         receiver = self.receiver(durable)
         match what:
             case "hold":
-                receiver.dispatcher.holdback = receiver.dispatcher.holdback or Holdback("operator", 0)
+                receiver.hold(receiver.dispatcher.holdback or Holdback("operator", 0), receiver.dispatcher.rules)
                 self._hold(receiver)
             case "activate":
-                receiver.dispatcher.holdback = None
+                receiver.hold(None, receiver.dispatcher.rules)
                 self._hold(receiver)
             case "skip" if receiver.stored():
                 Ends(receiver).dead_letter_stored(receiver.stored()[0], "user.update.holdback", "skipped")
@@ -213,7 +208,6 @@ class ReceivingServer(Server):
             case "drop":
                 receiver.drop_first(count)
         self.serving.mark_dirty(durable)
-        receiver.look()
         receiver.check()
 
     # Ends of sessions

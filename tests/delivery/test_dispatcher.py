@@ -350,9 +350,9 @@ class TestRetries:
 
     def test_a_pause_can_be_ended_now(self) -> None:
         made = dispatcher("1")
-        assert not made.retry()
+        assert not made.resume(inf)
         judge(made, ("1", GONE), now=10.0)
-        assert made.retry()
+        assert made.resume(inf)
         assert (made.is_paused, made.state, made.failures) == (False, ALIVE, 1)
 
     def test_without_a_delay_they_go_out_at_once(self) -> None:

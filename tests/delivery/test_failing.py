@@ -68,8 +68,8 @@ class DropsWhatIsAtTheClient(Receiver):
 
 
 class GoesOnAsItIs(Receiver):
-    def look(self) -> None:
-        self.is_paused = self.dispatcher.is_paused
+    def pause(self, *, is_paused: bool) -> None:
+        self.is_paused = is_paused
 
 
 class BuriesWithoutAnEnd(DurableSession):

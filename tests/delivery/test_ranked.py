@@ -95,8 +95,8 @@ class RecallsAsItCame(RankedReceiver):
 
 
 class GoesOnAsItIs(RankedReceiver):
-    def look(self) -> None:
-        self.is_paused = self.dispatcher.is_paused
+    def pause(self, *, is_paused: bool) -> None:
+        self.is_paused = is_paused
 
 
 class SendsAgainAsItWasSent(Batches):

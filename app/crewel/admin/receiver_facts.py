@@ -44,7 +44,7 @@ def session_facts(admin: ServerView, session: Session, covers: Callable[[str], b
     facts.holdback, facts.rejection, facts.failure = view.holdback, view.rejection, view.failure
     if view.waits_until:
         facts.retry_at = int(admin.clock_ms(view.waits_until))
-        facts.tries = view.failures, view.retries
+        facts.tries = view.failures, view.rules.retries
     facts.is_overflow_known = covers is None  # it was of any channel
     if session.name:
         facts.overflow = admin.turned_away.of(session.name) if facts.is_overflow_known else None

@@ -112,7 +112,7 @@ def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
     view = session.mailbox.view()
     if not view.waits_until:
         return None
-    return {"at": int(admin.clock_ms(view.waits_until)), "number": view.failures, "of": view.retries}
+    return {"at": int(admin.clock_ms(view.waits_until)), "number": view.failures, "of": view.rules.retries}
 
 
 def _ms(seconds: float) -> int:

@@ -440,17 +440,14 @@ class Session:
         if former.id == self.id:  # of the same login: the policy may have noted there who the client is
             self._attributes = former._attributes
         self.added_at, self.last_seen = former.added_at, former.last_seen
-        self.mailbox.recovered = former.mailbox.recovered
-        failed, dispatcher = former.mailbox.dispatcher, self.mailbox.dispatcher
-        if failed.last_failure is not None:
-            dispatcher.last_failure, dispatcher.failed_channels = failed.last_failure, failed.failed_channels
+        self.mailbox.remember(former.mailbox)
 
     # The store
 
     def promises(self) -> dict[str, bool]:
         """What logins and operators see of its messages: `update`, that they end as their receiver reports; and `durable`, that
         the store has them."""
-        return {"update": self.mailbox.view().tells, "durable": self.durable is not None}
+        return {"update": self.mailbox.view().rules.tells, "durable": self.durable is not None}
 
     def charge_letters(self, payers: Payers) -> None:
         """Dead letters are charged to these accounts until the store has them."""

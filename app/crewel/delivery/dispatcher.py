@@ -286,10 +286,6 @@ class Dispatcher:
         self.move(DispatcherEvent.RESUMED)
         return True
 
-    def retry(self) -> bool:
-        """Let the delay after a failure be over now; whether there was one."""
-        return self.resume(self.waits_until)
-
     def overdue(self, now: float, now_ms: int) -> Judgement:
         """What the statuses that did not come in time mean for their messages; `now_ms` counts from 1970."""
         judgement = Judgement()
@@ -309,7 +305,9 @@ class Dispatcher:
         return judgement
 
 
-NO_DISPATCHER: Final = Dispatcher(Rules())
+NO_RULES: Final = Rules()
+"""What a session goes by whose failures do nothing."""
+NO_DISPATCHER: Final = Dispatcher(NO_RULES)
 """The dispatcher of every session that needs none. It is shared: nothing is sent through it, so it stays empty and active."""
 
 

@@ -12,7 +12,8 @@ from crewel.broker.mailboxes.ledger import StoreLedger
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.mailbox_listener import MailboxListener, Occasion
 from crewel.broker.mailboxes.message_states import TRANSITIONS, MessageEvent, MessageState
-from crewel.delivery.dispatcher import Dispatcher, Rules
+from crewel.delivery.dispatcher import Rules
+from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import Status, Verdict
@@ -33,7 +34,7 @@ class OneMessage:
         listener = cast("MailboxListener", Listener(cast("Receiver", self)))
         self.mailbox = Mailbox(StoreLedger(self.durable, listener))
         self.mailbox.begin_batches()
-        self.mailbox.dispatcher = Dispatcher(Rules(tells=True, settle=settle, retries=-1))
+        self.mailbox.configure(Rules(tells=True, settle=settle, retries=-1), 0)
         origin = Origin(str(PLACE), "0")
         self.entry = Entry.logged("/a", PLACE, b"{}", origin=origin, expires=EXPIRES)
         self.durable.take(PLACE, PendingMessage(0, 2, "/a", expires=EXPIRES))
@@ -62,9 +63,8 @@ class OneMessage:
 
     def take(self) -> None:
         """As a response does."""
-        for entry in (taken := self.mailbox.take(10**9)):
-            self.mailbox.told(entry, 0)
-        if taken:
+        if taken := self.mailbox.take(10**9):
+            self.mailbox.told(taken, 0)
             self.mailbox.close_batch()
 
     def report(self, verdict: Verdict, code: str = "") -> None:
@@ -95,7 +95,7 @@ HAPPENS: dict[MessageEvent, Callable[[OneMessage], object]] = {
     MessageEvent.SETTLED: lambda it: it.report(Verdict.OK),
     MessageEvent.PUT_BACK: lambda it: it.report(Verdict.FAILED, "communication.noConnection"),
     MessageEvent.FAILED: lambda it: it.report(Verdict.FAILED, "user.message.poison"),
-    MessageEvent.PAUSED: lambda it: it.mailbox.pause(is_paused=True),
+    MessageEvent.PAUSED: lambda it: it.mailbox.hold(Holdback("operator", 0), Rules()),
     MessageEvent.RENEWED: lambda it: it.mailbox.renew(),
     MessageEvent.DEAD_LETTERED: lambda it: Ends(it.mailbox).dead_letter_one("", "user.update.deadMessage", ""),
     MessageEvent.DROPPED: lambda it: Ends(it.mailbox).drop_first(1),

@@ -80,7 +80,7 @@ class Requeue:
             if not is_exclusive(name) or subject_of(name) == ANONYMOUS:
                 continue
             for each in self._shared_queues.members(name):
-                if each.mailbox.is_paused:
+                if each.mailbox.view().is_paused:
                     self.requeue_all(each, name)
 
     def sweep(self) -> None:
@@ -92,7 +92,7 @@ class Requeue:
             # Without another member they keep it: a queue ends with the last member.
             if name in self._groups.elsewhere or any(map(self._shared_queues.is_able, members)):
                 for session in members:
-                    if session.mailbox.is_paused or self._shared_queues.is_gone(session):
+                    if session.mailbox.view().is_paused or self._shared_queues.is_gone(session):
                         self.requeue_all(session, name)
 
     def _has_others(self, name: str, but: Iterable[str], *, or_back_soon: bool = False) -> bool:

@@ -427,7 +427,7 @@ class Durability:
     def on_connect(self, session: Session) -> asyncio.Future[None] | None:
         """A connect has come. The messages that wait for it and are not in memory are on their way; the future
         says when they are there."""
-        if session.mailbox.is_absent:
+        if session.mailbox.view().is_absent:
             if session.durable is not None:
                 self._away[session.durable.name] = 0
             self._dispatchers.back(session)

@@ -77,7 +77,7 @@ class BacklogLoader:
     def load(self, session: Session) -> asyncio.Future[None] | None:
         """Fetch what is evicted for the session; the future says when it lies in the queue. None: nothing is evicted."""
         durable = session.durable
-        if durable is None or not durable.evicted or not session.is_live or session.mailbox.is_paused:
+        if durable is None or not durable.evicted or not session.is_live or session.mailbox.view().is_paused:
             return None
         done = self.running.get(durable)
         if done is None:
@@ -120,7 +120,7 @@ class BacklogLoader:
 
     def _again(self, session: Session, durable: DurableSession) -> None:
         del self._timers[durable]
-        is_there = durable.connected is session and not session.mailbox.is_absent
+        is_there = durable.connected is session and not session.mailbox.view().is_absent
         if not is_there or self.load(session) is None:
             self._pauses.pop(durable, None)  # its next connect, or the end of a pause, asks once more
 
@@ -130,7 +130,7 @@ class BacklogLoader:
         async with self._turns:
             ids = durable.first_evicted(_BURST)
             found = await self._found(durable, ids)
-        if durable.connected is not session or session.mailbox.is_paused:  # it may have been on hold meanwhile
+        if durable.connected is not session or session.mailbox.view().is_paused:  # it may have been on hold meanwhile
             return True
         queued = durable.load(set(ids))
         self._queue(session, durable, queued, found)
@@ -173,12 +173,10 @@ class BacklogLoader:
         if former:
             session.mailbox.drop_where(lambda entry: entry.position in former)
         self._access.node.mark_dirty(durable)
-        notice = durable.notices[place]
-        if session.mailbox.view().rejection is not None:
+        notice, view = durable.notices[place], session.mailbox.view()
+        if view.rejection is not None:
             durable.end_message(place)
-        elif (
-            session.mailbox.is_absent or session.mailbox.is_paused or durable.has_evicted_before(place, notice.priority)
-        ):
+        elif view.is_absent or view.is_paused or durable.has_evicted_before(place, notice.priority):
             durable.evict(place)
             self.load_if_waiting(session)
         else:
@@ -212,8 +210,9 @@ class BacklogLoader:
     def _queue_arrived(
         self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
     ) -> None:
-        if session.mailbox.dispatcher.rejection is not None:
-            Ends(session.mailbox).dead_letter_stored(place, *session.mailbox.dispatcher.rejection)
+        rejection = session.mailbox.view().rejection
+        if rejection is not None:
+            Ends(session.mailbox).dead_letter_stored(place, *rejection)
         elif entry is not None:
             self._outbound.enqueue(session, entry, self._access.node.cursor)
         else:

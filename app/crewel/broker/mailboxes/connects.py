@@ -348,7 +348,7 @@ class Connects(ABC):
             count = len(entries)
             self._metrics.deliveries += count
             if mailbox.dispatcher.rules.tells:
-                return self._encode_updates(session, mailbox.dispatcher, entries)
+                return self._encode_updates(session, entries)
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
             for entry in taken:

@@ -19,15 +19,15 @@ from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.pings import Pings
 from crewel.broker.mailboxes.session_times import SessionTimes, cause
-from crewel.broker.mailboxes.stops import Stops
+from crewel.broker.mailboxes.stops import Stops, from_json
 from crewel.broker.mailboxes.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
-from crewel.delivery.dispatcher import NO_DISPATCHER, Dispatcher, Judgement, Rejection, Rules
+from crewel.delivery.dispatcher import NO_RULES, Judgement, Rejection, Rules
 from crewel.delivery.dispatcher_states import DispatcherState, Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import OnUserError, read_statuses
-from crewel.delivery.records import DEAD_SESSION, EndReason, SessionRecord
+from crewel.delivery.records import EndReason, SessionRecord
 from crewel.errors import IllegalArgument
 from crewel.qos.connect import ConnectQos, Retries
 
@@ -73,14 +73,13 @@ class DispatcherRunner:
         if qos.ping_interval_ms:
             # A held connect that is released empty is the ping, and the next connect the answer.
             session.timeout_ms = min(qos.ping_interval_ms, self._runtime.settings.bayeux.timeout_ms)
-        if session.mailbox.dispatcher is not NO_DISPATCHER:
-            was_rejecting = session.mailbox.dispatcher.rejection is not None
-            session.mailbox.dispatcher.revive(self._rules(session, qos))
+        view = session.mailbox.view()
+        if tells or qos.dispatcher is not None or qos.max_open or view.rules is not NO_RULES:
+            was_rejecting = view.rejection is not None
+            session.mailbox.configure(self._rules(session, qos), qos.max_open)
             if was_rejecting:
                 self._stops.store(session)
-        elif tells or qos.dispatcher is not None or qos.max_open:
-            session.mailbox.dispatcher = Dispatcher(self._rules(session, qos))
-        session.mailbox.limit_open(qos.max_open)
+            self._let_leave(session)
         is_oneway = qos.update and self.is_offered and not session.acknowledges
         if is_oneway and not any(isinstance(each, OnewayUpdates) for each in session.parts):
             session.add_part(OnewayUpdates(self.updated, self._expiry, self._node))
@@ -88,7 +87,6 @@ class DispatcherRunner:
             self.updated.add(session)
         else:
             self.updated.discard(session)
-        self._apply_state(session)
 
     def _tells(self, session: Session, qos: ConnectQos) -> bool:
         return qos.update and self.is_offered and session.acknowledges
@@ -113,32 +111,18 @@ class DispatcherRunner:
 
     def rules(self, session: Session) -> Rules:
         """What the session's dispatcher goes by, or would."""
-        has_none = session.mailbox.dispatcher is NO_DISPATCHER
-        return self._rules(session, session.asked) if has_none else session.mailbox.dispatcher.rules
+        rules = session.mailbox.view().rules
+        return self._rules(session, session.asked) if rules is NO_RULES else rules
 
     def restore(self, session: Session, record: SessionRecord) -> None:
         """The session came back from the store: its dispatcher stands where it stood."""
-        stored = record.dispatch
-        if stored is None:
+        if record.dispatch is None:
             return
-        dispatcher = self.of(session)
-        if "sink" in stored:
-            dispatcher.rejection = Rejection(stored["code"], stored["reason"], stored.get("given", ""))
-            self._dead_letter_all(session, *dispatcher.rejection)
-        else:
-            dispatcher.holdback = Holdback.from_json(stored)
-        self._apply_state(session)
-
-    def of(self, session: Session) -> Dispatcher:
-        """The session's dispatcher, which is made if it has none. Raises IllegalArgument for one that does not
-        acknowledge: nothing waits for it."""
-        if not session.acknowledges:
-            raise IllegalArgument(
-                "dispatcherActive", f"{session.name} does not acknowledge: the server keeps nothing for it"
-            )
-        if session.mailbox.dispatcher is NO_DISPATCHER:
-            session.mailbox.dispatcher = Dispatcher(self._rules(session, session.asked))
-        return session.mailbox.dispatcher
+        stop = from_json(record.dispatch)
+        session.mailbox.hold(stop, self.rules(session))
+        if isinstance(stop, Rejection):
+            self._dead_letter_all(session, *stop)
+        self._let_leave(session)
 
     def leave(self, session: Session, event: Event) -> None:
         """The session ends: what of it is in memory only becomes dead letters, if a client may come back for it."""
@@ -146,15 +130,9 @@ class DispatcherRunner:
         self.updated.discard(session)
         self.pings.ended(session)
         self._expiry.leave(session)
-        if session.mailbox.view().ends_in_letters:
-            Ends(session.mailbox).dead_letter_transients(
-                *(session.mailbox.view().death or (DEAD_SESSION, "the session has ended"))
-            )
-        elif session.acknowledges:
-            self._runtime.metrics.ended[EndReason.LAPSED] += len(session.mailbox.transients())
-        if session.mailbox.is_paused:
-            self._pause(session, is_paused=False)
-            session.mailbox.drop_where(lambda entry: not entry.channel.startswith("/meta/"))
+        lapsed = Ends(session.mailbox).leave()
+        if session.acknowledges:
+            self._runtime.metrics.ended[EndReason.LAPSED] += lapsed
 
     def _log_end(self, session: Session, event: Event) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
@@ -180,12 +158,12 @@ class DispatcherRunner:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
         for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
         of what was sent after it, it repeats what it had said before."""
-        mailbox, dispatcher = session.mailbox, session.mailbox.dispatcher
+        mailbox, view = session.mailbox, session.mailbox.view()
         statuses, rejected = read_statuses(given)
-        if not (dispatcher.rules.tells and session.is_live):
+        if not (view.rules.tells and session.is_live):
             reason = "the session is not one that answers statuses: its handshake did not ask for update with ext.ack"
             return [*rejected, *({**status.given, "reason": reason} for status in statuses)]
-        had_unclaimed = mailbox.view().unclaimed
+        had_unclaimed = view.unclaimed
         judgement = mailbox.report(statuses, batch, self._occasion(session, self._runtime.loop.time()))
         if judgement.unclaimed and not had_unclaimed:
             channels = ", ".join(sorted({entry.channel for entry in judgement.unclaimed})[:_NAMED_CHANNELS])
@@ -193,21 +171,19 @@ class DispatcherRunner:
                 "%s: no listener takes its messages of %s; they stay open until one does", session.name, channels
             )
         self._note(session, judgement)
-        if not dispatcher.reported:
-            self._follow(session, dispatcher)
+        if not view.has_reports:
+            self._follow(session)
         return rejected + judgement.rejected
 
     def conclude(self, session: Session) -> None:
         """The request that reported failures is read to its end: carry out what they mean for the client itself."""
-        dispatcher = session.mailbox.dispatcher
         if not session.is_live:
             return
         was_rejecting = session.mailbox.view().rejection is not None
-        death = dispatcher.conclude(self._runtime.loop.time())
-        if death is not None:
-            self._end_failed(session, *death)
+        if session.mailbox.conclude(self._runtime.loop.time()):  # its messages become dead letters
+            self._listener.end(session, Event.FAILED)
         else:
-            self._follow(session, dispatcher, was_rejecting=was_rejecting)
+            self._follow(session, was_rejecting=was_rejecting)
 
     def _occasion(self, session: Session, now: float) -> Occasion:
         return Occasion(session.name, now, int(time() * 1000), partial(self._listener.try_other, session))
@@ -219,20 +195,16 @@ class DispatcherRunner:
             self._note_hold(session, judgement.holdback)
             self._stops.store(session)
 
-    def _follow(self, session: Session, dispatcher: Dispatcher, *, was_rejecting: bool = True) -> None:
-        """Let the session stand as its dispatcher does, and others have what it gets no more."""
-        if dispatcher.is_paused or dispatcher.rejection is not None:
+    def _follow(self, session: Session, *, was_rejecting: bool = True) -> None:
+        """The client has said something of messages: let others have what the session gets no more, or let it continue."""
+        view = session.mailbox.view()
+        if view.is_paused or view.rejection is not None:
             self._listener.is_blocked(session)
-        if dispatcher.rejection is not None and not was_rejecting:
-            self._dead_letter_all(session, *dispatcher.rejection)
+        if view.rejection is not None and not was_rejecting:
+            self._dead_letter_all(session, *view.rejection)
             self._stops.store(session)
-        self._apply_state(session)
+        self._let_leave(session)
         self._listener.has_capacity(session)
-
-    def _end_failed(self, session: Session, code: str, reason: str) -> None:
-        """The client has failed for good: the messages that wait for it become dead letters, and it has to handshake again."""
-        session.mailbox.die(code, reason)
-        self._listener.end(session, Event.FAILED)
 
     def _dead_letter_all(self, session: Session, code: str, reason: str, given: str = "") -> int:
         return Ends(session.mailbox).dead_letter_all(self._expiry.now(), code, reason, given)
@@ -248,37 +220,29 @@ class DispatcherRunner:
 
     # Pauses
 
-    def _apply_state(self, session: Session) -> None:
-        """Pause the session or resume it, as its dispatcher stands."""
-        dispatcher = session.mailbox.dispatcher
-        if dispatcher is NO_DISPATCHER:
-            return
-        if dispatcher.is_paused is not session.mailbox.is_paused:
-            self._pause(session, is_paused=dispatcher.is_paused)
-        else:
-            self._outbound.leave_soon(session)
-        if session.mailbox.count_evicted():
-            self._outbound.loader.load_if_waiting(session)
-        self._outbound.timers.at(session, dispatcher.next_at())
-
-    def _pause(self, session: Session, *, is_paused: bool) -> None:
-        session.mailbox.pause(is_paused=is_paused)
+    def _let_leave(self, session: Session) -> None:
+        """Its mailbox is paused, or continues: what may leave does, and the clock is set for what comes next."""
         self._outbound.leave_soon(session)
+        self._outbound.loader.load_if_waiting(session)
+        self._outbound.timers.at(session, session.mailbox.view().next_at)
 
     def on_timer(self, session: Session, now: float) -> float:
         """It may be time for something; returns when it may be time again."""
-        dispatcher = session.mailbox.dispatcher
         if not session.is_live:
             return inf
-        if dispatcher.resume(now):
-            self._apply_state(session)
+        view = session.mailbox.view()
+        self._resume(session, now)
+        if view.next_at <= now:
+            self._note(session, session.mailbox.overdue(self._occasion(session, now)))
+            self.conclude(session)
+        return view.next_at
+
+    def _resume(self, session: Session, now: float) -> bool:
+        is_over = session.mailbox.resume(now)
+        if is_over:
+            self._let_leave(session)
             self._listener.is_active(session)
-        if dispatcher.rules.ack_wait != inf:
-            judgement = session.mailbox.overdue(self._occasion(session, now))
-            if judgement.dead_letters or judgement.put_back:
-                self._note(session, judgement)
-                self.conclude(session)
-        return dispatcher.next_at()
+        return is_over
 
     def back(self, session: Session) -> None:
         """The client was away, and is there again."""
@@ -286,23 +250,23 @@ class DispatcherRunner:
         session.mailbox.come_back(now)
         self._times.wheel.put(session, now)
         self._events.back(session)
-        self._outbound.timers.at(session, session.mailbox.dispatcher.next_at())
+        self._outbound.timers.at(session, session.mailbox.view().next_at)
         self._listener.is_active(session)
 
     def await_client(self, session: Session, now: float) -> None:
         """The client is gone. Its login may have said for how long it is waited for."""
-        session.expires_at = min(session.expires_at, now + session.mailbox.dispatcher.rules.gives_up)
+        session.expires_at = min(session.expires_at, now + session.mailbox.view().rules.gives_up)
         self._events.lost(session)
 
     # What operators ask for
 
     def state(self, session: Session) -> DispatcherState:
         """Where the session's dispatcher stands."""
-        return session.mailbox.dispatcher.observe(is_gone=self.is_away(session))
+        return session.mailbox.view().state(is_gone=self.is_away(session))
 
     def is_away(self, session: Session) -> bool:
         """Whether the session's client is not there, whatever its dispatcher does."""
-        is_gone = session.mailbox.is_absent or session.state is not State.CONNECTED
+        is_gone = session.mailbox.view().is_absent or session.state is not State.CONNECTED
         return is_gone or self._times.is_away(session, self._runtime.loop.time())
 
     def away_since(self, session: Session) -> float:
@@ -314,13 +278,18 @@ class DispatcherRunner:
         return session.last_seen or min(rests_since, session.added_at)
 
     async def hold(self, session: Session, who: str, *, code: str = "", message_id: str = "", reason: str = "") -> None:
-        """Let the session's messages wait until it is activated. A session that is on hold already stays as it is."""
-        dispatcher = self.of(session)
-        if dispatcher.holdback is None:
-            dispatcher.holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
-            self._note_hold(session, dispatcher.holdback)
+        """Let the session's messages wait until it is activated. A session that is on hold already stays as it is. Raises
+        IllegalArgument for one that does not acknowledge: nothing waits for it."""
+        if not session.acknowledges:
+            raise IllegalArgument(
+                "dispatcherActive", f"{session.name} does not acknowledge: the server keeps nothing for it"
+            )
+        if session.mailbox.view().holdback is None:
+            holdback = Holdback(who, int(time() * 1000), code, message_id, reason)
+            session.mailbox.hold(holdback, self.rules(session))
+            self._note_hold(session, holdback)
             self._listener.is_blocked(session)
-            self._apply_state(session)
+            self._let_leave(session)
             await self._stored(session)
 
     def _note_hold(self, session: Session, holdback: Holdback) -> None:
@@ -336,21 +305,16 @@ class DispatcherRunner:
 
     async def activate(self, session: Session) -> None:
         """Let the session's messages go to it again, the held one in its old place."""
-        dispatcher = session.mailbox.dispatcher
-        if dispatcher.holdback is not None:
-            dispatcher.holdback = None
+        if session.mailbox.view().holdback is not None:
+            session.mailbox.hold(None, self.rules(session))
             self._events.released(session)
-            self._apply_state(session)
+            self._let_leave(session)
             self._listener.is_active(session)
             await self._stored(session)
 
     def retry(self, session: Session) -> bool:
         """Send again what its client could not take, without waiting longer; whether it was waited with."""
-        if not session.mailbox.dispatcher.retry():
-            return False
-        self._apply_state(session)
-        self._listener.is_active(session)
-        return True
+        return self._resume(session, inf)
 
     async def _stored(self, session: Session) -> None:
         stored = self._stops.store(session)

@@ -11,7 +11,7 @@ from crewel.broker.mailboxes.offers import UNSTORED
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import FailedDelivery
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, LogId
+from crewel.delivery.records import DEAD_SESSION, EndReason, LogId
 from crewel.delivery.sent_messages import id_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,19 @@ class Ends:
         for entry in [each for each in entries if each.channel == channel and not each.to]:
             mailbox.end(entry, EndReason.FILTERED)
             mailbox.drop_where(partial(is_, entry))
+
+    def leave(self) -> int:
+        """The session has ended: what of it is in memory only becomes dead letters, if a client may come back for it. Returns
+        how many messages do not. After a pause, only messages of the server leave."""
+        mailbox, view, lapsed = self._mailbox, self._mailbox.view(), 0
+        if view.ends_in_letters:
+            self.dead_letter_transients(*(view.death or (DEAD_SESSION, "the session has ended")))
+        else:
+            lapsed = len(mailbox.transients())
+        if mailbox.is_paused:
+            mailbox.pause(is_paused=False)
+            mailbox.drop_where(lambda entry: not entry.channel.startswith("/meta/"))
+        return lapsed
 
     # Dead letters
 

@@ -58,7 +58,7 @@ class Expiry:
         for session in due:
             # It may have ended, or been looked at, in a turn before.
             if session.is_live and session.mailbox.is_due(now):
-                self.expire(session, is_away=session.mailbox.is_absent)
+                self.expire(session, is_away=session.mailbox.view().is_absent)
             yield
 
     def expire(self, session: Session, *, is_away: bool) -> None:

@@ -29,7 +29,7 @@ from crewel.broker.mailboxes.offers import (
     WAITS,
 )
 from crewel.delivery.batches import NO_BATCHES, Batches
-from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED, FailedDelivery
+from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED, Dispatcher, FailedDelivery, Rejection
 from crewel.delivery.entry import NO_ENTRIES, Entry, as_they_came, comes_before, in_order, insert
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import Status, Verdict
@@ -40,7 +40,8 @@ from crewel.qos.connect import Bounds, Burst
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.ledger import Ledger
     from crewel.broker.mailboxes.mailbox_listener import Occasion
-    from crewel.delivery.dispatcher import Dispatcher, Judgement
+    from crewel.delivery.dispatcher import Judgement, Rules
+    from crewel.delivery.dispatcher_states import Holdback
 
 _ANY_BURST: Final = Burst()
 
@@ -380,9 +381,22 @@ class Mailbox:
         self.queue_bytes = size - sum(len(entry.wire) for entry in taken)
         return taken
 
-    def told(self, entry: Entry, now: float) -> int:
-        """The entry leaves at this loop time (s), and its status is awaited. Returns how often it may have been sent before."""
-        return self.dispatcher.messages.send(entry, now)
+    def told(self, entries: list[Entry], now: float) -> tuple[int, list[tuple[int, str]], float]:
+        """These leave in one response at this loop time (s); the statuses of those that have an id are awaited. Returns how
+        many wait with these, but 0 unless what waited while the client was away is being sent. For each: how often it may
+        have been sent before, and its shared queue, if any. And when a status is overdue."""
+        dispatcher, attempts = self.dispatcher, []
+        size = len(entries) + len(self.queue) + len(self.evicted)
+        for entry in entries:
+            sent, source = 0, ""
+            if entry.origin is not None:
+                sent = 0 if entry.is_oneway else dispatcher.messages.send(entry, now)
+                if entry.position and (waiting := self.ledger.find(entry.position)) is not None:
+                    sent, source = sent + waiting.attempts, waiting.source  # an earlier server may have sent it
+            attempts.append((sent, source))
+        self._note_retained()
+        flushes, dispatcher.flushes = dispatcher.flushes, dispatcher.flushes and size > len(entries)
+        return size if flushes else 0, attempts, dispatcher.next_at()
 
     def _keep(self, entries: list[Entry]) -> None:
         """What leaves waits for its acknowledgement, but for what is not awaited again."""
@@ -393,14 +407,13 @@ class Mailbox:
             self.queue = in_order(self.queue)
             self.ledger.resent(again, is_busy=self.batches.is_busy)
 
-    def limit_open(self, most: int) -> None:
-        """Let at most so many messages be open at its client; 0: any number."""
+    def _limit_open(self, most: int) -> None:
         self.limit = OpenLimit(most, self.dispatcher) if most else None
         if self.limit is not None:
             self.limit.left(self.queue)
         self._look()
 
-    def note_retained(self) -> None:
+    def _note_retained(self) -> None:
         """What the client has and has not settled counts against the bounds of the queue, and against its limit."""
         self._count_retained()
         if self.limit is not None:
@@ -484,7 +497,10 @@ class Mailbox:
             repeated = set(map(id_of, self.batches.sent_after(batch)))
             statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
         judgement = self.dispatcher.judge(statuses, occasion.receiver, occasion.now, occasion.now_ms)
-        return self._carry_out(judgement, occasion)
+        self._carry_out(judgement, occasion)
+        if not self.dispatcher.reported:
+            self._follow()
+        return judgement
 
     def overdue(self, occasion: Occasion) -> Judgement:
         """Statuses may not have come in time: that is done with their messages."""
@@ -506,14 +522,64 @@ class Mailbox:
                 self.take_back(put_back)
                 self.recall(put_back)
         if judgement.dead_letters or judgement.put_back:
-            self.note_retained()  # another session may have got some
+            self._note_retained()  # another session may have got some
         return judgement
+
+    # What its dispatcher decides
+
+    def configure(self, rules: Rules, max_open: int) -> None:
+        """Its login asks for this, and for at most so many messages that are open at its client; 0: any number. A holdback
+        stays."""
+        if self.dispatcher is NO_DISPATCHER:
+            self.dispatcher = Dispatcher(rules)
+        else:
+            self.dispatcher.revive(rules)
+        self._limit_open(max_open)
+        self._follow()
+
+    def hold(self, stop: Holdback | Rejection | None, rules: Rules) -> None:
+        """Nothing leaves any more, and with a rejection all that comes becomes dead letters; or it leaves again (None).
+        `rules`: what its dispatcher goes by, if it has none yet."""
+        if self.dispatcher is NO_DISPATCHER:
+            self.dispatcher = Dispatcher(rules)
+        if isinstance(stop, Rejection):
+            self.dispatcher.rejection = stop
+        else:
+            self.dispatcher.holdback = stop
+        self._follow()
+
+    def conclude(self, now: float) -> bool:
+        """The request that reported failures is read to its end, at this loop time (s): it may be paused, or reject all.
+        Whether its client has failed for good; then the session has to end, and what ends with it says why."""
+        death = self.dispatcher.conclude(now)
+        if death is None:
+            self._follow()
+        else:
+            self.ledger.die(*death)
+        return death is not None
+
+    def resume(self, now: float) -> bool:
+        """Whether it has waited after a failure, and that ends by this loop time (s)."""
+        is_over = self.dispatcher.resume(now)
+        self._follow()
+        return is_over
+
+    def _follow(self) -> None:
+        """Pause, or continue, as its dispatcher says."""
+        if self.is_paused is not self.dispatcher.is_paused:
+            self.pause(is_paused=not self.is_paused)
 
     def pause(self, *, is_paused: bool) -> None:
         """Nothing leaves any more, or again."""
         self.is_paused = is_paused
         # At the end of a pause too: what a connect has put back meanwhile may be younger than the messages in the store.
         self.recall()
+
+    def remember(self, former: Mailbox) -> None:
+        """It was this one before the store was read again, which does not say how its client failed."""
+        self.recovered, failed = former.recovered, former.dispatcher
+        if failed.last_failure is not None:
+            self.dispatcher.last_failure, self.dispatcher.failed_channels = failed.last_failure, failed.failed_channels
 
     # Waiting again
 
@@ -667,10 +733,6 @@ class Mailbox:
             self._look()
             self.ledger.end(entry.position, reason)
 
-    def die(self, code: str, reason: str) -> None:
-        """The client has failed for good: what ends with the session has this code and reason."""
-        self.ledger.die(code, reason)
-
     def end_stored(self, place: LogId, reason: EndReason) -> None:
         """The stored message at this place ends in this way, and leaves nothing behind."""
         self.forget_stored(place)
@@ -688,7 +750,7 @@ class Mailbox:
     def leave(self, now: int) -> None:
         """The session ends: its client will say nothing more of what it has got. `now`: microseconds since 1970."""
         if self.limit is not None:
-            self.limit_open(0)
+            self._limit_open(0)
         if self.is_due(now):
             self.expire(now, is_away=True)
             unanswered = [entry for entry in self.at_client() if entry.is_over(now)]

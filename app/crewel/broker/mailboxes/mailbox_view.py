@@ -14,8 +14,8 @@ from crewel.delivery.records import LogId
 
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.mailbox import Mailbox
-    from crewel.delivery.dispatcher import Rejection
-    from crewel.delivery.dispatcher_states import Holdback
+    from crewel.delivery.dispatcher import Rejection, Rules
+    from crewel.delivery.dispatcher_states import DispatcherState, Holdback
     from crewel.delivery.entry import Entry
     from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 
@@ -159,26 +159,35 @@ class MailboxView:
         return self.bounds is not None or self._mailbox.dispatcher is not NO_DISPATCHER
 
     @property
-    def tells(self) -> bool:
-        """Whether messages end as their receiver reports."""
-        return self._mailbox.dispatcher.rules.tells
-
-    @property
-    def retries(self) -> int:
-        """How often in a row the client may fail before it is given up; -1: without limit."""
-        return self._mailbox.dispatcher.rules.retries
+    def rules(self) -> Rules:
+        """What is done when the client fails; NO_RULES while nothing needs a dispatcher."""
+        return self._mailbox.dispatcher.rules
 
     # How its client does
+
+    def state(self, *, is_gone: bool) -> DispatcherState:
+        """Where its dispatcher stands, now that the client is there or gone."""
+        return self._mailbox.dispatcher.observe(is_gone=is_gone)
+
+    @property
+    def next_at(self) -> float:
+        """The loop time (s) at which a pause may end, or a status is overdue; infinite if never."""
+        return self._mailbox.dispatcher.next_at()
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is sent to it: it is on hold, or waits after a failure."""
+        return self._mailbox.is_paused
+
+    @property
+    def has_reports(self) -> bool:
+        """Whether failures were reported that `Mailbox.conclude` has yet to look at."""
+        return bool(self._mailbox.dispatcher.reported)
 
     @property
     def is_absent(self) -> bool:
         """Whether the client has been away for so long that memory keeps only the places of what is stored."""
         return self._mailbox.is_absent
-
-    @property
-    def gives_up(self) -> float:
-        """Seconds after which a client that is away has failed for good, if the store has the session."""
-        return self._mailbox.dispatcher.rules.gives_up
 
     @property
     def death(self) -> tuple[str, str] | None:

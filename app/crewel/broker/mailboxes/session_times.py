@@ -183,7 +183,7 @@ def outlook(session: Session, times: SessionTimes, now: float) -> Outlook:
     if gone_in is None:
         return Outlook(inf, "")
     view = session.mailbox.view()
-    gives_up = inf if session.durable is None else view.gives_up
+    gives_up = inf if session.durable is None else view.rules.gives_up
     if gives_up < inf:
         # Once it counts as gone, that is in the time at which it expires.
         ends_at = session.expires_at if view.is_absent else min(session.expires_at, now + gone_in + gives_up)

@@ -12,9 +12,11 @@ from typing import Any
 import orjson
 
 from crewel.broker.handler_steps import resolve
+from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.broker.session import Session
 from crewel.broker.writing.store_access import StoreAccess
-from crewel.delivery.dispatcher import Dispatcher
+from crewel.delivery.dispatcher import Rejection
+from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.records import SessionName
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.storage import session_store as stored_sessions
@@ -37,7 +39,7 @@ class Stops:
         durable = session.durable
         if durable is None:
             return None
-        access, state = self._access, _as_json(session.mailbox.dispatcher)
+        access, state = self._access, _as_json(session.mailbox.view())
         text = None if state is None else orjson.dumps(state)
         future: asyncio.Future[None] = self._loop.create_future()
         if access.phase.is_adopting:  # what has been read of the session may say otherwise, and counts in a moment
@@ -68,12 +70,19 @@ class Stops:
             ask()
 
 
-def _as_json(dispatcher: Dispatcher) -> dict[str, Any] | None:
+def from_json(stored: dict[str, Any]) -> Holdback | Rejection:
+    """Why a dispatcher delivers nothing, as the store has it."""
+    if "sink" in stored:
+        return Rejection(stored["code"], stored["reason"], stored.get("given", ""))
+    return Holdback.from_json(stored)
+
+
+def _as_json(view: MailboxView) -> dict[str, Any] | None:
     """Why it delivers nothing; None if it does."""
-    if dispatcher.holdback is not None:
-        return dispatcher.holdback.as_json()
-    if dispatcher.rejection is None:
+    if view.holdback is not None:
+        return view.holdback.as_json()
+    if view.rejection is None:
         return None
-    code, reason, given = dispatcher.rejection
+    code, reason, given = view.rejection
     state = {"sink": True, "since": int(time() * 1000), "code": code, "reason": reason}
     return state | {"given": given} if given else state

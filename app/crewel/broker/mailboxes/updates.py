@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 
 from crewel.bayeux.channel import parse
 from crewel.broker.mailboxes.expiry import Expiry
@@ -11,7 +10,6 @@ from crewel.broker.mailboxes.timers import Timers
 from crewel.broker.mailboxes.unsendable import dead_letter_unsendable
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, SessionPart
-from crewel.delivery.dispatcher import Dispatcher
 from crewel.delivery.entry import Entry
 from crewel.qos.names import group_of
 
@@ -54,37 +52,26 @@ class Updates:
         self._loop = self._runtime.loop
         self._node = self._runtime.settings.node.name
 
-    def encode(self, session: Session, dispatcher: Dispatcher, entries: list[Entry]) -> list[bytes]:
+    def encode(self, session: Session, entries: list[Entry]) -> list[bytes]:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
         remote call, stay as they are: no status can be reported for them."""
         now, now_ms = self._loop.time(), self._expiry.now() // 1000
-        size = len(entries) + len(session.mailbox.queue) + session.mailbox.count_evicted()
-        durable = session.durable
+        size, attempts, next_at = session.mailbox.told(entries, now)
         parts = []
         failed: list[tuple[Entry, Exception]] = []
         for index, entry in enumerate(entries):
             if entry.origin is None:
                 parts.append(entry.wire)
                 continue
-            redeliver = 0 if entry.is_oneway else session.mailbox.told(entry, now)
-            waiting = durable.find(entry.position) if durable is not None and entry.position else None
-            if waiting is not None:
-                redeliver += waiting.attempts  # an earlier server may have sent it
+            redeliver, source = attempts[index]
             try:
-                subscription = _subscription(session, entry.channel, "" if waiting is None else waiting.source)
-                parts.append(
-                    entry.updated(
-                        subscription, redeliver, (index, size) if dispatcher.flushes else None, now_ms, self._node
-                    )
-                )
+                subscription, flush = _subscription(session, entry.channel, source), (index, size)
+                parts.append(entry.updated(subscription, redeliver, flush if size else None, now_ms, self._node))
             except Exception as error:  # noqa: BLE001 - one message that cannot be encoded must not block those behind it
                 failed.append((entry, error))
         for entry, cause in failed:
             dead_letter_unsendable(session, entry, cause)
-        dispatcher.flushes = dispatcher.flushes and size > len(entries)
-        session.mailbox.note_retained()
-        if dispatcher.rules.ack_wait != inf:
-            self._timers.at(session, dispatcher.next_at())
+        self._timers.at(session, next_at)
         return parts
 
 

@@ -119,14 +119,14 @@ class NameClaims:
             return None
         if session.state is State.HANDSHAKEN:
             return session, answered.reply
-        if session.mailbox.is_absent:
+        if session.mailbox.view().is_absent:
             return None  # brought back from the store: no client has connected
         # It has its answer. With that it has proved its new resume, which the old one must not bring to light any more.
         raise login_refusal(IDENTICAL, session.name, "the handshake is a duplicate: its client has already connected")
 
     def _is_alive(self, session: Session) -> bool:
         """Whether its client connects: a connect is held, or the next one is not overdue."""
-        if session.mailbox.is_absent or session.state is not State.CONNECTED:
+        if session.mailbox.view().is_absent or session.state is not State.CONNECTED:
             return False
         return not self._times.is_gone(session, self._runtime.loop.time())
 

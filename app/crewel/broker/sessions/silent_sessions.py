@@ -71,7 +71,7 @@ class SilentSessions:
         elif (
             session.held is None
             and session.durable is not None
-            and not session.mailbox.is_absent
+            and not session.mailbox.view().is_absent
             and self._mailboxes.times.is_gone(session, now)
         ):
             self._durability.on_disconnect(session)

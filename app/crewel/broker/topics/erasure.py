@@ -91,7 +91,7 @@ class TopicEraser:
 
     def _wants_notice(self, session: Session, channel: Channel) -> bool:
         """Whether the session receives the origin of messages, and asked for the notice that the topic was erased."""
-        if not session.mailbox.dispatcher.rules.tells:
+        if not session.mailbox.view().rules.tells:
             return False
         hearing = [each for each in channel.patterns if each in session.subscriptions]
         return any(self._listener.wants_notice(session, each) for each in hearing)
