@@ -6,7 +6,7 @@ import type {Refusal, SessionExtension, SessionFields} from "./session.js";
 import type {EndedSubscription} from "./update.js";
 
 /**
- * How the page is connected: `connecting`, until there is an answer; `connected`; `waiting`, while another tab has the name;
+ * How the page is connected: `connecting`, until there is an answer; `connected`; `waiting`, while another tab or device has the name;
  * `refused` by the server; `offline`, while the server is not reached; `closed` by the page.
  */
 export type ConnectionState = "connecting" | "connected" | "waiting" | "refused" | "offline" | "closed";
@@ -28,7 +28,7 @@ export interface ConnectOptions {
     token?: string | (() => string | Promise<string>);
     /** More fields of `ext.session`, such as `{persistent: true}` or `{maxOpen: 1}`. */
     session?: Omit<SessionFields, "name" | "token">;
-    /** Whether this page waits while another tab has the name. Default: true; otherwise it is refused. */
+    /** Whether this page waits while another tab or device has the name. Default: true; otherwise it takes the session over with a token, or is refused. */
     waits?: boolean;
     /** The pauses between two attempts, in milliseconds: the first, which doubles, and the longest. Default: 1000 and 5000. */
     retry?: {minDelay?: number; maxDelay?: number};
