@@ -34,7 +34,7 @@ export interface ConnectOptions {
     retry?: {minDelay?: number; maxDelay?: number};
     /** How long a publish or a request waits to be connected, and a request for its answer, in milliseconds. Default: 10000. */
     timeout?: number;
-    /** Options of the outbox. `false`: this page does not send what is in it. */
+    /** Options of the outbox. By default, each subject has its own: `crewel.outbox joe` for the name `joe/1`. `false`: this page does not send what is in it. */
     outbox?: Omit<OutboxOptions, "onChange"> | false;
     /** What `@opentelemetry/api` exports: the connection makes spans of what it publishes and requests, and of what listeners do. */
     traces?: {readonly trace: object; readonly context: object; readonly SpanKind: object; readonly SpanStatusCode: object};

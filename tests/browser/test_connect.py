@@ -382,6 +382,21 @@ def test_a_token_takes_no_session_from_another_tab_or_device(
     device.close()
 
 
+def test_what_a_user_has_kept_is_not_sent_by_another_user_of_the_browser(home: Server, context: BrowserContext) -> None:
+    ann = opened(context, home, name="ann/1", url="/nothing/here")  # nothing is sent
+    ann.evaluate("connection.outbox.publish('/users/a', 'from ann')")
+    ann.close()
+    zoe = opened(context, home, name="zoe/1")
+    until(zoe, CONNECTED)
+    zoe.evaluate("hear('/users/a')")
+    zoe.evaluate("connection.outbox.publish('/users/a', 'from zoe')")
+    saw(zoe, "from zoe")
+    zoe.evaluate("connection.outbox.drained()")
+    again = opened(context, home, name="ann/2")
+    saw(zoe, "from zoe", "from ann")
+    until(again, "() => connection.outbox.waiting === 0")
+
+
 AGAIN = """
 async (options) => {
     const before = connection;
