@@ -328,7 +328,7 @@ def test_tabs_that_cannot_send_try_with_pauses(home: Server, context: BrowserCon
         until(tab, "() => connection.outbox.waiting === 0")
 
 
-HANDSHAKES = """
+ATTEMPTS = """
 () => {
     window.handshakes = 0;
     connection.cometd.addListener("/meta/handshake", () => { handshakes += 1; });
@@ -365,7 +365,7 @@ def test_a_token_takes_no_session_from_another_tab_or_device(
     device = browser.new_context()
     others = [opened(context, home, **login), opened(device, home, **login)]
     for page in others:
-        page.evaluate(HANDSHAKES)
+        page.evaluate(ATTEMPTS)
         until(page, "() => handshakes >= 2")
         assert page.evaluate("connection.status.state") == "waiting"
     assert first.evaluate("states") == ["connecting", "connected"]
@@ -375,7 +375,7 @@ def test_a_token_takes_no_session_from_another_tab_or_device(
     others[1].evaluate("connection.close()")
     others[1].evaluate(CONNECT, {**login, "waits": False})  # which the user may ask for
     until(others[1], CONNECTED)
-    others[0].evaluate(HANDSHAKES)
+    others[0].evaluate(ATTEMPTS)
     until(others[0], "() => handshakes >= 2")
     assert others[0].evaluate("connection.status.state") == "waiting"
     assert others[1].evaluate("states") == ["connecting", "connected"]
