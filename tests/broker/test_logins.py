@@ -593,7 +593,7 @@ class TestIdentities:
             Identity(subject)
 
     def test_a_client_that_does_not_take_over_waits_until_the_other_one_is_gone(self, members: World) -> None:
-        old, granted = self.shake(members, "of ann", name="ann/1")
+        old, _ = self.shake(members, "of ann", name="ann/1")
         old.connect()
         members.advance(3.0)
         asked = {"name": "ann/1", "reconnectSameClientOnly": True}

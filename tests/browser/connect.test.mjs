@@ -6,7 +6,7 @@ import {completed, outboxOf} from "../../extensions/connect-options.js";
 import {Subscriptions} from "../../extensions/connect-subscriptions.js";
 import {Token, expiryOf} from "../../extensions/connect-token.js";
 import {pause} from "../../extensions/pauses.js";
-import {ReplyError, isOfSession, isTemporary} from "../../extensions/replies.js";
+import {ReplyError, codeOf, isOfSession, isTemporary} from "../../extensions/replies.js";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -155,6 +155,12 @@ test("a reply says whether a repeat may succeed", () => {
     assert.ok(isTemporary({error: "402::unknown"}));
     assert.ok(isTemporary({error: "503::x", ext: {subscribe: {errorCode: "resource.unavailable"}}}));
     assert.ok(!isTemporary({error: "403::subscribe_denied"}));
+});
+
+test("a refusal has a code, also where that stands in the error alone", () => {
+    assert.equal(codeOf({error: "403:denied_by_security_policy:channel_create_denied"}), "channel_create_denied");
+    assert.equal(codeOf({error: "404:x:user.ptp.y", ext: {publish: {errorCode: "user.ptp.y", message: "no"}}}), "user.ptp.y");
+    assert.equal(codeOf({failure: {}}), "");
 });
 
 test("an error says why the server refused, or that it is unknown whether it did", () => {
