@@ -6,7 +6,7 @@ import type {Refusal, SessionExtension, SessionFields} from "./session.js";
 import type {EndedSubscription} from "./update.js";
 
 /**
- * How the page is connected: `connecting`, until there is an answer; `connected`; `waiting`, while another tab has the name;
+ * How the page is connected: `connecting`, until there is an answer; `connected`; `waiting`, while another tab or device has the name;
  * `refused` by the server; `offline`, while the server is not reached; `closed` by the page.
  */
 export type ConnectionState = "connecting" | "connected" | "waiting" | "refused" | "offline" | "closed";
@@ -28,13 +28,13 @@ export interface ConnectOptions {
     token?: string | (() => string | Promise<string>);
     /** More fields of `ext.session`, such as `{persistent: true}` or `{maxOpen: 1}`. */
     session?: Omit<SessionFields, "name" | "token">;
-    /** Whether this page waits while another tab has the name. Default: true; otherwise it is refused. */
+    /** Whether this page waits while another tab or device has the name. Default: true; otherwise it takes the session over with a token, or is refused. */
     waits?: boolean;
     /** The pauses between two attempts, in milliseconds: the first, which doubles, and the longest. Default: 1000 and 5000. */
     retry?: {minDelay?: number; maxDelay?: number};
     /** How long a publish or a request waits to be connected, and a request for its answer, in milliseconds. Default: 10000. */
     timeout?: number;
-    /** Options of the outbox. `false`: this page does not send what is in it. */
+    /** Options of the outbox. By default, each subject has its own: `crewel.outbox joe` for the name `joe/1`. `false`: this page does not send what is in it. */
     outbox?: Omit<OutboxOptions, "onChange"> | false;
     /** What `@opentelemetry/api` exports: the connection makes spans of what it publishes and requests, and of what listeners do. */
     traces?: {readonly trace: object; readonly context: object; readonly SpanKind: object; readonly SpanStatusCode: object};

@@ -21,7 +21,7 @@ export interface RefusedPublish {
 }
 
 export interface OutboxOptions {
-    /** In a browser, the name of the database. Default: `crewel.outbox`. */
+    /** In a browser, the name of the database, one for each user. Default: `crewel.outbox`; of `connect`, with the subject of the session after it. */
     name?: string;
     /** In Node.js, the file, in place of a name. */
     path?: string;

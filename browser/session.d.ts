@@ -9,6 +9,8 @@ export interface SessionFields {
     persistent?: boolean;
     /** How long a named session lives without a request, in milliseconds. */
     timeout?: number;
+    /** Whether the login is refused while another client is connected with this name, also if a token would take the session over. */
+    reconnectSameClientOnly?: boolean;
     [field: string]: unknown;
 }
 

@@ -3,6 +3,7 @@
 const DELAYS = {minDelay: 1000, maxDelay: 5000}; // the longest is less than bayeux.max_interval_ms: the session is still there
 const TIMEOUT_MS = 10000; // of a publish or a request that waits for the server
 const DEFAULTS = {session: {}, waits: true, retry: DELAYS, timeout: TIMEOUT_MS, outbox: {}, cometd: {}};
+const SUBJECT = /^(?:\/node\/[^/]*\/(?=client\/))?(?:client\/)?([^/]+)/; // `joe` of `/node/heron/client/joe/1`
 
 /** Returns the options with what was left out. Throws a TypeError that names what is wrong. */
 export function completed(options) {
@@ -20,6 +21,12 @@ export function completed(options) {
         throw new TypeError("traces is what @opentelemetry/api exports, as in import * as traces from \"@opentelemetry/api\"");
     }
     return {...DEFAULTS, ...given(options), retry: {...DELAYS, ...options.retry}};
+}
+
+/** The options of the outbox: one of its own for each user of a browser, or the next one would send what another one has kept. */
+export function outboxOf({name, outbox}) {
+    const [, user] = SUBJECT.exec(name ?? "") ?? [];
+    return {...(user && outbox.path === undefined && {name: `crewel.outbox ${user}`}), ...outbox};
 }
 
 /**

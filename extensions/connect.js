@@ -13,7 +13,7 @@
 
 import {AckExtension, CometD} from "./cometd.js";
 import {Attempts, CONNECTING} from "./connect-attempts.js";
-import {agreed, completed} from "./connect-options.js";
+import {agreed, completed, outboxOf} from "./connect-options.js";
 import {Subscriptions} from "./connect-subscriptions.js";
 import {Token} from "./connect-token.js";
 import {NO_TRACES, Traces} from "./connect-traces.js";
@@ -96,7 +96,7 @@ class Connection {
         this.#update = new UpdateExtension(session, {onEnded: (ended) => this.#subscriptions.end(ended)});
         this.#requests = new RequestExtension({timeout});
         const onRefused = typeof outbox.onRefused === "function" ? (publish) => entry.options.outbox.onRefused(publish) : outbox.onRefused;
-        this.outbox = new Outbox({...outbox, traces: this.#traces, onRefused, onChange: () => this.#emit("outbox", this.outbox)});
+        this.outbox = new Outbox({...outboxOf(entry.options), traces: this.#traces, onRefused, onChange: () => this.#emit("outbox", this.outbox)});
         this.#register(outbox !== false && (typeof indexedDB !== "undefined" || outbox.path !== undefined));
         this.#subscriptions = new Subscriptions(this.cometd, (ended) => this.#emit("ended", ended));
         this.#attempts = new Attempts(this.cometd, this.session, this.#token, retry, (status) => this.#changed(status));

@@ -18,7 +18,7 @@ import {OutboxDatabase} from "./outbox-database.js";
 import {OutboxFullError, OutboxInUseError} from "./outbox-errors.js";
 import {OutboxFile} from "./outbox-file.js";
 import {pause} from "./pauses.js";
-import {isTemporary} from "./replies.js";
+import {codeOf, isTemporary} from "./replies.js";
 
 export {OutboxFullError, OutboxInUseError};
 
@@ -301,8 +301,7 @@ export class Outbox {
     }
 
     async #refuse(row, reply) {
-        const told = reply.ext?.publish;
-        const refusal = {errorCode: told?.errorCode ?? "", message: told?.message ?? reply.error ?? ""};
+        const refusal = {errorCode: codeOf(reply), message: reply.ext?.publish?.message ?? reply.error ?? ""};
         await this.#keeping.refuse(row, refusal);
         this.#onRefused(refusedPublish({...row, refusal}));
     }

@@ -21,14 +21,19 @@ export function isTemporary(reply) {
     return !reply.error || isOfSession(reply) || TEMPORARY.test(told(reply).errorCode ?? "");
 }
 
+/** Why the server refused: its code beside the `error`, or else the last part of that; empty if there was no reply. */
+export function codeOf(reply) {
+    return told(reply).errorCode || (reply.error?.split(":").at(-1) ?? "");
+}
+
 /** The server refused what was sent, or it is unknown whether it has it: then `errorCode` is empty. */
 export class ReplyError extends Error {
     constructor(channel, reply) {
-        const {errorCode = "", message} = told(reply);
+        const {message} = told(reply);
         const lost = "the connection was lost, and it is unknown whether the server has it";
         super(`${channel}: ${message ?? reply.error ?? reply.failure?.exception?.message ?? lost}`);
         this.name = "ReplyError";
-        this.errorCode = errorCode || (reply.error?.split(":").at(-1) ?? "");
+        this.errorCode = codeOf(reply);
         this.reply = reply;
     }
 }

@@ -108,7 +108,9 @@ export class SessionExtension {
             if (typeof asked?.then === "function") {
                 console.error("SessionExtension: the function must return the fields, not a promise: fetch the token before the handshake");
             }
-            const session = {...message.ext?.session, ...asked, ...resume, nonce: newNonce()};
+            // What waits takes nothing from another client, or each would take the session back from the other, without end.
+            const waits = this.#waits ? {reconnectSameClientOnly: true} : {};
+            const session = {...message.ext?.session, ...asked, ...waits, ...resume, nonce: newNonce()};
             message.ext = {...message.ext, session};
             this.#meet(session.name);
             this.#subscribes.clear();

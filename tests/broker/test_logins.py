@@ -592,6 +592,24 @@ class TestIdentities:
         with pytest.raises(ValueError, match="must name one user"):
             Identity(subject)
 
+    def test_a_client_that_does_not_take_over_waits_until_the_other_one_is_gone(self, members: World) -> None:
+        old, _ = self.shake(members, "of ann", name="ann/1")
+        old.connect()
+        members.advance(3.0)
+        asked = {"name": "ann/1", "reconnectSameClientOnly": True}
+        told = self.shake(members, "of ann", **asked)[1]["ext"]["session"]
+        assert (told["errorCode"], told["retryAfter"]) == (IDENTICAL, 7000)
+        assert old.is_known
+        members.advance(7.1)
+        assert self.shake(members, "of ann", **asked)[1]["ext"]["session"]["reconnected"] is True
+
+    def test_a_client_that_does_not_take_over_comes_back_with_its_resume(self, members: World) -> None:
+        old, granted = self.shake(members, "of ann", name="ann/1")
+        old.connect()
+        resume = granted["ext"]["session"]["resume"]
+        again = self.shake(members, "of ann", name="ann/1", reconnectSameClientOnly=True, resume=resume)[1]
+        assert again["ext"]["session"]["reconnected"] is True
+
     def test_an_identity_that_is_none_refuses_the_handshake(self, members: World) -> None:
         assert self.shake(members, "of ")[1]["error"] == "403::handshake_denied"
 

@@ -2,10 +2,11 @@
 import assert from "node:assert/strict";
 import {mock, test} from "node:test";
 import {connect} from "../../extensions/connect.js";
+import {completed, outboxOf} from "../../extensions/connect-options.js";
 import {Subscriptions} from "../../extensions/connect-subscriptions.js";
 import {Token, expiryOf} from "../../extensions/connect-token.js";
 import {pause} from "../../extensions/pauses.js";
-import {ReplyError, isOfSession, isTemporary} from "../../extensions/replies.js";
+import {ReplyError, codeOf, isOfSession, isTemporary} from "../../extensions/replies.js";
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
@@ -29,6 +30,18 @@ test("wrong options are refused with the right ones", () => {
     assert.throws(() => connect({url: "/cometd", name: 1}), /name is a string/);
     assert.throws(() => connect({url: "/cometd", token: {}}), /token is a string or a function/);
     assert.throws(() => connect({url: "/cometd", traces: true}), /traces is what @opentelemetry\/api exports/);
+});
+
+test("each user of a browser has an outbox, whichever session of theirs it is", () => {
+    const nameOf = (options) => outboxOf(completed({url: "/cometd", ...options})).name;
+    for (const name of ["ann", "ann/1", "ann/2", "client/ann", "client/ann/1", "ann/session/1", "/node/heron/client/ann/1"]) {
+        assert.equal(nameOf({name}), "crewel.outbox ann", name);
+    }
+    assert.equal(nameOf({name: "client/1"}), "crewel.outbox 1");
+    assert.equal(nameOf({name: "zoe/1", outbox: {onRefused: () => {}}}), "crewel.outbox zoe");
+    assert.equal(nameOf({name: "zoe/1", outbox: {name: "orders"}}), "orders");
+    assert.equal(nameOf({name: "zoe/1", outbox: {path: "orders.outbox"}}), undefined);
+    assert.equal(nameOf({}), undefined);
 });
 
 // Pauses
@@ -142,6 +155,12 @@ test("a reply says whether a repeat may succeed", () => {
     assert.ok(isTemporary({error: "402::unknown"}));
     assert.ok(isTemporary({error: "503::x", ext: {subscribe: {errorCode: "resource.unavailable"}}}));
     assert.ok(!isTemporary({error: "403::subscribe_denied"}));
+});
+
+test("a refusal has a code, also where that stands in the error alone", () => {
+    assert.equal(codeOf({error: "403:denied_by_security_policy:channel_create_denied"}), "channel_create_denied");
+    assert.equal(codeOf({error: "404:x:user.ptp.y", ext: {publish: {errorCode: "user.ptp.y", message: "no"}}}), "user.ptp.y");
+    assert.equal(codeOf({failure: {}}), "");
 });
 
 test("an error says why the server refused, or that it is unknown whether it did", () => {

@@ -62,6 +62,12 @@ test("a page learns that another one has taken its session over", () => {
     assert.equal(seen.length, 2);
 });
 
+test("a page that waits for its name asks the server not to take the session from another one", () => {
+    const extension = new SessionExtension({name: "joe/1", token: "t"}, {waits: true});
+    assert.deepEqual(shake(extension), {session: {name: "joe/1", token: "t", reconnectSameClientOnly: true}});
+    extension.unregistered();
+});
+
 test("a function that returns a promise is named in the console", (context) => {
     const logged = context.mock.method(console, "error", () => {});
     outgoing(new SessionExtension(async () => ({name: "joe/1"})));

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 from playwright.sync_api import TimeoutError as WaitedTooLong
 
 from tests.cli.command import crewel
@@ -328,6 +328,14 @@ def test_tabs_that_cannot_send_try_with_pauses(home: Server, context: BrowserCon
         until(tab, "() => connection.outbox.waiting === 0")
 
 
+ATTEMPTS = """
+() => {
+    window.handshakes = 0;
+    connection.cometd.addListener("/meta/handshake", () => { handshakes += 1; });
+}
+"""
+
+
 def test_two_tabs_share_a_name_and_an_outbox(home: Server, context: BrowserContext) -> None:
     first = opened(context, home, name="tabs/1")
     first.evaluate("hear('/tabs/a')")
@@ -342,6 +350,51 @@ def test_two_tabs_share_a_name_and_an_outbox(home: Server, context: BrowserConte
     assert second.evaluate("connection.session.reply.reconnected")
     publish(home, "/tabs/a", "for the second")
     saw(second, "for the second")
+
+
+def test_a_token_takes_no_session_from_another_tab_or_device(
+    home: Server, start_server: StartServer, context: BrowserContext, browser: Browser, tmp_path: Path
+) -> None:
+    keys = tmp_path / "jwt.secret"
+    keys.write_text(SECRET)
+    sets = ("security.policy=jwt", f"security.jwt_keys={keys}", f"http.allowed_origins={home.base}")
+    server = start_server(*sets, "bayeux.max_interval_ms=60000")
+    login = {"url": server.url, "name": "ann/1", "token": signed(sub="ann", publish=["/tabs/*"])}
+    first = opened(context, home, **login)
+    until(first, CONNECTED)
+    device = browser.new_context()
+    others = [opened(context, home, **login), opened(device, home, **login)]
+    for page in others:
+        page.evaluate(ATTEMPTS)
+        until(page, "() => handshakes >= 2")
+        assert page.evaluate("connection.status.state") == "waiting"
+    assert first.evaluate("states") == ["connecting", "connected"]
+    first.close(run_before_unload=False)
+    until(others[0], CONNECTED)
+    assert others[0].evaluate("connection.session.reply.reconnected")
+    others[1].evaluate("connection.close()")
+    others[1].evaluate(CONNECT, {**login, "waits": False})  # which the user may ask for
+    until(others[1], CONNECTED)
+    others[0].evaluate(ATTEMPTS)
+    until(others[0], "() => handshakes >= 2")
+    assert others[0].evaluate("connection.status.state") == "waiting"
+    assert others[1].evaluate("states") == ["connecting", "connected"]
+    device.close()
+
+
+def test_what_a_user_has_kept_is_not_sent_by_another_user_of_the_browser(home: Server, context: BrowserContext) -> None:
+    ann = opened(context, home, name="ann/1", url="/nothing/here")  # nothing is sent
+    ann.evaluate("connection.outbox.publish('/users/a', 'from ann')")
+    ann.close()
+    zoe = opened(context, home, name="zoe/1")
+    until(zoe, CONNECTED)
+    zoe.evaluate("hear('/users/a')")
+    zoe.evaluate("connection.outbox.publish('/users/a', 'from zoe')")
+    saw(zoe, "from zoe")
+    zoe.evaluate("connection.outbox.drained()")
+    again = opened(context, home, name="ann/2")
+    saw(zoe, "from zoe", "from ann")
+    until(again, "() => connection.outbox.waiting === 0")
 
 
 AGAIN = """

@@ -38,6 +38,13 @@ createRoot(document.getElementById("root")!).render(<StrictMode><App /></StrictM
 """
 """What `src/main.tsx` of Vite's template does."""
 LIFETIME = "LIFETIME_S = 8 "
+JWT_SECRET = "0123456789abcdef" * 4
+FORBIDDEN = """
+async () => {
+    const {connection} = await import("/src/connection.ts");
+    await connection.outbox.publish("/forbidden", {pizza: "Hawaii"});
+}
+"""
 
 
 def save(project: Path, replaced: dict[str, str]) -> None:  # noqa: F811
@@ -55,7 +62,7 @@ def save(project: Path, replaced: dict[str, str]) -> None:  # noqa: F811
     (project / "vite.config.js").write_text(text.replace("plugins: [react()]", 'esbuild: {jsx: "automatic"}'))
     config.unlink()
     (project / "src" / "main.tsx").write_text(MAIN)
-    (project / "back" / "jwt.secret").write_text("0123456789abcdef" * 4)
+    (project / "../back" / "jwt.secret").write_text(JWT_SECRET)
 
 
 @contextmanager
@@ -63,7 +70,7 @@ def issuing(project: Path) -> Iterator[None]:  # noqa: F811
     """Issue tokens, as the page says, until the block ends."""
     plain = os.environ | {"PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "tokens.py"]
-    with subprocess.Popen(command, cwd=project / "back", env=plain, stdout=subprocess.PIPE, text=True) as issuer:
+    with subprocess.Popen(command, cwd=project / "../back", env=plain, stdout=subprocess.PIPE, text=True) as issuer:
         try:
             assert issuer.stdout is not None
             assert "Running on" in issuer.stdout.readline(), "it has ended"
@@ -93,7 +100,7 @@ def test_the_page_outlives_its_servers_and_its_tokens(
 ) -> None:
     port, tokens = free_port(), free_port()
     save(project, {"127.0.0.1:8080": f"127.0.0.1:{port}", "8000": str(tokens), "LIFETIME_S = 60 ": LIFETIME})
-    sets = ("security.policy=jwt", f"security.jwt_keys={project / 'back' / 'jwt.secret'}")
+    sets = ("security.policy=jwt", f"security.jwt_keys={project.parent / 'back' / 'jwt.secret'}")
     with developing(project) as origin:
         ann = context.new_page()
         ann.goto(origin)
@@ -128,3 +135,7 @@ def test_the_page_outlives_its_servers_and_its_tokens(
             status(ann, "connected, 0 waiting")
             order(ann, "Rucola")
             lists(sue, "Funghi", "Tonno", "Speck", "Rucola")
+            ann.evaluate(FORBIDDEN)
+            expect(ann.get_by_role("alert")).to_contain_text("Hawaii was refused: 403:", timeout=LIMIT_MS)
+        for path in ("back/jwt.secret", "../back/jwt.secret", f"@fs{project.parent}/back/jwt.secret"):
+            assert JWT_SECRET not in ann.request.get(f"{origin}/{path}").text()

@@ -75,6 +75,7 @@ def test_the_whole_of_it() -> None:
         timeout=1000,
         maxSessions=3,
         clearSessions=True,
+        reconnectSameClientOnly=True,
         dispatcher={"retries": -1, "delay": 60000},
         queue={"maxEntries": MOST, "maxBytes": 10485760, "onOverflow": "dropOldest"},
     )
@@ -94,6 +95,7 @@ def test_the_whole_of_it() -> None:
         timeout_ms=1000,
         max_sessions=3,
         clear_sessions=True,
+        reconnect_same_client_only=True,
         dispatcher=Retries(-1, 60000),
         queue=QueueQos(MOST, 10485760, OverflowPolicy.DROP_OLDEST),
     )
@@ -136,6 +138,7 @@ def test_a_dispatcher_that_is_given_is_told_from_none(fields: dict[str, Any]) ->
         ("timeout", 2**53, "timeout"),
         ("maxSessions", 0, "maxSessions"),
         ("clearSessions", None, "clearSessions"),
+        ("reconnectSameClientOnly", 1, "reconnectSameClientOnly"),
         ("dispatcher", [], "dispatcher"),
         ("dispatcher", {"retries": -2}, "dispatcher.retries"),
         ("dispatcher", {"delay": -1}, "dispatcher.delay"),

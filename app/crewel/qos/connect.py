@@ -106,6 +106,7 @@ class ConnectQos:
     timeout_ms: int = 86_400_000
     max_sessions: int = 10
     clear_sessions: bool = False
+    reconnect_same_client_only: bool = False
     dispatcher: Retries | None = None
     """None: not given, which is not the same as given with the defaults."""
     queue: QueueQos = QueueQos()
@@ -219,6 +220,13 @@ CONNECT: Final = Options(
     Option("timeout", "timeout_ms", whole(1), "How long a named session lives without a request, ms"),
     Option("maxSessions", "max_sessions", whole(1), "Maximum number of sessions of the subject, including this one"),
     Option("clearSessions", "clear_sessions", flag, "End the subject's other sessions first; refused if it may not"),
+    Option(
+        "reconnectSameClientOnly",
+        "reconnect_same_client_only",
+        flag,
+        "Refuse the login while another client is connected with this name, also if a token would take the session over",
+        "#coming-back",
+    ),
     Option(
         "dispatcher",
         "dispatcher",

@@ -37,7 +37,7 @@ from crewel.security.grants import OPERATOR
 from crewel.security.sign_in import SIGNED_OUT, own_grants
 from crewel.storage.script_step import TooManySessions
 
-_KNOWN_OTHERWISE: Final = ("name", "token", "resume", "nonce", "clearSessions")
+_KNOWN_OTHERWISE: Final = ("name", "token", "resume", "nonce", "clearSessions", "reconnectSameClientOnly")
 """Fields of `ext.session` that are not kept as they were asked."""
 _ENDING_S: Final = 3.0
 _UNVERIFIED: Final = "the server cannot verify this token: its policy is open, and it knows its admin token only"

@@ -83,7 +83,7 @@ class NameClaims:
             raise login_refusal(IDENTICAL, name.relative, "the resume is not from the session's last login")
         if name.is_numbered:  # whatever the token: a subject's other clients have made such sessions too
             raise login_refusal(IDENTICAL, name.relative, _NEEDS_RESUME)
-        if session.grants is None and self._is_alive(there):
+        if (session.grants is None or qos.reconnect_same_client_only) and self._is_alive(there):
             left = self._times.gone_in(there, self._runtime.loop.time())
             raise NameHeld(name.relative, None if left is None else ceil(left * 1000))
         return there

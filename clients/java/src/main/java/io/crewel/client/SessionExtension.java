@@ -190,6 +190,9 @@ public final class SessionExtension implements ClientSession.Extension {
         if (Channel.META_HANDSHAKE.equals(message.getChannel())) {
             Map<String, Object> asked = new LinkedHashMap<>(Ext.part(message, "session"));
             asked.putAll(options.asked());
+            if (options.waits) { // or two clients with a token would take the session from each other, without end
+                asked.put("reconnectSameClientOnly", true);
+            }
             hasSentResume = resume != null;
             if (hasSentResume) {
                 asked.put("resume", resume);

@@ -86,7 +86,7 @@ public final class SessionOptions {
     }
 
     /**
-     * Makes the client try again while another one is connected with its name.
+     * Makes the client try again while another one is connected with its name, and not take the session over with a token.
      *
      * @return this
      */
