@@ -263,10 +263,10 @@ async def _drain(app: web.Application) -> None:
     app[BROKER].drain()
 
 
-async def _announce_end(app: web.Application, lane: FastLane | None) -> None:
+async def _announce_end(app: web.Application, lane: FastLane) -> None:
     """Answer all connects, also those on their way, before a connection closes: their clients are asked to wait, and notice
     nothing of the end of their node. Others have its sessions by then."""
-    for connection in lane.connections if lane is not None else ():
+    for connection in lane.connections:
         connection.close_when_idle(is_due=False)
     app[BROKER].drain()
     if app[NODES].registry.others():
@@ -351,12 +351,9 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
     async with AsyncExitStack() as stack:
         app[ENDPOINT].can_move = worker is not None
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
-        by_aiohttp = partial(_connection, runner, http, loop, app[ENDPOINT])
-        connect: Callable[[], FastConnection | Connection] = by_aiohttp
-        lane = None
-        if http.fast_lane and "long-polling" in settings.bayeux.transports:
-            lane = FastLane(app[ENDPOINT], by_aiohttp)
-            connect = partial(FastConnection, lane)
+        by_aiohttp = partial(_connection, runner, http, loop)
+        lane = FastLane(app[ENDPOINT], by_aiohttp)
+        connect = partial(FastConnection, lane)
         # The address first: a server that cannot have it must not have touched the store.
         sockets = await bind(http.host, http.port) if worker is None else worker.listeners()
         broker = app[BROKER]
@@ -368,8 +365,7 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         broker.runtime.life.concerns["descriptors"] = lambda: listener.trouble
         stack.push_async_callback(runner.cleanup)
         await runner.setup()
-        if lane is not None:
-            stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
+        stack.push_async_callback(lane.close, _SHUTDOWN_TIMEOUT)
         if NODES in app:
             stack.push_async_callback(_announce_end, app, lane)
         stack.callback(listener.close)  # before all others, when the server ends
@@ -382,16 +378,12 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
         yield f"{'http' if certificate is None else 'https'}://{host}:{listener.port}{settings.bayeux.path}"
 
 
-def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop, endpoint: Endpoint) -> Connection:
+def _connection(runner: web.AppRunner, http: Http, loop: asyncio.AbstractEventLoop) -> Connection:
     assert runner.server is not None
     return Connection(
         runner.server,
         loop=loop,
         access_log=None,
-        header_timeout=http.header_timeout_ms / 1000,
-        caps=endpoint.caps,
-        arrivals=endpoint.arrivals,
-        can_move=endpoint.can_move,
         keepalive_timeout=http.keepalive_ms / 1000,
         max_line_size=http.max_header_bytes,
         max_field_size=http.max_header_bytes,

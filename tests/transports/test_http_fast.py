@@ -12,7 +12,6 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.broker import Broker
 from crewel.broker.exchange import Peer
 from crewel.broker.handler_steps import Promise, Steps
-from crewel.fair_turns import FairTurns
 from crewel.settings import Settings, load
 from crewel.settings.sources import change
 from crewel.transports.fast_lane import FastLane
@@ -309,9 +308,7 @@ async def test_what_aiohttp_serves_is_answered_after_a_half_close_if_it_is_a_who
     await runner.setup()
     lane = FastLane(
         app[server.ENDPOINT],
-        lambda: Connection(
-            runner.server, header_timeout=10, caps=lane.caps, arrivals=FairTurns(broker.loop), loop=broker.loop
-        ),
+        lambda: Connection(runner.server, loop=broker.loop),
     )
     wire, connection = wires.Wire(), FastConnection(lane)
     connection.connection_made(wire)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from math import inf
 
 import orjson
 import pytest
@@ -12,9 +12,11 @@ from aiohttp import web
 from websockets.frames import Frame, Opcode
 
 from crewel import server
-from crewel.settings import Settings
+from crewel.settings import Settings, load
 from crewel.transports.endpoint import Endpoint
+from crewel.transports.fast_lane import FastLane
 from crewel.transports.http_connection import Connection, mark_requests
+from crewel.transports.http_fast import FastConnection
 from crewel.transports.websocket import Socket
 from tests.transports.wires import Wire, receive
 
@@ -38,14 +40,14 @@ class Served:
         assert runner.server is not None
         self.http = runner.server
         self.wires: list[Wire] = []
+        endpoint.arrivals.slice_s = inf  # tests make many in one turn
+        self.lane = FastLane(endpoint, lambda: Connection(self.http, loop=asyncio.get_running_loop()))
 
-    def connection(self, *, can_move: bool = False, has_upgraded: bool = False) -> tuple[Connection, Wire]:
-        endpoint, wire = self.endpoint, Wire()
+    def connection(self, *, can_move: bool = False, has_upgraded: bool = False) -> tuple[FastConnection, Wire]:
+        wire = Wire()
         self.wires.append(wire)
-        more: dict[str, Any] = {"caps": endpoint.caps, "arrivals": endpoint.arrivals}
-        connection = Connection(
-            self.http, header_timeout=10, can_move=can_move, loop=asyncio.get_running_loop(), **more
-        )
+        self.lane.can_move = can_move
+        connection = FastConnection(self.lane)
         if has_upgraded:
             connection.has_upgraded()
         wire.set_protocol(connection)
@@ -67,6 +69,11 @@ async def let_go(served: Served, wire: Wire) -> None:
 
 
 @pytest.fixture
+def settings() -> Settings:
+    return load(None, ["bayeux.extensions=", "storage.enabled=false", "http.fast_lane=false"])
+
+
+@pytest.fixture
 async def served(settings: Settings) -> AsyncIterator[Served]:
     app = web.Application(middlewares=[mark_requests])
     broker = server.attach(app, settings)
@@ -76,6 +83,7 @@ async def served(settings: Settings) -> AsyncIterator[Served]:
     yield served
     for wire in served.wires:
         wire.protocol.connection_lost(None)
+    await served.lane.close(0)
     await runner.cleanup()
     await broker.close()
 

@@ -162,7 +162,9 @@ class Ask:
         if self.request is None:
             return self.admin.life.is_draining
         connection = self.request.protocol
-        is_gone = self.request.transport is None or (isinstance(connection, Connection) and connection.is_half_closed)
+        is_gone = self.request.transport is None or (
+            isinstance(connection, Connection) and connection.owner.is_half_closed
+        )
         return is_gone or self.admin.life.is_draining
 
 

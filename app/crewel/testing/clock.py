@@ -122,10 +122,9 @@ def _port_of(fd: int, *, only_listening: bool = False) -> int | None:
     return address[1] if isinstance(address, tuple) and len(address) > 1 else None
 
 
-def reset(transport: asyncio.BaseTransport) -> None:
+def reset(transport: asyncio.WriteTransport) -> None:
     """End this connection with a reset: its peer gets an error instead of the end of the data."""
     connection = transport.get_extra_info("socket")
     if connection is not None and not transport.is_closing():
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    if isinstance(transport, asyncio.WriteTransport):
-        transport.abort()
+    transport.abort()

@@ -1,4 +1,4 @@
-"""What the connections of the fast lane share (`http_fast`), and the watch on their deadlines."""
+"""What the connections of a server share (`http_fast`), and the watch on their deadlines and readers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from email.utils import formatdate
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -30,8 +31,15 @@ class FastLane:
         self.caps = endpoint.caps
         rules = endpoint.hosts, endpoint.origins, endpoint.proxies
         self.heads = Heads(endpoint.settings.bayeux, endpoint.cookie, endpoint.bound_page, *rules)
+        self.answers = endpoint.settings.http.fast_lane and "long-polling" in endpoint.settings.bayeux.transports
+        """Whether connections answer Bayeux themselves."""
+        self.is_bayeux = self.heads.is_bayeux if self.answers else _never
         self.make_connection = make_connection
         self.connections: set[FastConnection] = set()
+        self.lent: set[FastConnection] = set()
+        """Those that aiohttp serves now."""
+        self.readers: dict[FastConnection, tuple[int, float]] = {}
+        """Those that aiohttp has written more than was read: how many bytes, and until when some must be taken."""
         self.loop = endpoint.broker.loop
         self.date = b""
         self.idle_deadline = inf
@@ -61,21 +69,35 @@ class FastLane:
         # They may change while the server runs; to ask the settings of each request takes as long as several steps.
         self.max_messages, self.max_depth = self.settings.bayeux.max_batch_messages, self.settings.bayeux.max_depth
         # After a stall, what a peer seems not to have sent may have come and has not been read.
-        for connection in [] if is_late else [each for each in self.connections if each.deadline <= now]:
+        if is_late:
+            return
+        for connection in [each for each in chain(self.connections, self.lent) if each.deadline <= now]:
             connection.too_late()
+        for connection in [each for each, (_, due) in self.readers.items() if due <= now]:
+            connection.check_reader(self.readers.pop(connection)[0])
 
     def left(self, connection: FastConnection) -> None:
-        """This connection has ended, or aiohttp serves it."""
+        """This connection has ended, is a socket, or is lent."""
         self.connections.discard(connection)
         if self._emptied is not None and not self.connections:
             self._emptied.set()
+
+    def lend(self, connection: FastConnection) -> None:
+        """aiohttp serves this connection; at the end, its runner waits for it."""
+        self.lent.add(connection)
+        self.left(connection)
+
+    def take_back(self, connection: FastConnection) -> None:
+        """aiohttp has answered."""
+        self.lent.discard(connection)
+        self.connections.add(connection)
 
     async def close(self, timeout: float) -> None:  # noqa: ASYNC109 - it is what the caller allows
         """Answer what is held, close what is idle now, and wait so many seconds for the rest to be answered."""
         if self._timer is not None:
             self._timer.cancel()
         # First those without a request: what is held is answered by `drain`, and its connection closes after the answer.
-        for connection in list(self.connections):
+        for connection in [*self.connections, *self.lent]:
             connection.close_when_idle()
         self.broker.drain()
         if self.connections:
@@ -83,3 +105,7 @@ class FastLane:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await self._emptied.wait()
+
+
+def _never(_: bytes) -> bool:
+    return False

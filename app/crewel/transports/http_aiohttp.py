@@ -66,9 +66,9 @@ class RequestPeer(Peer):
         return self._request.transport is None
 
     def part_with(self, take: Take) -> bool:
-        """Give up the connection if this is its first request, or the first one since it came from the fast lane."""
+        """Give up the connection if this is the first request of its child."""
         connection = self._request.protocol
-        return isinstance(connection, Connection) and connection.part_with(take)
+        return isinstance(connection, Connection) and connection.owner.part_with(take)
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -111,7 +111,7 @@ class RequestPeer(Peer):
             # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
             while self._response is None and self._request.transport is not None:
                 connection = self._request.protocol
-                if isinstance(connection, Connection) and connection.is_half_closed:
+                if isinstance(connection, Connection) and connection.owner.is_half_closed:
                     outbound.half_closed(self)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_WATCH_INTERVAL):

@@ -1,9 +1,9 @@
-"""The fast lane: Bayeux POSTs and upgrades read and answered at the connection, everything else handed to aiohttp.
+"""The owner of a connection: it reads and answers Bayeux POSTs and upgrades, and has aiohttp as a child for everything else.
 
 A plain POST to the Bayeux path is parsed by httptools and answered straight on the transport; a connect that is held costs
-no task and no future. An upgrade makes the connection a WebSocket (`websocket`). Anything else on the connection (pages,
-chunked bodies, refused origins, what is no HTTP) goes to aiohttp with the bytes that came, and comes back once aiohttp has
-answered it. aiohttp serves Bayeux as well (`http.fast_lane=false`), so nothing is known here that is not known there.
+no task and no future. An upgrade makes the connection a WebSocket (`websocket`). Anything else (pages, chunked bodies, refused
+origins, what is no HTTP) goes to the child (`http_connection`): a request without a body alone, others with all that comes
+behind them. With `http.fast_lane=false` the child gets everything, so nothing is known here that is not known there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crewel.bayeux.codec import decode, join
 from crewel.broker.exchange import Peer, Take
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
-from crewel.transports.connection_caps import address_of
+from crewel.transports.connection_caps import Counted, address_of
 from crewel.transports.heads import Head, status_line
 from crewel.transports.websocket import Socket
 
@@ -33,13 +33,16 @@ _END_OF_HEAD: Final = b"\r\n\r\n"
 _OK: Final = b"HTTP/1.1 200 OK\r\n"
 _RESPONSE: Final = _OK + b"%b%bContent-Length: %d\r\n\r\n[%b]"
 _FLUSH_S: Final = 0.02
+_MOST_KEPT: Final = 1 << 20  # bytes
+_WITH_MORE: Final = (b"content-length", b"transfer-encoding", b"\nupgrade:")
+"""In heads behind which something may come that is no request."""
 
 
 class FastConnection(asyncio.Protocol, Peer):
     """One connection, and the peer of the request that it is answering: there is never more than one."""
 
     __slots__ = (
-        "_aiohttp",
+        "_child",
         "_chunks",
         "_has_upgraded",
         "_head",
@@ -63,7 +66,7 @@ class FastConnection(asyncio.Protocol, Peer):
         Peer.__init__(self, None)
         self._lane = lane
         self._transport: asyncio.Transport | None = None
-        self._aiohttp: Connection | None = None
+        self._child: Connection | None = None  # busy while there is one
         self._head: Head | None = None
         self._chunks: list[bytes] | None = None  # what is kept; most connections never keep anything
         self._received = self._needed = 0  # bytes; needed: without which there is no use in looking at the chunks again
@@ -96,13 +99,17 @@ class FastConnection(asyncio.Protocol, Peer):
         self._lane.caps.left(self)
         self._transport = None
         self._lane.broker.mailboxes.outbound.vanished(self)
-        if self._aiohttp is not None:  # it waits for this connection's next request
-            self._aiohttp.connection_lost(exc)
+        if self._child is not None:
+            self._lane.lent.discard(self)
+            self._child.connection_lost(exc)
+            self._child = None
 
     def eof_received(self) -> bool:
         """The peer sends no more: it still gets the answers to what it has sent, and that to a held connect now. True keeps
         the connection open until then."""
         self.is_half_closed, transport = True, self._transport
+        if self._child is not None:
+            return self._child.is_single or self._child.eof_received()
         if self._is_busy:
             self._lane.broker.mailboxes.outbound.half_closed(self)
         elif self._is_free and transport is not None:
@@ -113,10 +120,17 @@ class FastConnection(asyncio.Protocol, Peer):
     def pause_writing(self) -> None:
         """The peer does not read its answers: take no more requests."""
         self._is_clogged = True
+        if self._child is not None:
+            self._child.pause_writing()
+            self._watch_reader()
 
     def resume_writing(self) -> None:
         """The peer reads again."""
         self._is_clogged = False
+        if self._lane.readers.pop(self, None) is not None:
+            self._watch_reader()
+        if self._child is not None:
+            self._child.resume_writing()
         self._go_on()
 
     def slow_down(self, seconds: float) -> None:
@@ -134,9 +148,14 @@ class FastConnection(asyncio.Protocol, Peer):
             self._rests_until = 0.0
             self._go_on()
 
+    def _wait_to_arrive(self, data: bytes) -> None:
+        self._lane.sockets.arrivals.later(self.remote, self._arrived)
+        self._keep(data)
+        self._rests_until, self.deadline = self._lane.loop.time(), inf
+
     def _arrived(self) -> None:
-        """The turn of an upgrade among the new clients has come. It waits for no other one: there it would wait for this one
-        again when it comes back, and so on while both are full."""
+        """The turn among the new clients has come. It waits for no other one: there it would wait for this one again when it
+        comes back, and so on while both are full."""
         if self._lane.loop.time() < self._rests_until:
             self._lane.loop.call_at(self._rests_until, self._rested)
         else:
@@ -155,7 +174,9 @@ class FastConnection(asyncio.Protocol, Peer):
         self.deadline = inf
         if (transport := self._transport) is None:
             return
-        if transport.is_closing() or transport.get_write_buffer_size():
+        if self in self._lane.readers:
+            transport.close()  # the watch on them ends it if it does not read
+        elif transport.is_closing() or transport.get_write_buffer_size():
             transport.abort()  # it does not read: there is no use in waiting for what it was sent
         elif self._head is not None and self._needed:
             self._lane.broker.metrics.refused_payloads[Fault.TOO_SLOW.name.lower()] += 1
@@ -163,6 +184,20 @@ class FastConnection(asyncio.Protocol, Peer):
             self._answer(status_line(Fault.TOO_SLOW.http_status), Fault.TOO_SLOW.text.encode())
         else:
             transport.close()
+
+    def _watch_reader(self) -> None:
+        """Watch whether the peer takes what the child wrote, however much that is."""
+        if self._transport is not None and (unread := self._transport.get_write_buffer_size()):
+            self._lane.readers.setdefault(self, (unread, self._lane.idle_deadline))
+
+    def check_reader(self, unread: int) -> None:
+        """The peer had so many bytes left to read, and time to take some: break the connection if it has taken none."""
+        if self._child is None and self._lane.loop.time() < self.deadline < inf:
+            return  # it had other answers since then, and those have a deadline
+        if self._transport is not None and self._transport.get_write_buffer_size() >= unread:
+            self._transport.abort()
+        else:
+            self._watch_reader()
 
     # Requests
 
@@ -178,16 +213,23 @@ class FastConnection(asyncio.Protocol, Peer):
             if taken and taken < len(data):
                 self._serve(data[taken:])
             return
-        if self._chunks is None:
-            self._chunks = []
-        self._chunks.append(data)
-        self._received += len(data)
+        child = self._child
+        if child is not None and not child.is_single:
+            self._feed(child, data)
+            return
+        self._add(data)
         if self._is_busy or self._is_clogged or self._rests_until:
             # Pipelined behind a request that is not answered yet; how much of it is kept is bounded.
             if self._received > self._lane.settings.bayeux.max_message_bytes and self._transport is not None:
                 self._transport.pause_reading()
         elif self._received >= self._needed:
             self._go_on()
+
+    def _add(self, data: bytes) -> None:
+        if self._chunks is None:
+            self._chunks = []
+        self._chunks.append(data)
+        self._received += len(data)
 
     def _put_off(self, data: bytes) -> None:
         self._keep(data)
@@ -206,8 +248,8 @@ class FastConnection(asyncio.Protocol, Peer):
 
     def _read_on(self) -> None:
         """Read more, unless much is left that cannot be served now: a flood would be read faster than it is served."""
-        if self._transport is None or self.is_half_closed:
-            return
+        if self._transport is None or self.is_half_closed or self._child is not None:
+            return  # a child has its own say
         if self._is_free or self._received <= self._lane.settings.bayeux.max_message_bytes:
             self._transport.resume_reading()
 
@@ -256,7 +298,7 @@ class FastConnection(asyncio.Protocol, Peer):
                 elements = elements_of(data[start:end], head.media_type, head.charset, lane.settings)
         # aiohttp finds the same fault again: a refusal is answered in one place.
         except PayloadError:
-            self._hand_over(data)
+            self._delegate(data)
             return 0
         self._needed, self._is_busy, self.deadline = 0, True, inf
         self.browser, self.mints_cookie = head.browser, False
@@ -268,10 +310,10 @@ class FastConnection(asyncio.Protocol, Peer):
         return end
 
     def _read_head(self, data: bytes) -> Head | None:
-        """The head at the start of the data; None if it is not complete yet, or if aiohttp was handed the connection."""
+        """The head at the start of the data; None if it is not complete yet, or if aiohttp was given it."""
         lane = self._lane
         self._head = None
-        is_bayeux = lane.heads.is_bayeux(data)
+        is_bayeux = lane.is_bayeux(data)
         end = data.find(_END_OF_HEAD) if is_bayeux else -1
         if is_bayeux is None or (is_bayeux and end < 0 and len(data) <= lane.settings.http.max_header_bytes):
             self._keep(data)
@@ -288,7 +330,7 @@ class FastConnection(asyncio.Protocol, Peer):
             address = address_of(self._transport) if lane.endpoint.proxies.are_set else None
             head = lane.heads.read(raw, address, lane.scheme)
         if head is None or head.length > lane.settings.bayeux.max_message_bytes:
-            self._hand_over(data)
+            self._delegate(data)
             return None
         self._head = head
         return head
@@ -298,25 +340,18 @@ class FastConnection(asyncio.Protocol, Peer):
         lane, transport = self._lane, self._transport
         assert transport is not None
         if lane.sockets.arrivals.is_over():
-            lane.sockets.arrivals.later(self.remote, self._arrived)
-            self._keep(data)
-            self._rests_until, self.deadline = lane.loop.time(), inf
+            self._wait_to_arrive(data)
             return
         address = address_of(transport)
         upgrade = None if lane.broker.has_lost_store else lane.heads.upgrade(raw, address, lane.scheme)
         negotiated = None if upgrade is None else lane.sockets.upgrades.negotiated(raw, upgrade)
         if upgrade is None or negotiated is None:
-            self._hand_over(data)
+            self._delegate(data)
             return
         if not self._has_upgraded:
             transport.write(negotiated.answer(upgrade.key, lane.date))
         socket = Socket(lane.sockets, raw, upgrade.browser, upgrade.client, negotiated.deflate, transport)
-        lane.caps.move(self, socket)
-        lane.left(self)
-        self._transport = None
-        if self._aiohttp is not None:
-            self._aiohttp.let_go()
-        socket.begin(data[len(raw) :], can_move=self._request is not None)
+        socket.begin(data[len(raw) :], can_move=self.becomes(socket))
         if self.is_half_closed:
             transport.close()  # a socket ends with either direction
 
@@ -326,42 +361,72 @@ class FastConnection(asyncio.Protocol, Peer):
             self._needed = end
             self.deadline = self._lane.loop.time() + self._lane.body_timeout
 
-    # To aiohttp, and back
+    def becomes(self, socket: Counted) -> bool:
+        """The connection is this socket's from here on. Return whether it may be given to another process."""
+        self._lane.caps.move(self, socket)
+        self._lane.left(self)
+        self._lane.lent.discard(self)
+        self._transport = self._child = None
+        return self._request is not None
 
-    def _hand_over(self, data: bytes) -> None:
-        """Let aiohttp serve from here on, beginning with these bytes."""
+    # The child
+
+    def _delegate(self, data: bytes) -> None:
+        """Let aiohttp serve what begins with these bytes."""
         lane, transport = self._lane, self._transport
         assert transport is not None
-        lane.left(self)
+        if not (lane.answers or self._has_upgraded):
+            if lane.sockets.arrivals.is_over():
+                self._wait_to_arrive(data)
+                return
+            lane.sockets.arrivals.lend()
+        lane.lend(self)
         self._keep(b"")
-        self._needed, self._head, self._transport, self.deadline = 0, None, None, inf
-        # Kept for the next time: a browser alternates between pages and Bayeux on one connection.
-        if self._aiohttp is None:
-            self._aiohttp = lane.make_connection()
-            self._aiohttp.comes_from(self)
-            if self._has_upgraded:
-                self._aiohttp.has_upgraded()
-            self._aiohttp.connection_made(transport)
-        if self._request is None:
-            self._aiohttp.stay()
-        self._aiohttp.keep_bytes()
-        transport.set_protocol(self._aiohttp)
+        self._needed, self._head, self._is_busy = 0, None, True
+        self.deadline = lane.loop.time() + lane.header_timeout
+        if self._request is not None:
+            self._request = data
         if not self.is_half_closed:
             transport.resume_reading()
-        self._aiohttp.serve(data)
-        if self.is_half_closed and not self._aiohttp.eof_received():
+        self._child = child = lane.make_connection()
+        is_single = lane.answers and _is_one_request_without_body(data)
+        child.serve(self, transport, data, is_single=is_single, is_muted=self._has_upgraded)
+        if self.is_half_closed and not child.eof_received():
             transport.close()  # what came is no whole request
 
-    def wants(self, data: bytes) -> bool:
-        """Whether a request that begins with these bytes is better served here."""
-        return bool(self._lane.heads.is_bayeux(data)) and not self._is_closing
+    def _feed(self, child: Connection, data: bytes) -> None:
+        if self._request is not None and not child.answered:
+            self._add(data)
+            if self._received > _MOST_KEPT:
+                self.stay()
+        if not child.is_busy:
+            self.deadline = min(self.deadline, self._lane.loop.time() + self._lane.header_timeout)
+        child.data_received(data)
 
-    def take_back(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Serve again; aiohttp has answered everything that it was given."""
-        self._transport = transport
-        self._lane.connections.add(self)
-        transport.set_protocol(self)
-        self.data_received(data)
+    def has_begun(self) -> None:
+        """The headers of a request of the child are complete."""
+        self.deadline = inf
+
+    def has_answered(self) -> None:
+        """The child has written a response."""
+        self.deadline = self._lane.idle_deadline
+        self._watch_reader()
+        if self._child is not None and not self._child.is_single:
+            self._keep(b"")  # from here on the connection stays
+
+    def child_ended(self) -> None:
+        """Continue behind the one request of the child; nothing comes behind more than one, or behind the last one."""
+        child, transport = self._child, self._transport
+        if child is None or transport is None:
+            return
+        self.deadline = min(self.deadline, self._lane.idle_deadline)
+        if self._is_closing or not child.continues:
+            transport.close()
+            return
+        self._child, self._is_busy = None, False
+        child.connection_lost(None)
+        self._lane.take_back(self)
+        self._go_on()
 
     def recognise(self, browser: str) -> None:
         """Keep the session's text of the cookie in place of the one of this head: there are as many as connections."""
@@ -369,21 +434,20 @@ class FastConnection(asyncio.Protocol, Peer):
         if self._head is not None:
             self._head.recognise(browser)
 
-    def gone(self) -> None:
-        """The connection ended while aiohttp had it."""
-        self._lane.caps.left(self)
-        self._aiohttp = None
-
     # To another process
 
     def stay(self) -> None:
         """Keep the connection: to move it at each request costs more than to forward these."""
         self._request = None
+        if self._child is not None and not self._child.is_single:
+            self._keep(b"")  # the child has them
 
     def part_with(self, take: Take) -> bool:
         """Give up the connection, unless it is encrypted."""
         transport = self._transport
         if transport is None or self._request is None or self._lane.scheme != "http":
+            return False
+        if self._child is not None and self._child.answered:  # what came since then is not kept
             return False
         transport.pause_reading()
         self.deadline = self._lane.idle_deadline
@@ -464,3 +528,11 @@ class FastConnection(asyncio.Protocol, Peer):
     def is_secure(self) -> bool:
         """Whether the client came by TLS."""
         return self._head is not None and self._head.client.is_secure
+
+
+def _is_one_request_without_body(data: bytes) -> bool:
+    """Whether this is a whole request and nothing else. Only after such a one is it certain where the next begins."""
+    if not data.startswith((b"GET ", b"HEAD ", b"OPTIONS ")) or not data.endswith(_END_OF_HEAD):
+        return False
+    lowered = data.lower()
+    return data.count(_END_OF_HEAD) == 1 and not any(name in lowered for name in _WITH_MORE)

@@ -18,7 +18,6 @@ from crewel.broker.writing.store_access import StoreAccess
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.siblings import Siblings
 from crewel.storage.nodes import Node
-from crewel.transports.http_connection import Connection
 from crewel.transports.http_fast import FastConnection
 from crewel.transports.listener import Listener
 from crewel.workers import control_channel
@@ -33,7 +32,7 @@ class Serving(NamedTuple):
     runtime: Runtime
     access: StoreAccess
     listener: Listener
-    connect: Callable[[], FastConnection | Connection]
+    connect: Callable[[], FastConnection]
     """Makes the protocol of a connection that is a WebSocket already."""
     registry: NodeRegistry
     figures: Callable[[], Awaitable[bytes]]
@@ -112,7 +111,7 @@ class Worker(Siblings):
         return joined(texts)
 
 
-def _upgraded(connect: Callable[[], FastConnection | Connection]) -> FastConnection | Connection:
+def _upgraded(connect: Callable[[], FastConnection]) -> FastConnection:
     made = connect()
     made.has_upgraded()
     return made
