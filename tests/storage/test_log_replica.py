@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from math import inf
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from redis.exceptions import ResponseError
 
 from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError
@@ -25,7 +27,7 @@ from tests.lines import Line
 from tests.ports import free_ports
 from tests.storage.conftest import OpenStore, StartStore, until
 from tests.storage.owner import Owner, started
-from tests.store_group import ClusterStore, WatchedStore, info
+from tests.store_group import ClusterStore, WatchedStore, client_at, info
 from tests.store_process import StoreProcess, own_prefix
 
 # What is believed
@@ -272,8 +274,9 @@ async def test_without_replicas_the_primary_is_followed(group: Group, open_store
 
 
 @pytest.fixture
-def watched(tmp_path: object) -> Iterator[WatchedStore]:
-    store = WatchedStore(tmp_path)  # type: ignore[arg-type]
+def watched(tmp_path: Path) -> Iterator[WatchedStore]:
+    """A primary with two replicas and three sentinels."""
+    store = WatchedStore(tmp_path)
     yield store
     store.close()
 
@@ -310,9 +313,9 @@ async def published(owner: Owner, ids: list[LogId]) -> list[LogId]:
         await asyncio.sleep(0.05)
 
 
-async def test_a_replica_of_a_cluster_is_followed_and_fails_over(tmp_path: object, open_store: OpenStore) -> None:
+async def test_a_replica_of_a_cluster_is_followed_and_fails_over(tmp_path: Path, open_store: OpenStore) -> None:
     prefix = own_prefix()
-    cluster = await asyncio.to_thread(ClusterStore, tmp_path, f"{prefix}{{crewel}}")  # type: ignore[arg-type]
+    cluster = await asyncio.to_thread(ClusterStore, tmp_path, f"{prefix}{{crewel}}")
     try:
         store = await open_store(f"storage.url={cluster.url}", f"storage.prefix={prefix}", "storage.replicas=1")
         owner = await started(store)
@@ -329,3 +332,38 @@ async def test_a_replica_of_a_cluster_is_followed_and_fails_over(tmp_path: objec
             assert info(cluster.servers[cluster.replica])["role"] == "slave"
     finally:
         await asyncio.to_thread(cluster.close)
+
+
+async def test_a_slot_that_moves_takes_the_tail_with_it(tmp_path: Path, open_store: OpenStore) -> None:
+    """To a primary that has no replica."""
+    prefix = own_prefix()
+    key = f"{prefix}{{crewel}}"
+    cluster = await asyncio.to_thread(ClusterStore, tmp_path, key)
+    try:
+        sets = f"storage.prefix={prefix}", "storage.durability=managed"
+        store = await open_store(f"storage.url={cluster.url}", *sets)
+        owner = await started(store)
+        async with following(store, "a") as found:
+            await until(lambda: found.port == cluster.replica)
+            ids = await owner.publish("/a", "/b")
+            await found.has(ids)
+            generation = store.generation
+            await asyncio.to_thread(move_slot, cluster, key)
+            await until(lambda: store.is_up and store.generation != generation)
+            ids += await published(owner, ids)
+            await found.has(ids)
+            assert found.port is None
+    finally:
+        await asyncio.to_thread(cluster.close)
+
+
+def move_slot(cluster: ClusterStore, key: str) -> None:
+    """Move the slot of a key to another primary, as a whole."""
+    other = next(port for port in cluster.servers if port not in (cluster.first, cluster.replica))
+    with client_at(cluster.first) as client, client_at(other) as target:
+        slot = client.execute_command("CLUSTER", "KEYSLOT", key)
+        node = target.execute_command("CLUSTER", "MYID")
+        try:
+            client.execute_command("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot, "NODE", node)
+        except ResponseError as error:
+            pytest.skip(f"this store moves slots by keys only: {error}")
