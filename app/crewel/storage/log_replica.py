@@ -77,7 +77,6 @@ class LogReplica:
     place: Place
     connection: Connection
     _store: Store
-
     _leave: Callable[[LogReplica, Reason], None]
 
     @property
@@ -173,9 +172,8 @@ class Replicas:
         replica = LogReplica(place, connection, self._store, self.leave)
         checked: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         try:
-            await connection.ask(
-                ("READONLY",)
-            )  # else a node of a cluster names its primary; others refuse this, without harm
+            # Else a node of a cluster names its primary. Other stores refuse this, which does no harm.
+            await connection.ask(("READONLY",))
             replica.exchange([pack(("PING",))], lambda answers: None if checked.done() else checked.set_result(answers))
             (answer,) = await checked
             if isinstance(answer, StoreError):
