@@ -196,7 +196,7 @@ async def replicated_costs(rounds: int, seconds: float) -> dict[str, list[float]
         for store in stores:
             await store.open()
             stack.push_async_callback(store.close)
-        while not StoreInfo((await stores[0].look([("INFO", "replication")]))[0]).replicas_at_hand:
+        while not StoreInfo((await stores[0].look(("INFO", "replication")))[0]).replicas_at_hand:
             await asyncio.sleep(0.1)
         every = [Node(store, f"node{number:02}") for number, store in enumerate(stores)]
         for each in every:
