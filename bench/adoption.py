@@ -47,12 +47,14 @@ class Round(NamedTuple):
 
 
 @asynccontextmanager
-async def storing(directory: str) -> AsyncIterator[tuple[str, int]]:
-    """A store of its own: its address, and its process."""
+async def storing(directory: str, *options: str) -> AsyncIterator[tuple[str, int]]:
+    """A store of its own, with these options: its address, and its process."""
     socket = f"{directory}/s.sock"
     words = ["--dir", directory, "--unixsocket", socket, "--port", "0", "--save", "", "--appendonly", "yes"]
     words += ["--appendfsync", "always", "--maxmemory-policy", "noeviction"]
-    process = await asyncio.create_subprocess_exec(server_binary(Storage()), *words, stdout=subprocess.DEVNULL)
+    process = await asyncio.create_subprocess_exec(
+        server_binary(Storage()), *words, *options, stdout=subprocess.DEVNULL
+    )
     try:
         while not Path(socket).exists():
             await asyncio.sleep(0.01)

@@ -11,8 +11,10 @@ waits for that as well, which is no processor time.
 
 import asyncio
 import os
+import socket
 import statistics
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -24,13 +26,16 @@ from adoption import cpu, storing
 from durable import CORES, Server, serving
 from section import Section, parser, spread, verdict
 
+from crewel.broker.durability.log_tail import Pace
 from crewel.delivery.records import Commit, LogId, SessionName, Settled, Submission
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import log, node_leases, nodes, session_store
 from crewel.storage.log_follower import LogFollower, Unread, id_of
+from crewel.storage.log_replica import Replicas
 from crewel.storage.node_leases import Membership
 from crewel.storage.store import Store
+from crewel.storage.store_info import StoreInfo
 
 RATES = {1: 1_000, 4: 2_000, 22: 5_000, 100: 10_000}
 """Entries of another node in a second, by the size of the groups in which they come: a busy log comes in large ones."""
@@ -40,6 +45,8 @@ BODY = b'{"channel":"/bench/foreign/%d","data":{"n":1,"text":"%s"}}'
 FACTS_MAX = 1000
 LEASE_MS = 3_600_000
 ROOMS, IN_A_ROOM = 100, 10
+PAUSE_S = 0.01
+"""The pause of a node's tail."""
 
 
 def entries(count: int) -> list[Submission]:
@@ -110,23 +117,29 @@ class Costs(NamedTuple):
 
 
 @asynccontextmanager
-async def following(stores: list[Store]) -> AsyncIterator[None]:
-    """A tail on each of these connections, which reads all that is appended from now on."""
+async def following(stores: list[Store], pause_s: float = 0.0, *, on_replica: bool = False) -> AsyncIterator[None]:
+    """A tail on each of these connections, which reads all that is appended from now on, with pauses as those of a node."""
 
     async def follow(store: Store) -> None:
-        last = LogId(int(await store.reader.get(store.keys.last) or 0))
+        last, pace = LogId(int(await store.reader.get(store.keys.last) or 0)), Pace()
 
         def take(read: list[Unread]) -> float:
             nonlocal last
-            last = id_of(read[-1]) if read else last
-            return 0.0
+            if not read:
+                return 0.0
+            last = id_of(read[-1])
+            return pace.answered(asyncio.get_running_loop().time(), len(read), pause_s)
 
-        await LogFollower(store).follow(lambda: last, take)
+        await LogFollower(store, replicas=replicas.get(store)).follow(lambda: last, take)
 
+    replicas = {store: Replicas(store, "", Counter()) for store in stores if on_replica}
     tasks = [asyncio.create_task(follow(store)) for store in stores]
     try:
         await asyncio.sleep(0.1)
+        while not all(each.current for each in replicas.values()):
+            await asyncio.sleep(0.1)
         yield
+        assert not any(each.left for each in replicas.values()), replicas
     finally:
         for task in tasks:
             task.cancel()
@@ -166,6 +179,36 @@ async def store_costs(rounds: int, seconds: float) -> dict[str, list[float]]:
         for store in stores:
             await store.close()
     return costs.found
+
+
+async def replicated_costs(rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Microseconds of a store whose replica confirms all that it is asked for, by where the tails are and by round."""
+    async with AsyncExitStack() as stack:
+        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+            ports = one.getsockname()[1], two.getsockname()[1]
+        common = ("--repl-diskless-sync-delay", "0")
+        own, copied = (stack.enter_context(TemporaryDirectory()) for _ in range(2))
+        _, pid = await stack.enter_async_context(storing(own, *common, "--port", str(ports[0])))
+        options = "--port", str(ports[1]), "--replicaof", f"127.0.0.1 {ports[0]}"
+        await stack.enter_async_context(storing(copied, *common, *options))
+        storage = Storage(url=f"redis://127.0.0.1:{ports[0]}", replicas=1)
+        costs, stores = Costs(pid, {}), [Store(Settings(storage=storage)) for _ in range(16)]
+        for store in stores:
+            await store.open()
+            stack.push_async_callback(store.close)
+        while not StoreInfo((await stores[0].look(("INFO", "replication")))[0]).replicas_at_hand:
+            await asyncio.sleep(0.1)
+        every = [Node(store, f"node{number:02}") for number, store in enumerate(stores)]
+        for each in every:
+            await each.join()
+        for _ in range(rounds):
+            what = "a message appended and confirmed by a replica, 4 connections, groups of 4"
+            await costs.of(what, lambda: ask_at_once(every[:4], 4), seconds)
+            for on_replica in (False, True):
+                async with following(stores, PAUSE_S, on_replica=on_replica):
+                    where = "on the replica" if on_replica else "on the primary"
+                    await costs.of(f"{what}, 16 tails {where}", lambda: ask_at_once(every[:4], 4), seconds)
+        return costs.found
 
 
 async def logged_in(node: Node) -> int:
@@ -278,7 +321,8 @@ def main() -> None:
     states = [Path(__file__).parents[1], *([options.before.resolve()] if options.before else [])]
     before = states[1].name if options.before else ""
     if not before:
-        of_store(asyncio.run(store_costs(rounds, seconds / 5)), rounds, seconds / 5).publish(is_part=options.quick)
+        costs = asyncio.run(store_costs(rounds, seconds / 5)) | asyncio.run(replicated_costs(rounds, seconds / 2))
+        of_store(costs, rounds, seconds / 5).publish(is_part=options.quick)
     found = asyncio.run(foreign(rounds, seconds, states))
     of_nodes(found, rounds, seconds, before).publish(is_part=options.quick or bool(before))
 

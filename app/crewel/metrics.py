@@ -195,6 +195,18 @@ DECLARED = (
         "Entries of the log from other nodes that this node has taken or passed over.",
     ),
     Declared(
+        "crewel_tail_on_replica",
+        "gauge",
+        "1 while this node reads messages of other nodes from a replica of the store, and 0 while from the primary; missing"
+        " with cluster.tails=primary.",
+    ),
+    Declared(
+        "crewel_tail_replicas_left_total",
+        "counter",
+        "How often this node stopped reading from a replica: it was silent, cut_off or behind, or had an other_history.",
+        "reason",
+    ),
+    Declared(
         "crewel_store_losses_total",
         "counter",
         "How often the server found that the store had lost confirmed messages, for example after a fail-over.",
@@ -313,6 +325,7 @@ class Metrics(Collector):
         self.stored_publishes = 0
         self.publish_steps = 0
         self.foreign_entries = 0
+        self.tail_replicas_left: Counter[str] = Counter()
         self.store_losses = 0
         self.lost_messages = 0
         self.lost_sessions = 0

@@ -198,7 +198,9 @@ def test_a_store_that_can_fail_over_is_shown_with_all_that_could_be_lost(tmp_pat
         fact = json.dumps({"node": "heron", "from": 1_000_000, "until": 2_000_000})
         with stores.primary.client() as client:
             client.hset(f"{prefix}{{crewel}}:losses", mapping={"times": 1, "messages": 7, "newest": fact})
-        found = examined(doctor(tmp_path, *sets, "storage.replicas=1"))
+        found = examined(doctor(tmp_path, *sets, "storage.replicas=1", "cluster.tails=replica"))
+        assert found["tails"]["state"] == "ok"
+        assert "2 of 2 replicas can be reached" in found["tails"]["found"]
         assert (found["durability"]["state"], found["sentinels"]["state"]) == ("ok", "ok")
         assert found["sentinels"]["found"].startswith("3 of 3 sentinels name 127.0.0.1:")
         assert found["fail-over"]["state"] == "warning"

@@ -96,13 +96,15 @@ async def test_what_was_answered_survives_fail_overs(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("tails", ["primary", "replica"])
 @pytest.mark.parametrize("seed", range(1, RUNS + 1))
 async def test_what_two_nodes_answered_survives_fail_overs(
-    seed: int, watched: WatchedStore, start_server: StartServer, load: Load, tell: Tell
+    seed: int, tails: str, watched: WatchedStore, start_server: StartServer, load: Load, tell: Tell
 ) -> None:
     """The same with two nodes behind a balancer. Their leases may end meanwhile, and each may take the other for dead."""
     rng = random.Random(200 + seed)
-    async with Nodes(start_server, 2, rng, "storage.replicas=2", common=DEFAULTS) as nodes:
+    sets = "storage.replicas=2", f"cluster.tails={tails}"
+    async with Nodes(start_server, 2, rng, *sets, common=DEFAULTS) as nodes:
         await nodes.begin(watched.url)
         load.log = nodes.logs
         await load.begin(nodes.port, subscribers=2, publishers=3)
@@ -130,8 +132,8 @@ async def test_what_two_nodes_answered_survives_fail_overs(
                 each.server.stderr
             )  # what another node took over is there
     tell(
-        f"seed {seed}: two nodes, the primary killed, then a fail-over by an operator, 2 of 2 replicas awaited;"
-        f" {load.ledger.answered_count} publishes answered, {load.ledger.refusals.total()} refused,"
+        f"seed {seed}: two nodes with tails on the {tails}, the primary killed, then a fail-over by an operator, 2 of 2"
+        f" replicas awaited; {load.ledger.answered_count} publishes answered, {load.ledger.refusals.total()} refused,"
         f" {load.ledger.duplicates} duplicates; publishing again after {slowest:.1f} s at most"
     )
 

@@ -26,7 +26,7 @@ from crewel.errors import CrewelError, StoreError
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
-from crewel.settings.store_location import StoreKind, StoreLocation
+from crewel.settings.store_location import Place, StoreKind, StoreLocation
 from crewel.settings.table import shown
 from crewel.storage.account_shares import largest
 from crewel.storage.admin_connection import AdminConnection, admin_connection
@@ -45,6 +45,7 @@ from crewel.storage.store_space import room_of
 _FULL_FROM, _TIGHT_FROM = 0.9, 0.75  # of maxmemory
 _ACCOUNTS = 3
 _LOAD_S = 1.0  # that the load of the store is looked at
+_REPLICA_S = 0.5  # that a replica has to take a connection
 _FEW_DESCRIPTORS = 10_000
 _TOO_FEW_DESCRIPTORS = 256
 _CLOCK_WARNING_S, _CLOCK_WRONG_S = 0.5, 10.0
@@ -76,6 +77,8 @@ async def _of_store(settings: Settings) -> AsyncIterator[CheckResult]:
             yield _store(settings, info, is_there=trial is None)
             for result in await _of_contents(connection, info):
                 yield result
+            if settings.cluster.tails == "replica":
+                yield await _tails(info)
     except CrewelError as error:
         yield CheckResult("store", State.WRONG, str(error), "see storage.url, or store.log in storage.data_dir")
     finally:
@@ -187,6 +190,32 @@ async def _copy_delay(connection: AdminConnection, info: StoreInfo) -> list[Chec
     found = f"{delay} s: after a fail-over, the new primary accepts no writes for so much longer"
     advice = "set `repl-diskless-sync-delay 0` in the configuration of all its servers"
     return [CheckResult("copy delay", State.WARNING, found, advice)]
+
+
+async def _tails(info: StoreInfo) -> CheckResult:
+    """Which replicas nodes on this machine can read."""
+    places = info.replicas_at_hand
+    reached = [
+        place
+        for place, is_reached in zip(places, await asyncio.gather(*map(_answers, places)), strict=True)
+        if is_reached
+    ]
+    found = f"cluster.tails=replica: {len(reached)} of {info.replicas} replicas can be reached"
+    if len(reached) == info.replicas > 0:
+        return CheckResult("tails", State.OK, found)
+    lacking = ", ".join(f"{host}:{port}" for host, port in places if (host, port) not in reached)
+    advice = f"nodes read from the others, or from the primary; see {lacking or 'INFO replication of the primary'}"
+    return CheckResult("tails", State.WARNING, found, advice)
+
+
+async def _answers(place: Place) -> bool:
+    try:
+        async with asyncio.timeout(_REPLICA_S):
+            _, writer = await asyncio.open_connection(*place)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 async def _sentinels(location: StoreLocation) -> CheckResult:

@@ -344,6 +344,16 @@ class Settings(BaseSettings):
             raise ValueError("cluster.enabled needs storage.url: the servers share that store")
         return self
 
+    @model_validator(mode="after")
+    def _replicas_confirm_what_they_bring(self) -> "Settings":
+        location = self.storage.location
+        if self.cluster.tails == "replica" and (not self.storage.replicas or location is None or location.is_socket):
+            raise ValueError(
+                "cluster.tails=replica needs storage.replicas of 1 or more, and a storage.url with a host: a node delivers "
+                "what a replica has only when the primary knows that enough replicas have it"
+            )
+        return self
+
     @property
     def again_ms(self) -> int:
         """Milliseconds after which a client comes again whose request has waited for a node in vain."""

@@ -339,6 +339,12 @@ class Cluster(Group):
         ge=0,
         le=100,
     )
+    tails: Literal["primary", "replica"] = setting(
+        "primary",
+        "Where a node reads stored messages of other nodes. replica: from a replica of the store, which relieves the"
+        " primary; from the primary while no replica can be reached, or each is more than 500 ms behind. Needs"
+        " storage.replicas of at least 1.",
+    )
     hold_ms: Number = setting(
         8000,
         "Maximum time that a request waits for a node that does not answer, or whose sessions another node takes over. It"

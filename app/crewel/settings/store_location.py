@@ -50,6 +50,11 @@ class StoreLocation:
         return self._url.startswith("rediss:")
 
     @property
+    def is_socket(self) -> bool:
+        """Whether it is a Unix socket, and so on this machine."""
+        return self._url.startswith("unix:")
+
+    @property
     def can_fail_over(self) -> bool:
         """Whether another server may take the place of the primary automatically."""
         return self.kind is not StoreKind.SERVER

@@ -4,6 +4,8 @@ It asks again in the same turn in which an answer has come, or after a pause. It
 are of no interest to this server. Where replicas must have what is answered, they must have an entry before it is handed on.
 Else it might reach a receiver and be lost by a fail-over. Its publisher, which was not answered, would send it again under
 another id.
+
+With `cluster.tails=replica` it asks a replica (log_replica.py), and has what that has brought confirmed by the primary.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import hiredis
 from crewel.delivery.records import Logged, LogId
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.storage.log import logged
+from crewel.storage.log_replica import WAIT_MS, LogReplica, Replicas
 from crewel.storage.store import Store
 from crewel.storage.store_connection import ANSWER_LIMIT_S, Connection, pack, store_error
 
@@ -81,11 +84,12 @@ class Pause:
 
 
 class LogFollower:
-    """The connection, made when it is needed."""
+    """The connection, made when it is needed; a second one to one of `replicas`, if there are any to be followed."""
 
-    def __init__(self, store: Store, pause: Pause | None = None) -> None:
+    def __init__(self, store: Store, pause: Pause | None = None, replicas: Replicas | None = None) -> None:
         self._store = store
         self._pause = pause or Pause()
+        self._replicas = replicas
         self._connection: Connection | None = None
 
     async def follow(self, after: After, take: Take) -> None:
@@ -94,18 +98,20 @@ class LogFollower:
         if connection is None:
             connection = self._connection = await self._store.connect_again(self.close)
             connection.wait_longer(_LIMIT_S)
+        source = await self._source(connection)
+        wait_ms = _WAIT_MS if source is connection else WAIT_MS
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def ask() -> None:
-            if connection.is_closed:  # in a pause, when there was no answer to miss
+            if connection.is_closed or source.is_closed:  # in a pause, when there was no answer to miss
                 ended.set_exception(StoreUnavailable("the connection that follows the log was closed"))
                 return
-            last = after()
+            last = None if self._replicas is not None and self._replicas.is_to_look else after()
             if last is None:
                 ended.set_result(None)
                 return
-            command = ("XREAD", "COUNT", _AT_ONCE, "BLOCK", _WAIT_MS, "STREAMS", self._store.keys.log, f"{last}-0")
-            connection.exchange([pack(command)], answered)
+            command = ("XREAD", "COUNT", _AT_ONCE, "BLOCK", wait_ms, "STREAMS", self._store.keys.log, f"{last}-0")
+            source.exchange([pack(command)], answered)
 
         def answered(answers: list[Any]) -> None:
             if ended.done():
@@ -144,8 +150,19 @@ class LogFollower:
             self.close("it is not needed any more")  # for an answer may still be under way
             raise
 
+    async def _source(self, primary: Connection) -> Connection | LogReplica:
+        """Where to ask for entries."""
+        replicas = self._replicas
+        if replicas is None:
+            return primary
+        if replicas.is_to_look:
+            await replicas.choose(primary)
+        return replicas.current or primary
+
     def close(self, reason: str = "it was closed") -> None:
-        """Give up the connection."""
+        """Give up the connections."""
+        if self._replicas is not None:
+            self._replicas.close(reason)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close(reason)

@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from secrets import token_hex
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
@@ -23,6 +23,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import SettingsError, StoreError, StoreFull, StoreUnavailable
 from crewel.event_loop import woken
 from crewel.settings import Settings
+from crewel.settings.store_location import Place, parse_store_address
 from crewel.storage import store_load
 from crewel.storage.confirmation import Marks
 from crewel.storage.embedded import END_LIMIT_S, Embedded
@@ -59,6 +60,17 @@ _RETRY_S = 0.5  # an attempt to reach one that is not
 _END_LIMIT_S = 10.0  # for what was asked for, when the server ends
 _RETRY_OWN_S = 0.1  # the same for a store of our own
 _DOUBT_S = 0.1  # a look for the primary while writes are refused
+
+
+class Newest(NamedTuple):
+    """The newest log id of the store as it was seen last."""
+
+    at: float
+    """When the store had said it, in seconds of the event loop."""
+    id: LogId
+
+
+_UNSEEN = Newest(inf, LogId(0))
 
 
 class Store:
@@ -100,6 +112,8 @@ class Store:
         self.marks = Marks(self.keys.copied(connection))
         """Those of what is written."""
         self._read_marks = Marks(self.keys.copied(f"{connection}-log"))  # of what was read, and confirmed by `confirm`
+        self.newest = _UNSEEN
+        """Looked at every second."""
         self.continues: set[str] = set()
         """Generations before the present one that have nothing confirmed that this one lacks."""
         self._load_meter = LoadMeter()
@@ -257,6 +271,11 @@ class Store:
         connection.close("another store is in its place")
         raise StoreUnavailable("another store is in its place")
 
+    async def connect_to_replica(self, place: Place, lost: Callable[[str], None]) -> Connection:
+        """Return a connection to the replica there; `lost` as `Connection` has it. Raises RedisError, OSError or
+        TimeoutError."""
+        return await connected(pool_of(parse_store_address(self.url).url(place), self._storage.prefix), lost)
+
     def look_soon(self) -> None:
         """Very much has come since the last look at the memory."""
         self.until_look = inf
@@ -271,6 +290,11 @@ class Store:
     def generation(self) -> str:
         """Differs between two runs of the store, between two stores, and after a replica was promoted."""
         return f"{self._last_client[0]}:{self._history}" if self._last_client is not None else ""
+
+    @property
+    def history(self) -> str:
+        """Names the sequence of writes that the store shares with its replicas."""
+        return self._history
 
     @property
     def load(self) -> Load | None:
@@ -384,7 +408,7 @@ class Store:
         has_keys, found = await self._ask(("EXISTS", self.keys.last, self.keys.nodes), ("GET", self.keys.format))
         check_server(info, self._storage)
         await self._forget_last_client(info, client)
-        self._history = info.history
+        self._history, self.newest = info.history, _UNSEEN
         await self._ask(*[("SCRIPT", "LOAD", script.text) for script in scripts().values()])
         version = check_format(found, is_empty=not has_keys)
         if found is None:
@@ -501,8 +525,10 @@ class Store:
                 return
             self._load_meter.look(info, asyncio.get_running_loop().time())
             await self._note_space(info)
-        if self._embedded is not None and not isinstance(newest, StoreError):
-            await self._note_contents(int(newest or 0))
+        if not isinstance(newest, StoreError):
+            self.newest = Newest(asyncio.get_running_loop().time(), LogId(int(newest or 0)))
+            if self._embedded is not None:
+                await self._note_contents(self.newest.id)
 
     def _has_changed(self, info: StoreInfo) -> bool:
         """Whether the process at the other end does not have the writes any more that it had: it follows another, or did. One

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from crewel.settings.store_location import Place
+
 
 class StoreInfo:
     """What INFO says, as far as it matters here."""
@@ -42,6 +44,16 @@ class StoreInfo:
         return int(self._rows.get("connected_slaves", 0))
 
     @property
+    def replicas_at_hand(self) -> list[Place]:
+        """Where the replicas are that have all data and have confirmed something in the last second or two."""
+        found = []
+        for number in range(self.replicas):
+            row = dict(each.split("=", 1) for each in self._rows.get(f"slave{number}", "").split(",") if "=" in each)
+            if row.get("state") == "online" and row.get("lag") in ("0", "1"):
+                found.append((row["ip"], int(row["port"])))
+        return found
+
+    @property
     def requires_replicas(self) -> bool:
         """Whether it takes no write without a replica that has confirmed lately (`min-replicas-to-write`)."""
         return "min_slaves_good_slaves" in self._rows
@@ -55,6 +67,11 @@ class StoreInfo:
     def is_replica(self) -> bool:
         """Whether it takes no writes, because it follows another."""
         return self._rows.get("role") == "slave"
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it has a connection to its primary, and all data of that."""
+        return self._rows.get("master_link_status") == "up"
 
     @property
     def appends(self) -> bool:

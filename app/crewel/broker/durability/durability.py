@@ -126,7 +126,8 @@ class Durability:
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self._runtime.metrics.gauge("last_commit_timestamp_seconds", lambda: self._committed_at)
         self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
-        self.tail = LogTail(self._access, runtime.settings, self.appender.ahead, self.appender.take_ahead)
+        ahead = self.appender.ahead
+        self.tail = LogTail(self._access, runtime.settings, ahead, self.appender.take_ahead, runtime.metrics)
         self._hurry = asyncio.Event()  # set when the next commit should not wait for its time
         self.inheritance = Inheritance(runtime, self.appender, addressing.destinations, self.topic_changes, self)
         self._losses = LossDetector(self._access, self._runtime.settings.node.name, self._runtime.metrics)

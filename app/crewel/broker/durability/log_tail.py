@@ -22,8 +22,10 @@ from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.log_consumer import LogConsumer
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError
+from crewel.metrics import Metrics
 from crewel.settings import Settings
 from crewel.storage.log_follower import LogFollower, Pause, Unread, id_of
+from crewel.storage.log_replica import Replicas
 
 _PAUSE_S: Final = 0.2  # after a read that has failed, and while there is nothing to wait for or too much to take
 _MOST: Final = 10_000  # entries that are read and not taken yet
@@ -127,6 +129,7 @@ class LogTail:
     _ahead: ReadAhead
     _take: Callable[[LogId], Awaitable[None] | None]
     """Takes what has been read ahead up to an id; what it returns must be waited for."""
+    _metrics: Metrics
     is_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     _is_queued: bool = field(default=False, init=False)
     _pace: Pace = field(default_factory=Pace, init=False)
@@ -141,7 +144,7 @@ class LogTail:
                 if access.trouble is not None or len(self._ahead) > _MOST:
                     await asyncio.sleep(_PAUSE_S)
                     continue
-                follower = follower or LogFollower(access.store, self._ahead.pause)
+                follower = follower or self._follower()
                 if self._ahead.node is not access.node or self._ahead.read_to < access.node.cursor:
                     self._ahead.begin(access.node)
                 try:
@@ -151,6 +154,13 @@ class LogTail:
         finally:
             if follower is not None:
                 follower.close()
+
+    def _follower(self) -> LogFollower:
+        store, replicas = self._access.store, None
+        if self._settings.cluster.tails == "replica":
+            replicas = Replicas(store, self._access.token, self._metrics.tail_replicas_left)
+            self._metrics.gauge("tail_on_replica", lambda: replicas.current is not None)
+        return LogFollower(store, self._ahead.pause, replicas)
 
     def _after(self) -> LogId | None:
         """After which entry to ask: what this node has appended and taken meanwhile need not come."""
