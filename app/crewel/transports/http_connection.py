@@ -55,7 +55,7 @@ class Owner(Protocol):
 class Connection(RequestHandler):
     """aiohttp's protocol, as the child of a connection."""
 
-    __slots__ = ("_body", "answered", "continues", "is_busy", "is_single", "owner", "wire")
+    __slots__ = ("_body", "answered", "continues", "is_busy", "serves_one", "owner", "wire")
 
     owner: Owner
     wire: asyncio.Transport
@@ -63,7 +63,7 @@ class Connection(RequestHandler):
 
     def __init__(self, manager: web.Server, **options: Any) -> None:
         super().__init__(manager, **options)
-        self.is_single = False
+        self.serves_one = False
         """Whether it is there for one request without a body."""
         self.continues = False
         """Whether it has answered that one, and the peer may send another."""
@@ -75,9 +75,9 @@ class Connection(RequestHandler):
         assert self._request_factory is not None
         self._request_factory = partial(_request, self._request_factory)
 
-    def serve(self, owner: Owner, wire: asyncio.Transport, data: bytes, *, is_single: bool, is_muted: bool) -> None:
+    def serve(self, owner: Owner, wire: asyncio.Transport, data: bytes, *, serves_one: bool, is_muted: bool) -> None:
         """Begin with these bytes. `is_muted`: what they are answered with has been said before."""
-        self.owner, self.wire, self.is_single = owner, wire, is_single
+        self.owner, self.wire, self.serves_one = owner, wire, serves_one
         line = _Muted(owner, wire) if is_muted else _Line(owner, wire)
         self.connection_made(cast("asyncio.Transport", line))
         self.data_received(data)
@@ -95,8 +95,8 @@ class Connection(RequestHandler):
         self.is_busy = False
         self.answered += 1
         if self.answered == self._request_count:
-            self.continues = self.is_single and bool(response.keep_alive)
-            if self.is_single or self.owner.is_half_closed:
+            self.continues = self.serves_one and bool(response.keep_alive)
+            if self.serves_one or self.owner.is_half_closed:
                 response.force_close()  # its headers are sent: this ends the child alone
         self.owner.has_answered()
         super().log_access(request, response, time)

@@ -109,7 +109,7 @@ class FastConnection(asyncio.Protocol, Peer):
         the connection open until then."""
         self.is_half_closed, transport = True, self._transport
         if self._child is not None:
-            return self._child.is_single or self._child.eof_received()
+            return self._child.serves_one or self._child.eof_received()
         if self._is_busy:
             self._lane.broker.mailboxes.outbound.half_closed(self)
         elif self._is_free and transport is not None:
@@ -214,7 +214,7 @@ class FastConnection(asyncio.Protocol, Peer):
                 self._serve(data[taken:])
             return
         child = self._child
-        if child is not None and not child.is_single:
+        if child is not None and not child.serves_one:
             self._feed(child, data)
             return
         self._add(data)
@@ -389,8 +389,8 @@ class FastConnection(asyncio.Protocol, Peer):
         if not self.is_half_closed:
             transport.resume_reading()
         self._child = child = lane.make_connection()
-        is_single = lane.answers and _is_one_request_without_body(data)
-        child.serve(self, transport, data, is_single=is_single, is_muted=self._has_upgraded)
+        serves_one = lane.answers and _is_one_request_without_body(data)
+        child.serve(self, transport, data, serves_one=serves_one, is_muted=self._has_upgraded)
         if self.is_half_closed and not child.eof_received():
             transport.close()  # what came is no whole request
 
@@ -411,7 +411,7 @@ class FastConnection(asyncio.Protocol, Peer):
         """The child has written a response."""
         self.deadline = self._lane.idle_deadline
         self._watch_reader()
-        if self._child is not None and not self._child.is_single:
+        if self._child is not None and not self._child.serves_one:
             self._keep(b"")  # from here on the connection stays
 
     def child_ended(self) -> None:
@@ -439,7 +439,7 @@ class FastConnection(asyncio.Protocol, Peer):
     def stay(self) -> None:
         """Keep the connection: to move it at each request costs more than to forward these."""
         self._request = None
-        if self._child is not None and not self._child.is_single:
+        if self._child is not None and not self._child.serves_one:
             self._keep(b"")  # the child has them
 
     def part_with(self, take: Take) -> bool:
