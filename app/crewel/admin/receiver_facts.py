@@ -67,7 +67,7 @@ def at_rest(admin: ServerView, session: Session) -> Condition | None:
         return None
     if not admin.dispatchers.is_away(session):
         return Condition.CONNECTED
-    return Condition.AWAY if admin.broker.sessions.refusals.of(session.name) is None else None
+    return Condition.AWAY if admin.refusals.of(session.name) is None else None
 
 
 def members_stand(admin: ServerView, sessions: Collection[Session]) -> Condition:
