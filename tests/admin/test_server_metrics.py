@@ -9,7 +9,7 @@ from crewel.admin.administration import Administration
 from crewel.metrics import GAUGES, Declared, Metrics
 from tests.broker.stored_world import StoredWorld
 
-ELSEWHERE = {"tasks", "connections", "sockets", "nodes", "forwarded_open"}
+ELSEWHERE = {"tasks", "connections", "sockets", "nodes", "forwarded_open", "tail_on_replica"}
 """Gauges of what a broker alone does not have: transports, and other nodes."""
 
 

@@ -55,7 +55,7 @@ class Owner(Protocol):
 class Connection(RequestHandler):
     """aiohttp's protocol, as the child of a connection."""
 
-    __slots__ = ("_body", "answered", "continues", "is_busy", "serves_one", "owner", "wire")
+    __slots__ = ("_body", "answered", "continues", "is_busy", "owner", "serves_one", "wire")
 
     owner: Owner
     wire: asyncio.Transport

@@ -354,8 +354,8 @@ class TestUnusual:
 
     def test_a_sink_makes_letters(self, stored: StoredWorld, ann: Receiver) -> None:
         joe = Receiver(stored).started("/a", name="joe/1", settle="message")
-        dispatcher = stored.broker.mailboxes.dispatchers.of(joe.session)
-        dispatcher.rejection = Rejection("user.x", "why")
+        rules = stored.broker.mailboxes.dispatchers.rules(joe.session)
+        joe.session.mailbox.hold(Rejection("user.x", "why"), rules)
         store(stored, 1)
         assert [(letter.receiver, letter.code) for letter in stored.letters()] == [("client/joe/1", "user.x")]
         assert data(ann.take()) == [1]
