@@ -22,7 +22,7 @@ ROLES = ["destroy:/a/**", "view:/v/*"]
 BY = "code,channel,receiver,likeness,reason,returns"
 KEPT = {"publish": {"persistent": True, "history": {"maxEntries": 9}}}
 SECRET = "salary-417"
-NOTHING = ("1795179106957-0", "client/nobody/1", "1795324804876345")
+NOTHING = ("1795179106957-0", "client/absentee/1", "1795324804876345")
 """A dead letter, a session and a message that neither server has."""
 
 Names = dict[str, str]
@@ -184,7 +184,7 @@ class Ask(NamedTuple):
 
 def of_session(verb: str = "", body: Any = None, *, ends: bool = False) -> Callable[[Names, Names], list[Ask]]:
     """The requests about a session: of the payroll, one that is hidden on both, one that is nowhere, and one of the orders."""
-    others = ["clerk/1", "clerk/2", "mixed/1", "former/1", "all/1", "nobody/1", "speaker/1"]
+    others = ["clerk/1", "clerk/2", "mixed/1", "former/1", "all/1", "absentee/1", "speaker/1"]
     return lambda _, __: [
         Ask(f"/sessions/{name}{verb}", body)
         for name in (*others, *([] if ends else ["cook/1", "reader/1", "past/1", "full/1"]))
@@ -192,7 +192,7 @@ def of_session(verb: str = "", body: Any = None, *, ends: bool = False) -> Calla
 
 
 def of_subject(verb: str = "") -> Callable[[Names, Names], list[Ask]]:
-    return lambda _, __: [Ask(f"/subjects/{name}{verb}") for name in ("clerk", "guest", "mixed", "nobody", "reader")]
+    return lambda _, __: [Ask(f"/subjects/{name}{verb}") for name in ("clerk", "guest", "mixed", "absentee", "reader")]
 
 
 def of_channel(
@@ -247,14 +247,14 @@ def filtered(path: str, *more: str) -> Callable[[Names, Names], list[Ask]]:
 
 
 COMMANDS = [
-    "?version", "?numSessions", "?sessionList", "?dump", "client/clerk/?numSessions", "client/nobody/?numSessions",
+    "?version", "?numSessions", "?sessionList", "?dump", "client/clerk/?numSessions", "client/absentee/?numSessions",
     "client/guest/?subjectQueueNumMsgs", "client/mixed/?sessionList", "client/clerk/1/?cbQueueNumMsgs",
-    "client/nobody/1/?cbQueueNumMsgs", "client/former/1/?peekCallbackMessages=9", "client/former/1/?killSession",
+    "client/absentee/1/?cbQueueNumMsgs", "client/former/1/?peekCallbackMessages=9", "client/former/1/?killSession",
     "client/past/1/?lastCallbackException", "client/past/1/?numCallbackExceptions", "client/past/1/?stalled",
     "client/cook/1/?cbQueueNumMsgs", "client/cook/1/?peekCallbackMessages=9", "client/phoenix/1/?holdback",
     "topic/payroll/x/?stateStr", "topic/nowhere/?stateStr", "topic/a/orders/?subscribers", "topic/a/orders/?groups",
     "topic/a/**/?subscribers", "topic/a/orders/?unSubscribeBySessionName=client/clerk/1",
-    "topic/a/orders/?unSubscribeBySessionName=client/nobody/1", "topic/a/nowhere/?stateStr",
+    "topic/a/orders/?unSubscribeBySessionName=client/absentee/1", "topic/a/nowhere/?stateStr",
 ]  # fmt: skip
 LISTS = ["", "?count=1", "?sort=waiting&count=2", "?contains=clerk", "?contains=e"]
 CASES: dict[str, Callable[[Names, Names], list[Ask]]] = {
@@ -336,8 +336,8 @@ CASES: dict[str, Callable[[Names, Names], list[Ask]]] = {
         of_ids("/jobs", what="redrive"),
         bodies(
             "/jobs",
-            *({"what": "drain", "sessions": [name]} for name in ("client/clerk/1", "client/former/1", "client/nobody/1")),
-            *({"what": "drain", "subject": name} for name in ("clerk", "mixed", "nobody")),
+            *({"what": "drain", "sessions": [name]} for name in ("client/clerk/1", "client/former/1", "client/absentee/1")),
+            *({"what": "drain", "subject": name} for name in ("clerk", "mixed", "absentee")),
             {"what": "discard", "all": True, "contains": "salary"},
         ),
     ),

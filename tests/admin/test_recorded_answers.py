@@ -1,7 +1,7 @@
 """Operators get what they got before: some 500 requests to a server with something of everything, and their recorded answers.
 
 The recording has each answer byte for byte where it is not time, chance or the machine, so a change of the resources that is to
-change no answer is one that passes here. One that changes an answer on purpose records anew, and its difference is read:
+change no answer is one that passes here. One that changes an answer on purpose records again, and its difference is read:
 `CREWEL_TEST_RECORD=1 pytest tests/admin/test_recorded_answers.py`.
 """
 
@@ -50,7 +50,7 @@ BAD: list[tuple[str, str, Any]] = [
     ("GET", "/sessions?subjet=joe", None),
     ("GET", "/sessions?sort=waiting&after=cook", None),
     ("GET", "/sessions?", {"count": 5}),
-    ("GET", "/sessions/nobody/1", None),
+    ("GET", "/sessions/absentee/1", None),
     ("GET", f"{COOK}/messages?count=0", None),
     ("GET", f"{COOK}/trace?seconds=0", None),
     ("GET", "/receivers?kind=channel", None),
