@@ -34,7 +34,7 @@ final class StatusSender {
     private boolean isGranted; // whether the server accepts statuses
     private String heldConnect; // the id of the connect that is on its way or held
     private boolean isTelling;
-    private boolean isScheduled;
+    private Object planned; // the publish that is due in a moment; null without one
     private Runnable goodbye; // waits for the statuses that are being told
     private int refusals; // of statuses in a row
 
@@ -92,6 +92,7 @@ final class StatusSender {
         if (!taken.isEmpty()) {
             Ext.put(connect, "update", taken);
         }
+        planned = null; // what is waiting from now on has a moment of its own
         changed(); // there may be more of them than fit
     }
 
@@ -128,11 +129,15 @@ final class StatusSender {
 
     /** There may be statuses to send. The caller has the lock. */
     void changed() {
-        if (!isScheduled && ledger.statuses.areWaiting()) {
-            isScheduled = true;
+        if (planned == null && ledger.statuses.areWaiting()) {
+            Object due = new Object();
+            planned = due;
             later(COLLECT_MS, () -> {
                 synchronized (lock) {
-                    isScheduled = false;
+                    if (planned != due) {
+                        return; // a connect has taken what it was for
+                    }
+                    planned = null;
                 }
                 tell();
             });
