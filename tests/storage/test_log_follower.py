@@ -110,6 +110,23 @@ async def test_a_connection_that_was_lost_in_a_pause_is_told_when_that_ends(stor
             await following
 
 
+async def test_a_pause_that_ends_in_the_turn_of_a_cancellation_asks_nothing(store: Store) -> None:
+    """The server ends, and its timer is due before the follower can take it back."""
+    owner = await started(store)
+    await owner.publish("/a")
+    pause, reading = Pause(), Reading(LogId(0), 2, pause_s=3600)
+    follower = LogFollower(store, pause)
+    following = asyncio.create_task(follower.follow(reading.after, reading.take))
+    async with asyncio.timeout(ANSWER_LIMIT_S):
+        await reading.came.wait()
+        following.cancel()
+        reading.most = 1
+        assert pause.end()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+    assert len(reading.found) == 1
+
+
 def waits(client: dict[str, str], store: Store) -> bool:
     """Whether this connection is that of the follower."""
     return client["cmd"] == "xread" and client["name"] == client_name(store.keys.base.partition("{")[0])

@@ -103,6 +103,8 @@ class LogFollower:
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def ask() -> None:
+            if ended.done():
+                return  # cancelled in the turn in which a pause ends
             if connection.is_closed or source.is_closed:  # in a pause, when there was no answer to miss
                 ended.set_exception(StoreUnavailable("the connection that follows the log was closed"))
                 return
