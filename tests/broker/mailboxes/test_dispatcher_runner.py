@@ -517,6 +517,19 @@ class TestRetries:
         assert origin(again)["redeliver"] == 2
         assert joe.session.mailbox.dispatcher.failures == 1
 
+    def test_an_ok_counts_although_the_message_is_on_its_way_again(self, stored: StoredWorld) -> None:
+        """It came too late for the wait, and the answer with the second delivery was lost."""
+        joe = Receiver(stored).started("/a", ackWait=3000, dispatcher={"retries": -1, "delay": 0}, **MESSAGE)
+        store(stored, "/a", 1)
+        (message,) = joe.take()
+        stored.advance(3.1)
+        lost = joe.reconnect(advice={"timeout": 0})
+        assert data(each for each in lost.answer if "data" in each) == [1]
+        assert joe.take(ok(message)) == []  # which acknowledges what came before that answer
+        assert rejected(joe.tell(ok(message)))[0]["reason"] == NOT_OPEN
+        stored.settle()
+        assert not stored.letters()
+
     def test_more_failures_in_a_row_than_retries_end_the_session_with_letters(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE, **RETRIES)
         ids = store(stored, "/a", 1, 2)

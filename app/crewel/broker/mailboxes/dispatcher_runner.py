@@ -157,7 +157,7 @@ class DispatcherRunner:
     def handle_statuses(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
         for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
-        of what was sent after it, it repeats what it had said before."""
+        a failure of what was sent after it repeats what it had said before."""
         mailbox, view = session.mailbox, session.mailbox.view()
         statuses, rejected = read_statuses(given)
         if not (view.rules.tells and session.is_live):

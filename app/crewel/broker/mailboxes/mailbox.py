@@ -491,11 +491,12 @@ class Mailbox:
         return number
 
     def report(self, statuses: list[Status], batch: int | None, occasion: Occasion) -> Judgement:
-        """Its client reports these statuses. `batch` is the last one that it has got, if it says that as well: of what was sent
-        after it, it repeats what it had said before. What they mean for the client itself waits for `conclude`."""
+        """Its client reports these statuses. `batch` is the last one that it has got, if it says that as well: a failure of
+        what was sent after it repeats what it had said before. What they mean for the client itself waits for `conclude`."""
         if batch is not None:
+            # An OK would have ended the message if it had come before: it counts, also for a delivery before this one.
             repeated = set(map(id_of, self.batches.sent_after(batch)))
-            statuses = [each for each in statuses if each.id not in repeated or each.verdict is Verdict.UNCLAIMED]
+            statuses = [each for each in statuses if each.verdict is not Verdict.FAILED or each.id not in repeated]
         judgement = self.dispatcher.judge(statuses, occasion.receiver, occasion.now, occasion.now_ms)
         self._carry_out(judgement, occasion)
         if not self.dispatcher.reported:

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Moves sessions of dead nodes to this one, a slice at a time, so that the store continues serving in between. A node is dead
 -- when its lease has ended. Before its first session moves, its record is renamed: from then on the store refuses every step
--- of it, whatever it believes. The record stays, and keeps the log for its sessions, until release.lua. What an heir that has died
--- itself had not finished is continued.
+-- of it, whatever it believes. The record stays, and keeps the log for its sessions, until release.lua; so do its groups, for a node
+-- that starts meanwhile. What an heir that has died itself had not finished is continued.
 --
 -- A session that was in step with its former owner gets the owner's cursor as its own, `at`, and a new block of batch
 -- numbers, as in adopt.lua.
@@ -16,7 +16,7 @@
 -- KEYS[3]  own:<token>
 -- KEYS[4]  tags
 -- KEYS[5]  last
--- ARGV[1]  what all keys begin with; node:, left:, lease:, own:, unstored:, groups: and s: of the others are built from it
+-- ARGV[1]  what all keys begin with; node:, left:, lease:, own:, unstored: and s: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
 -- ARGV[4]  size of a block of batch numbers
@@ -45,7 +45,7 @@ for _, other in ipairs(others) do
   if other ~= token and call('EXISTS', record) == 1 and (dead[other] or call('EXISTS', lease) == 0) then
     call('RENAME', record, base .. 'left:' .. other)
     call('DEL', lease)
-    call('UNLINK', base .. 'unstored:' .. other, base .. 'groups:' .. other)
+    call('UNLINK', base .. 'unstored:' .. other)
   end
 end
 
