@@ -262,7 +262,7 @@ class Broker:
         """Answer every held connect, and hold no more: the server is going down."""
         self.runtime.supervisor.shutdown.begin()
         self.runtime.life.is_draining = True
-        self.mailboxes.outbound.drain(self.sessions.by_id.values(), self.runtime.cluster.pause_ms)
+        self.mailboxes.connects.drain(self.sessions.by_id.values(), self.runtime.cluster.pause_ms)
         for drained in self.runtime.life.on_drain:
             drained()
 

@@ -205,7 +205,7 @@ class RemotePeers:
         presence: RemotePresence,
     ) -> None:
         self._runtime = runtime
-        self._outbound, self._times = mailboxes.outbound, mailboxes.times
+        self._outbound, self._connects, self._times = mailboxes.outbound, mailboxes.connects, mailboxes.times
         self._receive = listener.receive_forwarded
         self._bus = bus
         self._peers: dict[Link, dict[int, RemotePeer]] = {}
@@ -307,17 +307,17 @@ class RemotePeers:
         longest_pause_ms = int.from_bytes(pause_ms)
         if not longest_pause_ms:
             peer.is_half_closed = True  # its connect may still wait for the store
-        self._outbound.half_closed(peer, longest_pause_ms)
+        self._connects.half_closed(peer, longest_pause_ms)
 
     def _gone(self, peer: RemotePeer) -> None:
         peer.leave()
         if peer.pushes:
-            self._outbound.socket_closed(peer)
+            self._connects.socket_closed(peer)
             session, peer.session = peer.session, None
             if session is not None:
                 session.forget_peer(peer)
         else:
-            self._outbound.vanished(peer)
+            self._connects.vanished(peer)
 
     def lost(self, link: Link) -> None:
         """All its clients have gone, as far as this node knows. The node does not reach this one any more, and clients of

@@ -59,7 +59,7 @@ class DispatcherRunner:
         self._stops = Stops(self._runtime.access, self._runtime.loop)
         self._expiry = self._outbound.expiry
         self._node = self._runtime.settings.node.name
-        self.pings = Pings(self._runtime, self._outbound)
+        self.pings = Pings(self._runtime, self._outbound.connects)
         self._runtime.metrics.gauge(
             "held_sessions", lambda: sum(each.mailbox.view().holdback is not None for each in self._sessions.values())
         )

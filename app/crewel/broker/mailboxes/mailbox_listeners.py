@@ -11,7 +11,7 @@ from crewel.delivery.dispatcher import FailedDelivery
 
 
 class OutboundListener(Protocol):
-    """Gets what `Outbound` notices, and does not do itself."""
+    """Gets what `Outbound` and `Connects` notice, and do not do themselves."""
 
     def on_timer(self, session: Session, now: float) -> float:
         """It may be time for something that the session's dispatcher waits for. Returns when it may be time again."""
