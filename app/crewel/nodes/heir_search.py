@@ -23,7 +23,7 @@ from crewel.event_loop import in_turns
 from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.node_requests import HEIR, NodeAddress, OfNode
-from crewel.nodes.remote_peers import RemotePeer
+from crewel.nodes.remote_peer import RemotePeer
 from crewel.nodes.request_router import Router
 from crewel.storage.nodes import Node
 

@@ -19,6 +19,7 @@ from time import time
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.durability.acknowledgements import Acknowledgements
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
@@ -28,7 +29,6 @@ from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
 from crewel.broker.handler_steps import resolve
-from crewel.broker.mailboxes.acknowledgements import Acknowledgements
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.payers import receiver_payers
 from crewel.broker.runtime import Runtime
@@ -123,7 +123,7 @@ class Durability:
         topics = self._topics.table
         self.topic_changes = TopicChanges(runtime, topics, self._topics.endings)
         self.appender = LogAppender(runtime, mailboxes, addressing, topics, self.topic_changes, options)
-        self.acknowledgements = Acknowledgements(runtime, mailboxes, self)
+        self.acknowledgements = Acknowledgements(runtime, mailboxes, addressing.shared_queues)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self._runtime.metrics.gauge("last_commit_timestamp_seconds", lambda: self._committed_at)
         self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
@@ -407,18 +407,6 @@ class Durability:
         self._access.node.fan_out.changes.note(durable)
 
     # Messages
-
-    def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
-        """The receiver has acknowledged all that it had been sent, just now."""
-        events = self._events
-        for entry in entries:
-            if entry.position:
-                if events.tick != session.last_seen:
-                    events.turn(session.last_seen)
-                events.acknowledged.append(entry)
-                self._access.node.acknowledged(durable, entry.position, entry.fan_out_record)
-        if self._shared_queues.blocked:
-            self._shared_queues.on_capacity(session)
 
     async def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each. Others have their turn meanwhile."""
