@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from mypy.build import build
+from mypy.build import BuildResult, build
 from mypy.find_sources import create_source_list
 from mypy.nodes import (
     AssignmentStmt,
@@ -24,13 +24,16 @@ from mypy.nodes import (
     Expression,
     FuncDef,
     MemberExpr,
+    MypyFile,
     NameExpr,
     Node,
     OverloadedFuncDef,
     TupleExpr,
+    TypeInfo,
     Var,
 )
 from mypy.options import Options
+from mypy.subtypes import is_subtype
 from mypy.types import (
     AnyType,
     CallableType,
@@ -114,42 +117,119 @@ def callable_names() -> set[str]:
     return names
 
 
-def hooks(directory: Path = ROOT / "app") -> Places:
-    """Return the attributes that hold a callable, and to which another object assigns. The type checker says what each one is:
-    it takes most of a minute for the whole product."""
+@cache
+def checked(directory: Path) -> tuple[BuildResult, dict[str, Path]]:
+    """Return what the type checker knows of the modules below a directory, and their files. It takes most of a minute for the
+    whole product."""
     options = Options()
     options.export_types = options.preserve_asts = options.ignore_errors = options.ignore_missing_imports = True
     options.incremental = False
     options.mypy_path = [str(directory)]
     options.cache_dir = os.devnull
     sources = [each for each in create_source_list([str(directory)], options) if ".pipeline" not in each.module]
-    built = build(sources, options)
+    return build(sources, options), {each.module: Path(each.path or "").resolve() for each in sources}
+
+
+def place(file: Path) -> str:
+    """Return a file's name from the top of the repository, if it is there."""
+    return shown(file) if file.is_relative_to(ROOT) else file.name
+
+
+def hooks(directory: Path = ROOT / "app") -> Places:
+    """Return the attributes that hold a callable, and to which another object assigns. The type checker says what each one
+    is."""
+    built, files = checked(directory)
+    return sorted(
+        f"{place(file)}:{target.line} {text_of(target)}"
+        for module, file in files.items()
+        for target, value in targets(built.files[module])
+        if target.name not in EXTENSION_POINTS and is_hook(target, value, built.types)
+    )
+
+
+def protocols(directory: Path = ROOT / "app") -> list[tuple[str, list[str], list[str]]]:
+    """Return the protocols: place and name of each, the classes of the product that implement it, and the classes and functions
+    that use a member of it."""
+    built, files = checked(directory)
+    defined = [
+        (file, symbol.node)
+        for module, file in files.items()
+        for symbol in built.files[module].names.values()
+        if isinstance(symbol.node, TypeInfo) and symbol.node.module_name == module
+    ]
+    used = users(built, files)
     found = []
-    for source in sources:
-        file = Path(source.path or "").resolve()
-        place = shown(file) if file.is_relative_to(ROOT) else file.name
-        for target, value in targets(built.files[source.module]):
-            if target.name not in EXTENSION_POINTS and is_hook(target, value, built.types):
-                found.append(f"{place}:{target.line} {text_of(target)}")
+    for file, protocol in defined:
+        if protocol.is_protocol:
+            made = [each.name for _, each in defined if not each.is_protocol and fits(each, protocol)]
+            by = used.get(protocol.fullname, set()) - {protocol.fullname}
+            found.append((f"{place(file)}:{protocol.line} {protocol.name}", made, sorted(by)))
     return sorted(found)
 
 
-PARTS = ("defs", "body", "func", "items", "impl", "else_body", "handlers", "finally_body", "bodies")
-"""Where a node of the type checker has its statements."""
+def thin_protocols(directory: Path = ROOT / "app") -> Places:
+    """Return the protocols that one class of the product implements and one class or function uses: it could name the class."""
+    return [
+        f"{name} of {made[0]} for {by[0]}"
+        for name, made, by in protocols(directory)
+        if len(made) == 1 and len(by) == 1
+    ]
 
 
-def targets(node: object) -> Iterator[tuple[MemberExpr, Expression]]:
-    """Yield the attributes to which something below the node assigns, and what they get."""
-    if isinstance(node, list):
+def fits(info: TypeInfo, protocol: TypeInfo) -> bool:
+    """Return whether a class implements a protocol. Of one that passes on whatever it has not, or with a base that is not known,
+    only its word counts."""
+    if info.fallback_to_any or info.get("__getattr__") is not None:
+        return info.has_base(protocol.fullname)
+    return is_subtype(any_instance(info), any_instance(protocol))
+
+
+def any_instance(info: TypeInfo) -> Instance:
+    """Return an instance of a class, whatever its parameters."""
+    return Instance(info, [AnyType(TypeOfAny.special_form)] * len(info.type_vars))
+
+
+def users(built: BuildResult, files: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Return which classes and functions at the top of modules use a member of each class, the ones it derives from included,
+    by full names."""
+    found: dict[str, set[str]] = {}
+    for module, file in files.items():
+        tops = [each for each in tree(file).body if isinstance(each, ast.ClassDef | Function)]
+        for node in nodes(built.files[module]):
+            if not isinstance(node, MemberExpr):
+                continue
+            top = next((each.name for each in tops if each.lineno <= node.line <= (each.end_lineno or 0)), "")
+            for owner in alternatives(built.types.get(node.expr, AnyType(TypeOfAny.unannotated))):
+                home = owner.type.get_containing_type_info(node.name) if isinstance(owner, Instance) else None
+                for each in (home, owner.type) if isinstance(owner, Instance) and home is not None else ():
+                    found.setdefault(each.fullname, set()).add(f"{module}.{top}")
+    return found
+
+
+def nodes(node: object) -> Iterator[Node]:
+    """Yield the statements and expressions of the type checker below a node, with itself."""
+    if isinstance(node, list | tuple):
         for each in node:
-            yield from targets(each)
-    elif isinstance(node, AssignmentStmt):
-        for target in node.lvalues:
-            parts = target.items if isinstance(target, TupleExpr) else [target]
-            yield from ((part, node.rvalue) for part in parts if isinstance(part, MemberExpr))
-    elif isinstance(node, Node) and not isinstance(node, Expression):
-        for name in PARTS:
-            yield from targets(getattr(node, name, None))
+            yield from nodes(each)
+    elif isinstance(node, OverloadedFuncDef):
+        yield from nodes(node.items)
+    elif isinstance(node, Node) and not isinstance(node, TypeInfo | Var):
+        yield node
+        names = ("defs",) if isinstance(node, MypyFile) else getattr(node, "__match_args__", ())
+        yield from nodes([getattr(node, name, None) for name in names if name not in REFERENCES])
+
+
+REFERENCES = {"name", "node", "var", "type", "info"}
+"""Parts of a node that say what it refers to: they are not below it."""
+
+
+def targets(module: MypyFile) -> Iterator[tuple[MemberExpr, Expression]]:
+    """Yield the attributes to which a module assigns, and what they get."""
+    for node in nodes(module):
+        if isinstance(node, AssignmentStmt):
+            for target in node.lvalues:
+                parts = target.items if isinstance(target, TupleExpr) else [target]
+                yield from ((part, node.rvalue) for part in parts if isinstance(part, MemberExpr))
 
 
 def is_hook(target: MemberExpr, value: Expression, types: Mapping[Expression, Type]) -> bool:
@@ -273,6 +353,7 @@ def lines_of_python() -> int:
 COUNTED: dict[str, Callable[[], Places]] = {
     "parts that Broker names": parts_of_the_broker,
     "callables assigned after construction": hooks,
+    "protocols with one implementation and one user": thin_protocols,
     f"constructors with more than {MOST_COLLABORATORS} collaborators": wide_constructors,
     "tests for an optional stored half": lambda: lines_with(OPTIONAL_HALF),
     "places that ask whether there are other nodes": lambda: lines_with(OTHER_NODES),

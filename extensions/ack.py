@@ -3,14 +3,14 @@
 The server half of the pair whose browser half is the official client's `AckExtension`. As in the extension that this comes
 from, the server's part adds a part to each session that asks for it. Its `rcv_meta` takes the acknowledgement, and `send_meta`
 tells the batch id. The session's mailbox keeps what leaves; what an acknowledgement means for the session is the work of the
-port, `broker.mailboxes.acknowledgements`. Such a session gets messages with connect replies only, on every transport.
+port, `broker.durability.acknowledgements`. Such a session gets messages with connect replies only, on every transport.
 """
 
 from __future__ import annotations
 
 from crewel.bayeux.message import AWAITS, Fields, Message
 from crewel.broker.broker import Broker
-from crewel.broker.mailboxes.acknowledgements import Acknowledgements
+from crewel.broker.durability.acknowledgements import Acknowledgements
 from crewel.broker.session import Session, SessionPart
 from crewel.extension import Extension
 

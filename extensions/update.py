@@ -2,7 +2,7 @@
 
 The server half of the pair whose browser half is update.js. A session asks for it with `ext.session.update` in its handshake,
 beside `ext.ack`. Its statuses come in `ext.update` of a connect, or as the data of a publish to `/service/update`; what does
-not count is returned in `ext.update.rejected` of the reply. The engine behind it is `broker.mailboxes.acknowledgements`.
+not count is returned in `ext.update.rejected` of the reply. The engine behind it is `broker.durability.acknowledgements`.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Tracing(Extension):
 
     def installed(self, broker: Broker) -> None:
         """Enter through the hooks of this broker."""
-        self._topics = broker.topics
+        self._topics = broker.topics.table
         broker.runtime.services.session_added.append(lambda session: session.add_part(self._part))
         broker.runtime.services.dead_letter.append(self._died)
         broker.mailboxes.events.on_settled.append(self._settled)

@@ -88,14 +88,14 @@ class TestSweeping:
         for client in clients[:50]:
             client.say("/meta/disconnect")
         for client in clients[50:]:
-            world.broker.mailboxes.outbound.vanished(client.session.held.peer)  # type: ignore[union-attr]
+            world.broker.mailboxes.connects.vanished(client.session.held.peer)  # type: ignore[union-attr]
         for _ in range(5):
             world.sweep_after(11)
         assert len(world.broker.sessions.by_id) == 0
         assert len(world.broker.addressing.channels) == 0
-        assert world.broker.mailboxes.outbound.held == 0
+        assert world.broker.mailboxes.connects.held == 0
         assert len(world.broker.mailboxes.outbound.timers) <= 65
-        assert not world.broker.mailboxes.outbound.browsers._holding
+        assert not world.broker.mailboxes.connects.browsers._holding
 
     def test_an_expired_session_is_over_for_everybody(self, world: World) -> None:
         client = Client(world).joined("/a")

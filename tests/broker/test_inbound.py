@@ -255,7 +255,7 @@ class TestTheShortWay:
         world = World(*sets, extensions=[AckExtension()])
         try:
             if not is_short:
-                world.broker.mailboxes.outbound.hold_plain = lambda peer, fields: False  # type: ignore[method-assign]
+                world.broker.mailboxes.connects.hold_plain = lambda peer, fields: False  # type: ignore[method-assign]
             client = Client(world, browser="b").joined("/a", "/lazy", **({"ext": {"ack": True}} if is_reliable else {}))
             other = Client(world, browser="b").joined()
             session, peers, batch = client.session, [], 1
@@ -280,7 +280,7 @@ class TestTheShortWay:
                     peers.append(Socket())
                     world.receive(peers[-1], client.message("/a", data="socket"))
                 elif what == "vanish" and session.held is not None:
-                    world.broker.mailboxes.outbound.vanished(session.held.peer)
+                    world.broker.mailboxes.connects.vanished(session.held.peer)
                 elif what == "other":
                     other.connect()
                 elif what == "disconnect" and value:
@@ -291,7 +291,7 @@ class TestTheShortWay:
                 [(peer.payloads, peer.superseded) for peer in peers],
                 (session.state, session.expires_at, session.mailbox.news, session.held is None, session.peer is None),
                 (
-                    world.broker.mailboxes.outbound.held,
+                    world.broker.mailboxes.connects.held,
                     metrics.connects,
                     metrics.deliveries,
                     metrics.resends,

@@ -258,7 +258,7 @@ def test_channels_that_clients_make_are_bounded_and_refused_ones_leave_nothing(m
     replies = [client.publish(f"/c/{n}", n) for n in range(5)]
     assert [reply["successful"] for reply in replies] == [True] * 3 + [False] * 2
     assert replies[-1]["error"] == "429:limits.max_channels:resource.exhaust"
-    assert len(world.broker.topics.known) == 3
+    assert len(world.broker.topics.table.known) == 3
     assert "/c/4" not in world.broker.addressing.channels
     assert client.publish("/c/0", 0)["successful"]
     assert not client.publish("/c/9", 1, ext={"publish": {"priority": 7}})["successful"]

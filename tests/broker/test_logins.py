@@ -101,7 +101,7 @@ class TestAlive:
         old.send(old.message("/meta/connect", connectionType="websocket"))
         world.settle()
         assert old.socket is not None
-        world.broker.mailboxes.outbound.socket_closed(old.socket)
+        world.broker.mailboxes.connects.socket_closed(old.socket)
         assert login(Client(world), name="joe/1")["retryAfter"] == 10_000
         world.advance(10.1)
         assert login(Client(world), name="joe/1")["reconnected"] is True
@@ -115,7 +115,7 @@ class TestAlive:
         old.send(old.message("/meta/connect", connectionType="websocket"))
         world.settle()
         assert old.socket is not None
-        world.broker.mailboxes.outbound.socket_closed(old.socket)
+        world.broker.mailboxes.connects.socket_closed(old.socket)
         world.sweep_after(39)
         assert old.is_known
         world.sweep_after(2)
@@ -169,7 +169,7 @@ class TestTakeOver:
         first = new.connect()
         world.settle()
         assert first.is_held
-        assert not world.broker.mailboxes.outbound.browsers.admits(new.session)
+        assert not world.broker.mailboxes.connects.browsers.admits(new.session)
 
     def test_a_socket_that_was_taken_over_gets_nothing_any_more(self, world: World) -> None:
         old, new = Client(world, Socket()), Client(world, Socket())

@@ -52,7 +52,7 @@ def test_a_queue_that_is_counted_while_messages_are_discarded_keeps_the_others(s
 
 
 def test_a_message_that_is_published_while_the_history_is_cleared_is_the_history(stored: StoredWorld) -> None:
-    clerk, topics = Clerk(stored), stored.broker.topics
+    clerk, topics = Clerk(stored), stored.broker.topics.table
     assert clerk.publish("/news", 1, ext=HISTORY)["successful"]
     together = Together(stored)
     clearing = together.ask(topics.clear("/news"))

@@ -71,6 +71,6 @@ def test_what_its_topic_keeps_is_heard_once_it_is_stored(stored: StoredWorld) ->
     stored.broker.publish("/a", 2)  # and the topic goes on as it began
     stored.settle()
     assert data_of(hearer.connect().received[:2]) == [1, 2]
-    topic = stored.broker.topics.find("/a")
+    topic = stored.broker.topics.table.find("/a")
     assert topic is not None
     assert topic.history_count == 2

@@ -169,11 +169,11 @@ def test_when_one_copy_vanishes_the_other_is_still_held(world: World, gone: int)
     client = joined(world)
     first, message = connect(client)
     copies = [first, again(client, message)]
-    world.broker.mailboxes.outbound.vanished(copies[gone])
+    world.broker.mailboxes.connects.vanished(copies[gone])
     world.broker.publish("/a", 1)
     world.settle()
     assert data_of(copies[1 - gone].answer[:1]) == [1]
-    assert world.broker.mailboxes.outbound.held == 0
+    assert world.broker.mailboxes.connects.held == 0
 
 
 def test_when_both_vanish_the_connect_is_held_no_more(world: World) -> None:
@@ -181,7 +181,7 @@ def test_when_both_vanish_the_connect_is_held_no_more(world: World) -> None:
     first, message = connect(client)
     second = again(client, message)
     for each in (first, second):
-        world.broker.mailboxes.outbound.vanished(each)
+        world.broker.mailboxes.connects.vanished(each)
     assert client.session.held is None
     world.sweep_after(11)
     assert not client.is_known
@@ -191,7 +191,7 @@ def test_a_connect_without_an_answer_that_comes_once_more_is_held(world: World) 
     client = joined(world)
     first, message = connect(client, 0)
     assert first.is_held
-    world.broker.mailboxes.outbound.vanished(first)
+    world.broker.mailboxes.connects.vanished(first)
     second = again(client, message)
     assert second.is_held
     world.broker.publish("/a", 1)
@@ -245,7 +245,7 @@ def test_long_after_its_answer_the_same_connect_is_the_next_one(world: World) ->
     assert first.payloads
     world.advance(1.5)
     assert not again(client, message).superseded
-    assert client.session.held is not None or world.broker.mailboxes.outbound.held == 0
+    assert client.session.held is not None or world.broker.mailboxes.connects.held == 0
 
 
 def test_the_first_connect_of_the_next_client_is_no_repeat(world: World) -> None:

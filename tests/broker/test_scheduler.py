@@ -109,9 +109,9 @@ class TestTaken:
 
     def test_lifetime_and_history_begin_when_it_is_published(self, stored: StoredWorld) -> None:
         publish(Client(stored).joined(), lifeTime=5000, history={"maxEntries": 3})
-        assert stored.broker.topics.find("/a") is None
+        assert stored.broker.topics.table.find("/a") is None
         pass_time(stored)
-        topic = stored.broker.topics.find("/a")
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.history_count == 1
 

@@ -58,7 +58,7 @@ def act(random: Random, client: Client, requests: list[Request]) -> None:
         case 3:
             client.connect(advice={"timeout": 0})
         case 4 if requests:
-            client.world.broker.mailboxes.outbound.vanished(requests.pop(random.randrange(len(requests))))
+            client.world.broker.mailboxes.connects.vanished(requests.pop(random.randrange(len(requests))))
         case 5 if client.session.held is not None:  # of a client that rests, it takes hold with the next connect
             client.session.advise(interval_ms=random.choice([None, 0, 5000, 20_000]))
         case 6:

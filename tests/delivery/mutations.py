@@ -144,7 +144,7 @@ class PassesWhoLacks(LogConsumer):
 
 
 class RecordsForAppliedSessions(LogConsumer):
-    def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord | None) -> None:
+    def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord[DurableSession] | None) -> None:
         if record is not None:
             record.unacknowledged.discard(durable)
         else:
@@ -172,7 +172,11 @@ class Silent(Changes[DurableSession]):
 
 class TakesForAllButThoseThatClose(LogConsumer):
     def take_closing(
-        self, subscribers: SubscriberSet, log_id: LogId, patterns: Collection[str], waiting: PendingMessage
+        self,
+        subscribers: SubscriberSet[DurableSession],
+        log_id: LogId,
+        patterns: Collection[str],
+        waiting: PendingMessage,
     ) -> list[DurableSession]:
         return []
 
@@ -223,7 +227,7 @@ class RestsBetweenLetters(LogConsumer):
         return commit
 
 
-class PassesAppliedInSteps(FanOutBuffer):
+class PassesAppliedInSteps(FanOutBuffer[DurableSession]):
     def discard(self, upto: int, others: Set[DurableSession]) -> list[Settled]:
         return super().discard(upto, others & self.applied.keys())
 
@@ -289,20 +293,20 @@ class SettlesBeforeItTakes(DurableSession):
 
 
 class SettlesAllThatWasTaken(DurableSession):
-    def _apply(self, fan_out: FanOutBuffer) -> None:
+    def _apply(self, fan_out: FanOutBuffer[DurableSession]) -> None:
         for record in fan_out.records:
             record.unacknowledged.discard(self)
         super()._apply(fan_out)
 
 
 class AppliesAgain(DurableSession):
-    def _apply(self, fan_out: FanOutBuffer) -> None:
+    def _apply(self, fan_out: FanOutBuffer[DurableSession]) -> None:
         self.applied_number = 0
         super()._apply(fan_out)
 
 
 class TakesForEverybody(DurableSession):
-    def _apply(self, fan_out: FanOutBuffer) -> None:
+    def _apply(self, fan_out: FanOutBuffer[DurableSession]) -> None:
         for record in fan_out.records:
             if self not in record.subscribers.sessions:
                 record.unacknowledged.add(self)
@@ -310,14 +314,14 @@ class TakesForEverybody(DurableSession):
 
 
 class SettlesForEverybody(DurableSession):
-    def _apply(self, fan_out: FanOutBuffer) -> None:
+    def _apply(self, fan_out: FanOutBuffer[DurableSession]) -> None:
         for record in fan_out.records:
             if self not in record.unacknowledged:
-                record.subscribers = SubscriberSet([*record.subscribers.sessions, self])
+                record.subscribers = SubscriberSet({**record.subscribers.sessions, self: self.name})
         super()._apply(fan_out)
 
 
-class ForgetsAppliedSessions(FanOutBuffer):
+class ForgetsAppliedSessions(FanOutBuffer[DurableSession]):
     def sessions_to_apply(self) -> dict[DurableSession, None]:
         self.applied.clear()
         return super().sessions_to_apply()
@@ -327,7 +331,7 @@ class ForgetsAppliedSessions(FanOutBuffer):
         return super().discard(upto, others)
 
 
-class ForgetsWhoLacks(FanOutBuffer):
+class ForgetsWhoLacks(FanOutBuffer[DurableSession]):
     def sessions_to_apply(self) -> dict[DurableSession, None]:
         return dict(self.applied)
 

@@ -97,7 +97,7 @@ class ReceivingServer(Server):
         if pending and durable in self.receivers:
             self.receivers[durable].is_late = True
 
-    def _send(self, durable: DurableSession, logged: Logged, taken: FanOutRecord | None = None) -> None:
+    def _send(self, durable: DurableSession, logged: Logged, taken: FanOutRecord[DurableSession] | None = None) -> None:
         self._deliver(durable, logged, is_bounded=True)
 
     def _compare(self, ended: Iterable[Disposition]) -> None:

@@ -79,9 +79,9 @@ class Server:
         self.is_gone = False
         self._received: dict[DurableSession, set[LogId]] = {}
         self._newest: dict[tuple[DurableSession, str], LogId] = {}
-        self._subscriber_sets: dict[str, tuple[int, SubscriberSet]] = {}
+        self._subscriber_sets: dict[str, tuple[int, SubscriberSet[DurableSession]]] = {}
         """By channel, who gets all that comes, and since which version of `LogConsumer.fan_out`."""
-        self._sent: dict[DurableSession, list[tuple[LogId, FanOutRecord | None]]] = {}
+        self._sent: dict[DurableSession, list[tuple[LogId, FanOutRecord[DurableSession] | None]]] = {}
         """What the client of a session was sent at once, and has not acknowledged."""
         self._answered: defaultdict[SessionName, set[LogId]] = defaultdict(set)
         """What the clients of this server have said that they have got."""
@@ -298,7 +298,7 @@ class Server:
             self._came(durable, logged)
             self._deliver(durable, logged, is_bounded=is_bounded)
 
-    def _subscriber_set(self, channel: str) -> SubscriberSet | None:
+    def _subscriber_set(self, channel: str) -> SubscriberSet[DurableSession] | None:
         """As `SubscriberCache` has it."""
         node, patterns = self.serving, MATCHING[channel]
         if not node.is_stable:
@@ -314,7 +314,7 @@ class Server:
         if not all(node.receives_all(each, patterns) for each in hearing):
             return None
         if former is None or changed is None or changed:
-            former = SubscriberSet([*members, *hearing])
+            former = SubscriberSet({each: each.name for each in (*members, *hearing)})
         self._subscriber_sets[channel] = (node.fan_out.changes.version, former)
         return former
 
@@ -325,7 +325,9 @@ class Server:
             raise Broken(f"{logged.id} came to {durable.name} after {newest} of the same channel")
         self._newest[durable, logged.channel] = logged.id
 
-    def _send(self, durable: DurableSession, logged: Logged, record: FanOutRecord | None = None) -> None:
+    def _send(
+        self, durable: DurableSession, logged: Logged, record: FanOutRecord[DurableSession] | None = None
+    ) -> None:
         """It goes out at once, and nobody looks at the session."""
         self._sent.setdefault(durable, []).append((logged.id, record))
 

@@ -31,12 +31,12 @@ def served(*durables: DurableSession, cursor: int = 10) -> LogConsumer:
     return node
 
 
-def subscriber_set(node: LogConsumer, *durables: DurableSession) -> SubscriberSet:
+def subscriber_set(node: LogConsumer, *durables: DurableSession) -> SubscriberSet[DurableSession]:
     assert all(node.receives_all(each, A) for each in durables)
-    return SubscriberSet(durables)
+    return SubscriberSet({each: each.name for each in durables})
 
 
-def take(node: LogConsumer, subscriber_set: SubscriberSet, *ids: int) -> None:
+def take(node: LogConsumer, subscriber_set: SubscriberSet[DurableSession], *ids: int) -> None:
     for each in ids:
         assert node.take_for(subscriber_set, LogId(each), PendingMessage(0, 5)) is not None
 

@@ -503,7 +503,7 @@ class TestDividedCommits:
 
     def test_what_all_have_settled_alike_is_told_when_the_cursor_moves(self) -> None:
         served = self.served(6)
-        subscriber_set = SubscriberSet(served.durables)
+        subscriber_set = SubscriberSet({each: each.name for each in served.durables})
         record = served.node.take_for(subscriber_set, LogId(11), PendingMessage(0, 5))
         other = session("client/eve/1", b=3)
         served.node.add(other)
@@ -530,7 +530,7 @@ class TestDividedCommits:
 
     def test_what_was_taken_for_many_can_be_booked_before(self) -> None:
         served = self.served(6)
-        subscriber_set = SubscriberSet(served.durables)
+        subscriber_set = SubscriberSet({each: each.name for each in served.durables})
         served.node.take_for(subscriber_set, LogId(11), PendingMessage(0, 5))
         for _ in served.node.apply_in_steps():
             pass

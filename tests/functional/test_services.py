@@ -161,7 +161,7 @@ async def mounted(tmp_path: Path) -> AsyncIterator[Mounted]:
     yield Mounted(f"http://127.0.0.1:{runner.addresses[0][1]}", broker)
     async with asyncio.timeout(30):
         await runner.cleanup()
-    assert broker.mailboxes.outbound.held == 0
+    assert broker.mailboxes.connects.held == 0
 
 
 async def _own_page(request: web.Request) -> web.Response:
@@ -199,7 +199,7 @@ async def test_attach_serves_bayeux_beside_the_applications_own_pages(mounted: M
         assert result["data"] == os.getpid()
         await caller.send(channel="/meta/subscribe", subscription="/news")
         held = asyncio.create_task(caller.send(channel="/meta/connect"))
-        while not mounted.broker.mailboxes.outbound.held:
+        while not mounted.broker.mailboxes.connects.held:
             await asyncio.sleep(0.01)
         mounted.broker.publish("/news", "hello")
         message, reply = await held
@@ -229,11 +229,11 @@ async def test_attach_notices_a_peer_that_goes(mounted: Mounted) -> None:
         async with ClientSession(cookie_jar=CookieJar(unsafe=True)) as http:
             caller = await Caller(http, mounted.base).start()
             held = asyncio.create_task(caller.send(channel="/meta/connect"))
-            while not mounted.broker.mailboxes.outbound.held:
+            while not mounted.broker.mailboxes.connects.held:
                 await asyncio.sleep(0.01)
             held.cancel()
             await asyncio.gather(held, return_exceptions=True)
-        while mounted.broker.mailboxes.outbound.held:
+        while mounted.broker.mailboxes.connects.held:
             await asyncio.sleep(0.05)
 
 
@@ -248,7 +248,7 @@ async def test_attach_answers_what_is_held_when_the_application_ends(tmp_path: P
         caller.url = caller.url.replace("/events/bayeux", "/cometd")
         await caller.start()
         held = asyncio.create_task(caller.send(channel="/meta/connect"))
-        while not broker.mailboxes.outbound.held:
+        while not broker.mailboxes.connects.held:
             await asyncio.sleep(0.01)
         await runner.cleanup()
         (reply,) = await held

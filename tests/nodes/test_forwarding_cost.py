@@ -120,7 +120,7 @@ async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple
             client.receive = client.connection.data_received
             client.receive(client.connect())
         ends.carry()
-        assert second.broker.mailboxes.outbound.held == SESSIONS
+        assert second.broker.mailboxes.connects.held == SESSIONS
         counted: Counter[str] = Counter()
 
         def forward(requests: list[bytes]) -> None:
@@ -136,7 +136,7 @@ async def calls_per_delivery(settings: Settings, *, acknowledges: bool) -> tuple
             for client in clients:
                 client.reply()
             counted.update(calls(partial(forward, [client.connect() for client in clients])))
-            assert second.broker.mailboxes.outbound.held == SESSIONS
+            assert second.broker.mailboxes.connects.held == SESSIONS
     return counted.total() / SESSIONS, counted
 
 

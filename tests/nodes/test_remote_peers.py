@@ -13,7 +13,8 @@ from crewel.broker.exchange import Peer
 from crewel.nodes.forwarding import Forwarder, Relay
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
-from crewel.nodes.remote_peers import RemotePeer, RemotePeers, RemoteSocket
+from crewel.nodes.remote_peer import RemotePeer, RemoteSocket
+from crewel.nodes.remote_peers import RemotePeers
 
 pytestmark = pytest.mark.unit
 

@@ -171,7 +171,7 @@ async def test_a_half_closed_connect_that_waits_for_its_turn_is_not_held(lane: F
     assert client.connection.eof_received()
     await turns()
     assert client.reply()["channel"] == "/meta/connect"
-    assert lane.broker.mailboxes.outbound.held == 0
+    assert lane.broker.mailboxes.connects.held == 0
     assert client.wire.is_closed
 
 
@@ -294,7 +294,7 @@ async def test_a_connect_that_half_closes_while_it_waits_for_the_store_is_not_he
     assert not client.wire.written
     stored.resolve(True)
     assert client.reply()["channel"] == "/meta/connect"
-    assert lane.broker.mailboxes.outbound.held == 0
+    assert lane.broker.mailboxes.connects.held == 0
     await turns()
     assert client.wire.is_closed
 

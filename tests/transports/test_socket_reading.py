@@ -268,9 +268,9 @@ async def test_a_socket_that_is_being_closed_carries_no_connect(lane: FastLane) 
     client = SocketClient(lane, acknowledges=False)
     client.ask({"channel": "/meta/connect"})
     client.receive(client.connect())
-    assert lane.broker.mailboxes.outbound.held == 1
+    assert lane.broker.mailboxes.connects.held == 1
     client.receive(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
-    assert lane.broker.mailboxes.outbound.held == 0
+    assert lane.broker.mailboxes.connects.held == 0
 
 
 async def test_of_a_socket_that_sends_much_before_its_first_message_not_all_is_kept(heard: Heard) -> None:

@@ -64,7 +64,9 @@ class ServerView:
         self.limits, self.admin_token = broker.admission.limits, broker.admission.admin
         self.topics = broker.topics.views
         """The topics as they are now."""
-        self.erase_topic, self.clear_history = broker.topics.endings.erase, broker.topics.clear
+        self.topic_table = broker.topics.table
+        """What topics are configured to be."""
+        self.erase_topic, self.clear_history = broker.topics.endings.erase, self.topic_table.clear
         self.names = broker.addressing.names
         self.channels = broker.addressing.channels
         self.subscriptions = broker.subscriptions

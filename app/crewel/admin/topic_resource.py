@@ -95,7 +95,7 @@ def _groups(call: Call) -> list[str]:
 
 async def _set_destroy_delay(call: Call) -> None:
     """Say how long the topic lives when nothing refers to it, in milliseconds. Raises StoreError."""
-    channel, topics = _parsed(call.name), call.admin.broker.topics
+    channel, topics = _parsed(call.name), call.admin.topic_table
     asked = replace(topics.administered(channel), destroy_delay_ms=call.value, administrative=True)
     stored = topics.administer(channel, asked)
     if stored is not None:

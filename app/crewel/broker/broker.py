@@ -35,7 +35,7 @@ from crewel.broker.sessions.sessions import Sessions
 from crewel.broker.subscriptions.subscriptions import Subscriptions
 from crewel.broker.sweeper import Sweeper
 from crewel.broker.topics.erase_service import offer_erase
-from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.topics.server_topics import ServerTopics
 from crewel.broker.upward import UpwardCalls
 from crewel.broker.writing.pending_publish import Published
 from crewel.errors import Refused, ServiceError, coded
@@ -80,13 +80,13 @@ class Broker:
         self.mailboxes = mailboxes = Mailboxes(runtime, by_id, installed, above, self)
         self.addressing = addressing = Addressing(runtime, mailboxes, above)
         self.admission = admission = Admission(runtime, mailboxes, addressing, by_id, above.topic_count)
-        self.topics = topics = TopicTable(runtime, mailboxes, addressing, admission, by_id, above)
+        self.topics = topics = ServerTopics(runtime, mailboxes, addressing, admission, by_id, above)
         offer_erase(runtime, admission.guard, topics)
-        self.subscriptions = Subscriptions(runtime, mailboxes, addressing, admission, topics, above)
+        self.subscriptions = Subscriptions(runtime, mailboxes, addressing, admission, topics.table, above)
         self.durability = Durability(runtime, mailboxes, addressing, topics, self.subscriptions, above)
         self.dead_letters = DeadLetters(runtime, mailboxes, addressing)
         self.publishing = Publishing(
-            runtime, mailboxes, addressing, admission, topics, self.subscriptions.options, installed
+            runtime, mailboxes, addressing, admission, topics.table, self.subscriptions.options, installed
         )
         offer_cancel(runtime, admission.guard, self.publishing.scheduler)
         self.presence = Presence(runtime, addressing, self.subscriptions, self.publishing)
@@ -157,7 +157,7 @@ class Broker:
             return
         plan = (
             None
-            if qos is None and self.topics.plain(target)
+            if qos is None and self.topics.table.plain(target)
             else self.publishing.broadcaster.plan_storage(target, asked)
         )
         if plan is None:
@@ -206,7 +206,7 @@ class Broker:
     ) -> tuple[Channel, Fields, PublishQos]:
         target = _literal(channel)
         fields = _checked(self.mailboxes.outbound.pipe, target, data, ext)
-        usual = self.topics.usual(target)
+        usual = self.topics.table.usual(target)
         return target, fields, usual if qos is None else read_publish_qos(qos, usual)
 
     def deliver(
@@ -262,7 +262,7 @@ class Broker:
         """Answer every held connect, and hold no more: the server is going down."""
         self.runtime.supervisor.shutdown.begin()
         self.runtime.life.is_draining = True
-        self.mailboxes.outbound.drain(self.sessions.by_id.values(), self.runtime.cluster.pause_ms)
+        self.mailboxes.connects.drain(self.sessions.by_id.values(), self.runtime.cluster.pause_ms)
         for drained in self.runtime.life.on_drain:
             drained()
 

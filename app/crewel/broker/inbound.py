@@ -81,7 +81,8 @@ class Inbound:
     def __post_init__(self) -> None:
         mailboxes = self._mailboxes
         self._outbound, self._dispatchers, self._times = mailboxes.outbound, mailboxes.dispatchers, mailboxes.times
-        self._browsers, self._pressure, self._host = mailboxes.outbound.browsers, mailboxes.pressure, mailboxes.host
+        self._connects, self._browsers = mailboxes.connects, mailboxes.connects.browsers
+        self._pressure, self._host = mailboxes.pressure, mailboxes.host
         self._settings, self._access = self._runtime.settings, self._runtime.access
         self._loop = self._runtime.loop
         self._spawn = self._runtime.spawn
@@ -91,7 +92,7 @@ class Inbound:
     def receive(self, peer: Peer, elements: list[Any]) -> Answering | None:
         """Process the elements one after another, each as far as it need not wait: see `Receiver`."""
         count = len(elements)
-        if count == 1 and self._outbound.hold_plain(peer, elements[0]):
+        if count == 1 and self._connects.hold_plain(peer, elements[0]):
             return None
         exchange = Exchange(peer, elements)
         self._find_session(exchange)

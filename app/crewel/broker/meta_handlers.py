@@ -43,7 +43,7 @@ class MetaHandlers:
     _subscriptions: SubscribeHandler
 
     def __post_init__(self) -> None:
-        self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
+        self._connects, self._dispatchers = self._mailboxes.connects, self._mailboxes.dispatchers
         self._names = self._addressing.names
         self._logins = self._sessions.logins
         self.by_channel: Mapping[str, Handler] = {
@@ -57,12 +57,12 @@ class MetaHandlers:
 
     def connect(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MUST carry `connectionType` by the specification, which is not checked; MAY carry `advice` for this one connect."""
-        self._outbound.note_connect(exchange, session, message.id)
+        self._connects.note_connect(exchange, session, message.id)
         if session.grants is not None:
             self._logins.check_token(session)
         if session.verdict is not None:
             return _refused_connect(message, session.verdict)
-        reply = self._outbound.begin_connect(exchange, session, message)
+        reply = self._connects.begin_connect(exchange, session, message)
         if self._dispatchers.pings:
             self._dispatchers.pings.connected(session)
         if session.state is _CONNECTED:

@@ -59,3 +59,16 @@ class Topic:
     def emptied(self) -> None:
         """The history has gone."""
         self.history_count, self.newest, self.epoch = 0, LogId(0), ""
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is to end by this loop time (s), because nothing has referred to it for as long as its `destroyDelay`."""
+        delay = self.settings.destroy_delay_ms / 1000
+        return self.unreferenced_at is not None and 0 <= delay <= now - self.unreferenced_at
+
+    def dies_in_ms(self, now: float) -> int | None:
+        """Return how long it will live from this loop time (s) if nothing refers to it; None: without limit."""
+        delay = self.settings.destroy_delay_ms
+        if delay < 0:
+            return None
+        since = now if self.unreferenced_at is None else self.unreferenced_at
+        return max(0, round((since - now) * 1000) + delay)

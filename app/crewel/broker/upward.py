@@ -54,7 +54,7 @@ class UpwardCalls:
 
     def topic_count(self) -> int:
         """How many topics there are."""
-        return len(self._broker.topics.known)
+        return len(self._broker.topics.table.known)
 
     def new_member(self, queue: str) -> None:
         """The group with this queue has a new member."""

@@ -475,7 +475,7 @@ class Client:
         With `enter=False`, the session sees the members and is not present. The server lets it do both where it may subscribe
         to the channel and has the grant `presence`. Raises ValueError for a name that is not a channel.
         """
-        return Presence(self, channel, self.subscribe, enters=enter, data=data)
+        return Presence(self._session.life, channel, self.remote_call, self.subscribe, enters=enter, data=data)
 
     def _subscription(
         self, channel: str, bound: int, overflow: Overflow, release: Release, payload: Payload | None = None

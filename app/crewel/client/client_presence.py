@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Self
 
 from crewel.bayeux.channel import PRESENCE
+from crewel.bayeux.message import Fields
 from crewel.client.client_message import Message, channel_name
 from crewel.client.errors import ClientError
-from crewel.client.states import ENDING, OnState, State, Transition
+from crewel.client.states import Life, State, Transition
 from crewel.client.subscription import Subscription
 
 log = logging.getLogger("crewel.client")
@@ -56,23 +57,6 @@ class PresenceChange:
     """As it is now; of one that has left, its last data."""
 
 
-class PresenceClient(Protocol):
-    """What the presence of a channel needs of its client."""
-
-    @property
-    def state(self) -> State:
-        """The state of the session."""
-        ...
-
-    async def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
-        """Call a service of the server."""
-        ...
-
-    def on_state(self, listener: OnState) -> Callable[[], None]:
-        """Call the listener with each transition, until the function that this returns is called."""
-        ...
-
-
 class Presence:
     """The presence of a channel while its block lasts: `async with client.presence("/room", data="here") as presence:`.
 
@@ -85,8 +69,9 @@ class Presence:
 
     def __init__(
         self,
-        client: PresenceClient,
+        life: Life,
         channel: str,
+        call: Callable[[str, Fields], Awaitable[Any]],
         subscribe: Callable[[str], Awaitable[Subscription]],
         *,
         enters: bool,
@@ -98,7 +83,7 @@ class Presence:
         """The id of this session's member; None while it is not present."""
         self.dropped = 0
         """How many changes were dropped because nothing read them."""
-        self._client, self._subscribe = client, subscribe
+        self._life, self._remote_call, self._subscribe = life, call, subscribe
         self._data, self._is_entered = data, enters
         self._members: dict[str, Member] = {}
         self._epoch, self._seq = "", 0
@@ -111,7 +96,6 @@ class Presence:
         self._subscription: Subscription | None = None
         self._following: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
-        self._forget: Callable[[], None] = _nothing
 
     @property
     def members(self) -> Mapping[str, Member]:
@@ -148,20 +132,21 @@ class Presence:
             await self._subscription.unsubscribe()
             raise
         self._changes.clear()  # the application begins with the list
-        self._forget = self._client.on_state(self._on_state)
+        self._life.listeners.append(self._on_state)
         self._following = asyncio.create_task(self._follow(self._subscription), name="crewel-client-presence")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._forget()
+        if self._following is not None:
+            self._life.listeners.remove(self._on_state)
         for task in (self._following, self._refreshing):
             if task is not None:
                 task.cancel()
         self._end(None)
         try:
-            if self._is_entered and self._client.state not in ENDING:
+            if self._is_entered and not self._life.is_ending:
                 await self.leave()
         except ClientError as failure:
             log.info("%s: the server was not asked to let the session leave: %s", self.channel, failure)
@@ -183,7 +168,7 @@ class Presence:
     # Inner
 
     async def _call(self, action: str, data: Any = None) -> Any:
-        return await self._client.remote_call(_SERVICE, {"channel": self.channel, "action": action, "data": data})
+        return await self._remote_call(_SERVICE, {"channel": self.channel, "action": action, "data": data})
 
     async def _enter(self, data: Any) -> None:
         answer = await self._call("enter", data)
@@ -267,7 +252,3 @@ class Presence:
 
 def _member(fields: dict[str, Any]) -> Member:
     return Member(fields["id"], fields["sessions"], fields["data"])
-
-
-def _nothing() -> None:
-    """What there is to forget before there is anything."""

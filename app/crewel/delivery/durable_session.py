@@ -91,7 +91,7 @@ class DurableSession:
     adopted_to: LogId
     """What was open up to here when the session was taken over counts as sent once more, although it may not have been."""
     _ended: dict[EndReason, list[LogId]]
-    _fan_out: FanOutBuffer | None
+    _fan_out: FanOutBuffer[DurableSession] | None
     """The records of its node, while it has one."""
     applied_number: int
     """The number of the last record that is applied here, or was discarded."""
@@ -226,7 +226,7 @@ class DurableSession:
         """Whether all that is pending has at most so many bytes. Applies records only if that is not certain without them."""
         return self.certainly_fits(most) or self.size <= most
 
-    def attach(self, fan_out: FanOutBuffer) -> None:
+    def attach(self, fan_out: FanOutBuffer[DurableSession]) -> None:
         """A node has it from now on."""
         self._fan_out = fan_out
         self.applied_number = fan_out.last_number
@@ -250,7 +250,7 @@ class DurableSession:
             acknowledged, self.acknowledged = self.acknowledged, []
             self.settle_all(acknowledged)
 
-    def _apply(self, fan_out: FanOutBuffer) -> None:
+    def _apply(self, fan_out: FanOutBuffer[DurableSession]) -> None:
         first = max(
             0, len(fan_out.records) - (fan_out.last_number - self.applied_number)
         )  # those before were discarded

@@ -64,7 +64,7 @@ class Entry:
         """Its place in the log; 0 if it is not stored."""
         self.weight: object | None = None
         """What counts its body among all pending messages in memory; None until a queue takes it."""
-        self.fan_out_record: FanOutRecord | None = None
+        self.fan_out_record: FanOutRecord[Any] | None = None
         """What the engine has recorded of it, if it was taken for all receivers at once."""
         self.origin = origin
         """Where it comes from, for receivers that ask for it; None if there are none."""

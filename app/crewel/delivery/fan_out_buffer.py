@@ -8,51 +8,49 @@ commit needs it. No caller can see the difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Generic, TypeVar
 
 from crewel.delivery.changes import Changes
 from crewel.delivery.pending_dead_letters import DeadLetterBacklog
 from crewel.delivery.records import LogId, PendingMessage, SessionName, Settled
 
-if TYPE_CHECKING:
-    from crewel.delivery.durable_session import DurableSession
+S = TypeVar("S")
+"""A session as a node has it (`DurableSession`). The buffer only keeps it, so it asks nothing of it."""
 
 MAX_PENDING_DELIVERIES: Final = 1_000_000
 """Pending deliveries, one for each message and receiver, before all sessions apply them: commits may be far between. They
 take some 50 MB, and a commit applies them in steps long before."""
 
 
-class SubscriberSet:
-    """Sessions that all want a message. The set must not change any more, nor the dictionary that it may be made of."""
+class SubscriberSet(Generic[S]):
+    """Sessions that all want a message, each with its name. The dictionary must not change any more."""
 
-    def __init__(self, sessions: Iterable[DurableSession] | dict[DurableSession, None]) -> None:
-        self.sessions: Mapping[DurableSession, None] = (
-            sessions if isinstance(sessions, dict) else dict.fromkeys(sessions)
-        )
-        self.records: list[FanOutRecord] = []
+    def __init__(self, sessions: Mapping[S, SessionName]) -> None:
+        self.sessions = sessions
+        self.records: list[FanOutRecord[S]] = []
         """Their records in the buffer."""
 
     @cached_property
     def names(self) -> tuple[SessionName, ...]:
         """The names of all of them."""
-        return tuple(each.name for each in self.sessions)
+        return tuple(self.sessions.values())
 
-    def names_except(self, others: Set[DurableSession]) -> tuple[SessionName, ...]:
+    def names_except(self, others: Set[S]) -> tuple[SessionName, ...]:
         """The names of all but these."""
         if self.sessions.keys().isdisjoint(others):
             return self.names
-        return tuple(each.name for each in self.sessions if each not in others)
+        return tuple(name for each, name in self.sessions.items() if each not in others)
 
 
-class FanOutRecord:
+class FanOutRecord(Generic[S]):
     """One message that was taken for a set of subscribers."""
 
     __slots__ = ("id", "message", "number", "subscribers", "unacknowledged")
 
-    def __init__(self, number: int, log_id: LogId, message: PendingMessage, subscribers: SubscriberSet) -> None:
+    def __init__(self, number: int, log_id: LogId, message: PendingMessage, subscribers: SubscriberSet[S]) -> None:
         self.number = number
         """How many were ever taken, with this one."""
         self.id = log_id
@@ -62,11 +60,11 @@ class FanOutRecord:
         """The sessions that have not acknowledged it. It says nothing of a session that has applied it."""
 
 
-NO_RECIPIENTS: Final = FanOutRecord(0, LogId(0), PendingMessage(), SubscriberSet(()))
+NO_RECIPIENTS: Final[FanOutRecord[Any]] = FanOutRecord(0, LogId(0), PendingMessage(), SubscriberSet({}))
 """The record of every message that no session receives."""
 
 
-class FanOutBuffer:
+class FanOutBuffer(Generic[S]):
     """The records that the sessions of one node share."""
 
     __slots__ = (
@@ -81,13 +79,13 @@ class FanOutBuffer:
     )
 
     def __init__(self) -> None:
-        self.records: list[FanOutRecord] = []
+        self.records: list[FanOutRecord[S]] = []
         """The records, in the order of the log."""
         self.last_number = 0
         """How many were ever taken: the number of the last one."""
-        self.subscriber_sets: list[SubscriberSet] = []
+        self.subscriber_sets: list[SubscriberSet[S]] = []
         """The sets that have a record."""
-        self.applied: dict[DurableSession, None] = {}
+        self.applied: dict[S, None] = {}
         """The sessions that have applied one of the records."""
         self.deliveries = 0
         """How many deliveries are recorded: one for each message and session."""
@@ -95,10 +93,10 @@ class FanOutBuffer:
         """Bytes of the recorded messages: no session has more that it has not applied."""
         self.dead_letters = DeadLetterBacklog()
         """The dead letters of all sessions that the store does not have."""
-        self.changes: Changes[DurableSession] = Changes()
+        self.changes: Changes[S] = Changes()
         """The sessions that may be in other subscriber sets than before."""
 
-    def take(self, log_id: LogId, message: PendingMessage, subscribers: SubscriberSet) -> FanOutRecord:
+    def take(self, log_id: LogId, message: PendingMessage, subscribers: SubscriberSet[S]) -> FanOutRecord[S]:
         """The message is pending for all of them."""
         self.last_number += 1
         record = FanOutRecord(self.last_number, log_id, message, subscribers)
@@ -110,20 +108,20 @@ class FanOutBuffer:
         self.size += message.size
         return record
 
-    def sessions(self) -> dict[DurableSession, None]:
+    def sessions(self) -> dict[S, None]:
         """All sessions of the records."""
         return dict.fromkeys(chain.from_iterable(subscribers.sessions for subscribers in self.subscriber_sets))
 
-    def sessions_to_apply(self) -> dict[DurableSession, None]:
+    def sessions_to_apply(self) -> dict[S, None]:
         """The sessions that have not acknowledged a record, and those that have applied one."""
         found = dict(self.applied)
         for subscribers in self.subscriber_sets:
-            some: set[DurableSession] = set().union(*(record.unacknowledged for record in subscribers.records))
+            some: set[S] = set().union(*(record.unacknowledged for record in subscribers.records))
             if some:
                 found.update((each, None) for each in subscribers.sessions if each in some)
         return found
 
-    def discard(self, number: int, others: Set[DurableSession]) -> list[Settled]:
+    def discard(self, number: int, others: Set[S]) -> list[Settled]:
         """Forget the records up to this number. `others` have applied them, like the sessions in `applied`.
         Returns what all other sessions have settled."""
         settled = []

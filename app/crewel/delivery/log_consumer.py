@@ -54,7 +54,7 @@ class LogConsumer:
         """`last`: the newest entry that was there before the node. The former owner of its sessions may have sent it."""
         self.cursor = last
         """The last entry that was taken."""
-        self.fan_out = FanOutBuffer()
+        self.fan_out: FanOutBuffer[DurableSession] = FanOutBuffer()
         """What was taken for many at once since the last commit."""
         self._requests: dict[
             DurableSession, list[SubscriptionRequest]
@@ -239,7 +239,9 @@ class LogConsumer:
         on, until `fan_out.changes` has it."""
         return durable.receives_all(patterns, self.cursor)
 
-    def take_for(self, subscribers: SubscriberSet, log_id: LogId, message: PendingMessage) -> FanOutRecord | None:
+    def take_for(
+        self, subscribers: SubscriberSet[DurableSession], log_id: LogId, message: PendingMessage
+    ) -> FanOutRecord[DurableSession] | None:
         """Take the next entry, which never expires, at the cost of one for all: it is pending now for all of these. None if it
         was taken before. Only while this `is_stable`; and while there are sessions in `closing`, `take_closing` follows."""
         if log_id <= self.cursor:
@@ -253,12 +255,16 @@ class LogConsumer:
         return self.fan_out.take(log_id, message, subscribers) if subscribers.sessions else NO_RECIPIENTS
 
     def take_closing(
-        self, subscribers: SubscriberSet, log_id: LogId, patterns: Collection[str], message: PendingMessage
+        self,
+        subscribers: SubscriberSet[DurableSession],
+        log_id: LogId,
+        patterns: Collection[str],
+        message: PendingMessage,
     ) -> list[DurableSession]:
         """Open the entry, which `take_for` has just taken, also for sessions that the index does not show."""
         return self._take_hidden(log_id, patterns, self._as_inherited(log_id, message), subscribers.sessions.keys())
 
-    def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord | None) -> None:
+    def acknowledged(self, durable: DurableSession, log_id: LogId, record: FanOutRecord[DurableSession] | None) -> None:
         """The client of a session has acknowledged a message, with its fan-out record if it has one. The next commit looks at
         each session that has applied something since the last one, and at others only if they are touched."""
         if record is not None and durable.applied_number < record.number:
@@ -287,7 +293,7 @@ class LogConsumer:
         finally:
             self._is_applying = False
 
-    def _apply_portions(self, fan_out: FanOutBuffer, number: int) -> Iterator[None]:
+    def _apply_portions(self, fan_out: FanOutBuffer[DurableSession], number: int) -> Iterator[None]:
         portion = max(1, self.max_applied // (1 + len(fan_out.records)))
         applied: dict[DurableSession, None] = {}
         for sessions in (*(record.unacknowledged for record in fan_out.records), fan_out.applied):

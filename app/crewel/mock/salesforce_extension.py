@@ -401,7 +401,7 @@ class SalesforceExtension(Extension):
             if exchange is None or self.org.user_of(exchange.authorization) is not None:
                 continue
             session.refuse(Verdict(shapes.AUTHENTICATION_INVALID, {"reconnect": "none", "interval": 0}))
-            self.broker.mailboxes.outbound.release(session, self.broker.loop.time())
+            self.broker.mailboxes.connects.release(session, self.broker.loop.time())
             self._forget(session)
 
 

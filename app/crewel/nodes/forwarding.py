@@ -1,7 +1,7 @@
 """Requests that go to another node (decision 0261).
 
 The node that a client has reached has a `Relay` for each request that it forwards, and for each WebSocket; the owner of the
-session has a `RemotePeer` (`nodes.remote_peers`).
+session has a `RemotePeer` (`nodes.remote_peer`).
 """
 
 from __future__ import annotations

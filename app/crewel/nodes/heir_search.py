@@ -23,7 +23,7 @@ from crewel.event_loop import in_turns
 from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.node_requests import HEIR, NodeAddress, OfNode
-from crewel.nodes.remote_peers import RemotePeer
+from crewel.nodes.remote_peer import RemotePeer
 from crewel.nodes.request_router import Router
 from crewel.storage.nodes import Node
 
@@ -48,7 +48,7 @@ class HeirSearch:
         calls: Calls,
     ) -> None:
         self._sessions = sessions
-        self._outbound, self._times = mailboxes.outbound, mailboxes.times
+        self._connects, self._loader, self._times = mailboxes.connects, mailboxes.outbound.loader, mailboxes.times
         self._access = runtime.access
         self._lease = lease
         self._registry = registry
@@ -118,10 +118,10 @@ class HeirSearch:
         """Let the connects that are held here wait at the heir. Those that other nodes have forwarded are left to these: they
         close the link when they see that this node has an heir. Those that wait for messages of the store are held from here
         on, and have their turn with the next look."""
-        self._outbound.loader.wait_no_longer()
+        self._loader.wait_no_longer()
         async for session in in_turns(self._sessions.values()):
             if self._registry.heir is not heir or self._serves:
                 return
             if session.held is not None and not isinstance(session.held.peer, RemotePeer):
-                for peer, elements in self._outbound.give_back(session):
+                for peer, elements in self._connects.give_back(session):
                     self._router.receive(peer, elements)

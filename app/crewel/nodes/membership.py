@@ -79,7 +79,9 @@ class Membership:
         )
         self.listener = LinkListener(broker.loop, self.remote_peers, self.links)
         self.search = self._made_search(broker)
-        self.topics = RemoteTopics(broker.runtime, broker.topics, durability.topic_changes, self.registry, self.calls)
+        self.topics = RemoteTopics(
+            broker.runtime, broker.topics.views, durability.topic_changes, self.registry, self.calls
+        )
         self.subjects = RemoteSubjects(
             access, broker.addressing.names, broker.sessions.claims, self.registry, self.calls
         )

@@ -1,8 +1,4 @@
-"""Requests that come from other nodes (decision 0261).
-
-The owner of a session has a `RemotePeer` for each, a peer like any other to the broker. The node that the client has reached
-has a `Relay` (`nodes.forwarding`).
-"""
+"""Requests that come from other nodes (decision 0261): the owner of a session has a `RemotePeer` for each."""
 
 from __future__ import annotations
 
@@ -10,185 +6,28 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
-from multidict import CIMultiDict
 
-from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
-from crewel.broker.exchange import CONNECT_CHANNEL, Peer
-from crewel.broker.inbound import Answering, when_answered
+from crewel.broker.inbound import when_answered
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
-from crewel.nodes.forwarding import SETTLED
 from crewel.nodes.frames import Frame, Kind
 from crewel.nodes.link import Link
 from crewel.nodes.remote_destinations import RemoteDestinations
+from crewel.nodes.remote_peer import KINDS, RemotePeer, RemoteSocket
 from crewel.nodes.remote_presence import RemotePresence
+from crewel.nodes.request_router import Router
 
 _MOST_WAITING: Final = 32
 """Frames of one WebSocket that wait for the one before them; beyond that its client is slowed down."""
 _REST_MS: Final = 200
-_ANSWER: Final = Kind.ANSWER
-"""Asked for with each request: a member of an enumeration is a slow look-up."""
 _DATA: Final = b'"data"'
 """The field of messages that can have a number of a user."""
-
-
-class RemotePeer(Peer):
-    """A request of a client that has reached another node."""
-
-    transport = "long-polling"
-    __slots__ = ("_fields", "_is_gone", "_peers", "is_half_closed", "link", "stream", "waiting")
-
-    def __init__(self, link: Link, stream: int, fields: dict[str, Any], peers: dict[int, RemotePeer]) -> None:
-        """`peers` are those of the link, by stream: this one is among them until it is answered."""
-        super().__init__(fields["browser"])
-        self.link = link
-        self.stream = stream
-        self._fields = fields
-        self._peers = peers
-        self._is_gone = self.is_half_closed = False
-        self.waiting: deque[list[Any]] | None = None
-        """Of a socket whose last frame is not answered yet: those that have come since."""
-
-    def send(self, parts: list[bytes]) -> None:
-        """Send these messages by way of the node that has the connection."""
-        cookie = self.browser.encode() if self.mints_cookie and self.browser is not None else b""
-        self.mints_cookie = False
-        self.link.send(_ANSWER, self.stream, bytes((len(cookie),)) + cookie + b",".join(parts))
-        self._sent()
-
-    def _sent(self) -> None:
-        """An answer has gone: the request has had its own."""
-        self._peers.pop(self.stream, None)
-
-    def supersede(self) -> None:
-        """End the held connect."""
-        self._peers.pop(self.stream, None)
-        self.link.send(Kind.SUPERSEDED, self.stream)
-
-    def refuse(self, elements: list[Any]) -> None:
-        """Its session is not here: give back what it sent."""
-        self.leave()
-        self.link.send(Kind.REFUSED, self.stream, encode(elements))
-
-    def slow_down(self, seconds: float) -> None:
-        """Take nothing more from the client for so long."""
-        self.link.send(Kind.SLOW, self.stream, int(seconds * 1000).to_bytes(4))
-
-    def cut_off(self) -> None:
-        """Break the client's connection."""
-        self.leave()
-        self.link.send(Kind.END, self.stream)
-
-    def leave(self) -> None:
-        """The request has ended: what is sent from here on arrives nowhere."""
-        self._is_gone = True
-        self._peers.pop(self.stream, None)
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the client has gone, as far as this node knows."""
-        return self._is_gone
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The headers that the other node has sent; none of a connect alone that has a cookie."""
-        return CIMultiDict(map(tuple, self._fields["headers"]))
-
-    @property
-    def remote(self) -> str | None:
-        """The address of the client."""
-        remote: str | None = self._fields["remote"]
-        return remote
-
-    @property
-    def is_secure(self) -> bool:
-        """Whether the client came by TLS."""
-        return bool(self._fields["secure"])
-
-
-class RemoteCallback(RemotePeer):
-    """A request of a script."""
-
-    transport = "callback-polling"
-    connect_only = True
-    __slots__ = ()
-
-
-class RemoteSocket(RemotePeer):
-    """A WebSocket."""
-
-    transport = "websocket"
-    pushes = True
-    __slots__ = ("_held", "_served", "_serves")
-
-    def __init__(self, link: Link, stream: int, fields: dict[str, Any], peers: dict[int, RemotePeer]) -> None:
-        super().__init__(link, stream, fields, peers)
-        self._served = 0
-        self._serves = False
-        self._held = False
-
-    def _sent(self) -> None:
-        """Others follow."""
-        self._check_held()
-
-    def _check_held(self) -> None:
-        """Report that the connect is no longer held. A change during the processing of a frame is reported after that frame."""
-        if self._held and not self._serves and not self._holds():
-            self._settle(held=False)
-
-    def _holds(self) -> bool:
-        held = self.session.held if self.session is not None else None
-        return held is not None and held.peer is self
-
-    def serves(self) -> None:
-        """A frame is processed from here on."""
-        self._serves = True
-
-    def served(self, elements: list[Any]) -> None:
-        """It has been."""
-        self._serves = False
-        self._served += 1
-        is_held = self._holds()
-        if not (is_held and len(elements) == 1 and elements[0].get("channel") == CONNECT_CHANNEL.name):
-            self._settle(held=is_held)
-        self._held = is_held
-
-    def refuse(self, elements: list[Any]) -> None:
-        """What has come since goes back too. By their number the other node knows whether more are on the way."""
-        later, self.waiting = self.waiting or (), None
-        self._served += len(later)  # what is refused itself is counted by `served`, which comes behind this
-        self.link.send(Kind.SETTLED, self.stream, SETTLED.pack(self._served + 1, False))
-        super().refuse(sum(later, elements))
-
-    def _settle(self, *, held: bool) -> None:
-        self._held = held
-        if not self.is_gone:
-            self.link.send(Kind.SETTLED, self.stream, SETTLED.pack(self._served, held))
-
-    def supersede(self) -> None:
-        """A connect that a newer one replaced gets no reply on a socket."""
-        self._check_held()
-
-
-_KINDS: Final[Mapping[str, type[RemotePeer]]] = {
-    each.transport: each for each in (RemotePeer, RemoteCallback, RemoteSocket)
-}
-
-
-class RemotePeersListener(Protocol):
-    """Gets what other nodes forward."""
-
-    def receive_forwarded(self, peer: RemotePeer, elements: list[Any]) -> Answering | None:
-        """Take what a peer sends. It is never forwarded again."""
-
-    def on_leaving(self, token: str) -> None:
-        """The node with this token ends."""
 
 
 class RemotePeers:
@@ -198,15 +37,15 @@ class RemotePeers:
         self,
         runtime: Runtime,
         mailboxes: Mailboxes,
-        listener: RemotePeersListener,
+        router: Router,
         bus: Bus,
         calls: Calls,
         addressed: RemoteDestinations,
         presence: RemotePresence,
     ) -> None:
         self._runtime = runtime
-        self._outbound, self._times = mailboxes.outbound, mailboxes.times
-        self._receive = listener.receive_forwarded
+        self._outbound, self._connects, self._times = mailboxes.outbound, mailboxes.connects, mailboxes.times
+        self._receive = router.receive_forwarded
         self._bus = bus
         self._peers: dict[Link, dict[int, RemotePeer]] = {}
         self._by_kind: Mapping[int, Callable[[Link, Frame], None]] = {
@@ -218,7 +57,7 @@ class RemotePeers:
             Kind.CONFIRM: bus.take,
             Kind.DEAD_LETTERS: bus.take,
             Kind.PRESENCE: presence.take,
-            Kind.LEAVING: lambda link, _: listener.on_leaving(link.token),
+            Kind.LEAVING: lambda link, _: router.on_leaving(link.token),
         }
         self._by_kind_of_stream: Mapping[int, Callable[[RemotePeer, bytes], None]] = {
             Kind.FRAME: lambda peer, payload: self._take_further(peer, parse(payload)),
@@ -255,7 +94,7 @@ class RemotePeers:
     def _requested(self, link: Link, frame: Frame) -> None:
         payload = frame.payload
         peers, fields = self._peers[link], parse(payload) if _DATA in payload else orjson.loads(payload)
-        peer = peers[frame.stream] = _KINDS[fields["transport"]](link, frame.stream, fields, peers)
+        peer = peers[frame.stream] = KINDS[fields["transport"]](link, frame.stream, fields, peers)
         if peer.pushes:
             self._serve(peer, fields.pop("elements"))
         else:
@@ -307,17 +146,17 @@ class RemotePeers:
         longest_pause_ms = int.from_bytes(pause_ms)
         if not longest_pause_ms:
             peer.is_half_closed = True  # its connect may still wait for the store
-        self._outbound.half_closed(peer, longest_pause_ms)
+        self._connects.half_closed(peer, longest_pause_ms)
 
     def _gone(self, peer: RemotePeer) -> None:
         peer.leave()
         if peer.pushes:
-            self._outbound.socket_closed(peer)
+            self._connects.socket_closed(peer)
             session, peer.session = peer.session, None
             if session is not None:
                 session.forget_peer(peer)
         else:
-            self._outbound.vanished(peer)
+            self._connects.vanished(peer)
 
     def lost(self, link: Link) -> None:
         """All its clients have gone, as far as this node knows. The node does not reach this one any more, and clients of

@@ -15,7 +15,7 @@ from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.topic_view import Shares, TopicShare
 from crewel.broker.topics.topic_changes import TopicChanges
-from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.topics.topic_views import TopicViews
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry
@@ -57,10 +57,10 @@ class RemoteTopics:
     """The part of one node."""
 
     def __init__(
-        self, runtime: Runtime, topics: TopicTable, changes: TopicChanges, registry: NodeRegistry, calls: Calls
+        self, runtime: Runtime, views: TopicViews, changes: TopicChanges, registry: NodeRegistry, calls: Calls
     ) -> None:
         self._runtime, self._access = runtime, runtime.access
-        self._topics, self._changes = topics, changes
+        self._views, self._changes = views, changes
         self._registry = registry
         self._calls = calls
         self._reading = Looks(runtime, self._access.writing.probe)
@@ -125,10 +125,10 @@ class RemoteTopics:
 
     async def _queued(self) -> Counter[str]:
         await self._access.writing.probe()
-        return await self._topics.views.queued_here()
+        return await self._views.queued_here()
 
     async def _share(self, asked: OfTopic) -> TopicAnswer:
-        share = self._topics.views.share(asked.name, await self._looking.ask())
+        share = self._views.share(asked.name, await self._looking.ask())
         settings = None if share.settings is None else share.settings.differing(USUAL)
         counts = share.queued, share.subscribers, share.receivers
         return TopicAnswer(share.state, settings, *counts, share.groups, share.lets_go)

@@ -27,7 +27,7 @@ from crewel.errors import Refused, StoreError, coded
 from crewel.nodes.forwarding import Forwarder, Ways
 from crewel.nodes.link import Dialler
 from crewel.nodes.node_registry import NodeRegistry
-from crewel.nodes.remote_peers import RemotePeer
+from crewel.nodes.remote_peer import RemotePeer
 from crewel.nodes.siblings import Siblings
 from crewel.nodes.waiting_requests import WaitingRequests, asked_session, session_name
 from crewel.storage import nodes

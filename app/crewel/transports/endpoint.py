@@ -77,9 +77,9 @@ class Endpoint:
         """Of new clients: a storm of them does not keep those that are there."""
         self.arrivals.slice_s = SLICE_S / 2
         self.caps = ConnectionCaps(broker.settings, broker.metrics, broker.loop)
-        outbound = broker.mailboxes.outbound
-        self.sockets = Sockets(broker.runtime, outbound, self.receiver, self.arrivals, self.caps)
-        self._requests = Requests(broker.runtime, outbound, self.receiver, self.cookie, self.bound_page)
+        mailboxes = broker.mailboxes
+        self.sockets = Sockets(broker.runtime, mailboxes.outbound, self.receiver, self.arrivals, self.caps)
+        self._requests = Requests(broker.runtime, mailboxes.connects, self.receiver, self.cookie, self.bound_page)
         broker.metrics.gauge("connections", lambda: len(self.caps))
         broker.metrics.gauge("sockets", lambda: len(self.sockets.watch.sockets))
 

@@ -22,7 +22,7 @@ from aiohttp import web
 from crewel.bayeux.codec import join
 from crewel.broker.exchange import Peer, Take
 from crewel.broker.inbound import Receiver
-from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.mailboxes.connects import Connects
 from crewel.broker.runtime import Runtime
 from crewel.errors import REFUSED_HEADER, Limited, PayloadError
 from crewel.transports.bodies import elements_of, elements_of_values, media_type, read_body
@@ -106,19 +106,19 @@ class RequestPeer(Peer):
 
     async def answered(self) -> web.Response:
         """The response, once there is one. If the connection is lost meanwhile, the held connect is released."""
-        outbound = self._requests.outbound
+        connects = self._requests.connects
         try:
             # aiohttp tells a handler nothing when the peer is gone, unless its runner was made with handler_cancellation.
             while self._response is None and self._request.transport is not None:
                 connection = self._request.protocol
                 if isinstance(connection, Connection) and connection.owner.is_half_closed:
-                    outbound.half_closed(self)
+                    connects.half_closed(self)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_WATCH_INTERVAL):
                         await self._is_answered.wait()
         finally:
             if self._response is None:
-                outbound.vanished(self)
+                connects.vanished(self)
         return self._response or web.Response(status=499)
 
     def _answer(self, response: web.Response) -> None:
@@ -152,14 +152,14 @@ class Requests:
     def __init__(
         self,
         runtime: Runtime,
-        outbound: Outbound,
+        connects: Connects,
         receiver: Receiver,
         cookie: BrowserCookie,
         bound_page: Callable[[Mapping[str, str], Client], str | None],
     ) -> None:
         """`bound_page` returns what stands for the browser of a request without the cookie."""
         self.settings = runtime.settings
-        self.outbound = outbound
+        self.connects = connects
         self.cookie = cookie
         self.bound_page = bound_page
         self._turns = runtime.turns

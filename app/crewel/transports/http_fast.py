@@ -98,7 +98,7 @@ class FastConnection(asyncio.Protocol, Peer):
         self._lane.left(self)
         self._lane.caps.left(self)
         self._transport = None
-        self._lane.broker.mailboxes.outbound.vanished(self)
+        self._lane.broker.mailboxes.connects.vanished(self)
         if self._child is not None:
             self._lane.lent.discard(self)
             self._child.connection_lost(exc)
@@ -111,7 +111,7 @@ class FastConnection(asyncio.Protocol, Peer):
         if self._child is not None:
             return self._child.serves_one or self._child.eof_received()
         if self._is_busy:
-            self._lane.broker.mailboxes.outbound.half_closed(self)
+            self._lane.broker.mailboxes.connects.half_closed(self)
         elif self._is_free and transport is not None:
             self._go_on()  # what is kept may be a whole request: the one before it was answered in this very turn
             return not transport.is_closing()
@@ -306,7 +306,7 @@ class FastConnection(asyncio.Protocol, Peer):
             self._request = data[:end]
         lane.receiver.receive(self, elements)
         if self.is_half_closed and self._is_busy:
-            lane.broker.mailboxes.outbound.half_closed(self)
+            lane.broker.mailboxes.connects.half_closed(self)
         return end
 
     def _read_head(self, data: bytes) -> Head | None:

@@ -16,11 +16,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from crewel.event_loop import woken
 from crewel.metrics import Metrics
 from crewel.supervision import Supervisor
+
+if TYPE_CHECKING:
+    from crewel.transports.http_fast import FastConnection
 
 log = logging.getLogger(__name__)
 
@@ -208,13 +211,6 @@ class Listener:
             log.error("%s: new connections wait until some are free", self.trouble)
 
 
-class Movable(Protocol):
-    """A protocol whose connection can be given to another process."""
-
-    def stay(self) -> None:
-        """Never give the connection away: it has come from another process."""
-
-
 class _Arrival(asyncio.Protocol):
     """The first moment of a connection that another process has read from: its data comes before what is read next."""
 
@@ -226,7 +222,7 @@ class _Arrival(asyncio.Protocol):
         """Give the connection to its own protocol, or to the one that refuses it."""
         wire = cast("asyncio.Transport", transport)
         own = self._make()
-        cast("Movable", own).stay()
+        cast("FastConnection", own).stay()
         wire.set_protocol(own)
         own.connection_made(wire)
         cast("asyncio.Protocol", wire.get_protocol()).data_received(self._data)

@@ -42,7 +42,8 @@ class Sockets:
         self.outbound = outbound
         self.bayeux = settings.bayeux
         self.max_message_bytes = settings.bayeux.max_message_bytes  # at hand, because each frame needs it
-        self.hold_bare = outbound.hold_bare
+        self.connects = outbound.connects
+        self.hold_bare = self.connects.hold_bare
         frames = Frames()
         self.frame, self.deflated_frame = frames.of, frames.deflated
         self._too_large = str(too_large(settings))
@@ -71,7 +72,7 @@ class Sockets:
     def closes(self, socket: Peer) -> None:
         """This socket is sent nothing more, although its connection may last a while: messages stay in the queue."""
         socket.writer = None
-        self.outbound.socket_closed(socket)
+        self.connects.socket_closed(socket)
 
     def abort_unread(self, transport: Transport) -> None:
         """A transport that is being closed waits until the peer has read all: cut off one that does not read."""

@@ -267,8 +267,8 @@ class TestSubscribersToo:
     def test_a_topic_is_published_to_once(self, world: World, clerk: Client) -> None:
         login(world, "joe/1")
         assert send(clerk, 1, "joe/1", channel="/a")["successful"]
-        assert world.broker.topics.known["/a"].claims == 1
+        assert world.broker.topics.table.known["/a"].claims == 1
 
     def test_a_publish_that_no_destination_could_get_leaves_no_topic(self, world: World, clerk: Client) -> None:
         assert refused(send(clerk, 1, "joe/1", channel="/a", persistent=True)) == "resource.unavailable"
-        assert "/a" not in world.broker.topics.known
+        assert "/a" not in world.broker.topics.table.known

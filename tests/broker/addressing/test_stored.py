@@ -225,7 +225,7 @@ class TestPersistent:
                 ("client/ann/1", "ERROR"),
             ]
             assert data(come(joe)) == ["hi"]
-            assert "/news" not in world.broker.topics.known
+            assert "/news" not in world.broker.topics.table.known
 
     def test_subscribers_and_receivers_have_two_messages(self, world: StoredWorld, clerk: Clerk) -> None:
         joe = login(world, "joe/1", "/news")

@@ -75,7 +75,7 @@ def test_a_connect_that_comes_again_after_its_connection_was_lost_is_no_copy(
         World.receive(stored, Request(joe.browser), joe.message("/b", data=1))
     if is_lost:
         first.is_gone = True
-        stored.broker.mailboxes.outbound.vanished(first)
+        stored.broker.mailboxes.connects.vanished(first)
     if is_read:
         stored.settle()
     World.receive(stored, second, dict(message))

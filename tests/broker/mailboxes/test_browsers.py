@@ -163,7 +163,7 @@ class TestLimit:
         client.world.settle()
 
     def vanish(self, held: Request, client: Client) -> None:
-        client.world.broker.mailboxes.outbound.vanished(held)
+        client.world.broker.mailboxes.connects.vanished(held)
 
     def time_out(self, held: Request, client: Client) -> None:
         client.world.advance(30)

@@ -115,7 +115,7 @@ class TestSecondConnect:
         client.world.settle()
         assert (old.superseded, old.payloads) == (1, [])
         assert data_of(new.answer) == [1]
-        assert client.world.broker.mailboxes.outbound.held == 0
+        assert client.world.broker.mailboxes.connects.held == 0
 
     def test_a_second_connect_that_is_not_held_takes_the_place_too(self, client: Client) -> None:
         old = client.connect()
@@ -132,7 +132,7 @@ class TestSecondConnect:
 
     def test_an_old_connects_end_does_not_expire_the_session_whose_new_one_is_held(self, client: Client) -> None:
         old, new = client.connect(), client.connect(advice={"timeout": 60000})
-        client.world.broker.mailboxes.outbound.vanished(old)
+        client.world.broker.mailboxes.connects.vanished(old)
         client.world.sweep_after(50)
         assert new.is_held
         assert client.is_known
@@ -141,7 +141,7 @@ class TestSecondConnect:
 class TestLostConnections:
     def test_a_vanished_peer_gets_nothing_and_its_messages_wait(self, client: Client) -> None:
         held = client.connect()
-        client.world.broker.mailboxes.outbound.vanished(held)
+        client.world.broker.mailboxes.connects.vanished(held)
         client.world.broker.publish("/a", 1)
         client.world.advance(1)
         assert not held.payloads
@@ -149,7 +149,7 @@ class TestLostConnections:
         assert data_of(client.connect().answer) == [1]
 
     def test_the_session_of_a_vanished_peer_expires_unless_it_comes_back(self, client: Client) -> None:
-        client.world.broker.mailboxes.outbound.vanished(client.connect())
+        client.world.broker.mailboxes.connects.vanished(client.connect())
         client.world.sweep_after(9.9)
         assert client.is_known
         client.world.sweep_after(0.2)
@@ -157,17 +157,17 @@ class TestLostConnections:
 
     def test_a_half_closed_peer_is_answered_now(self, client: Client) -> None:
         held = client.connect()
-        client.world.broker.mailboxes.outbound.half_closed(held)
+        client.world.broker.mailboxes.connects.half_closed(held)
         assert connect_reply(held.answer)["successful"]
-        assert client.world.broker.mailboxes.outbound.held == 0
+        assert client.world.broker.mailboxes.connects.held == 0
 
     def test_one_that_holds_nothing_any_more_is_nobodys_affair(self, client: Client) -> None:
         old, new = client.connect(), client.connect()
         stranger = Request()
         for peer in (old, stranger):
-            client.world.broker.mailboxes.outbound.vanished(peer)
-            client.world.broker.mailboxes.outbound.half_closed(peer)
-        client.world.broker.mailboxes.outbound.socket_closed(Socket())
+            client.world.broker.mailboxes.connects.vanished(peer)
+            client.world.broker.mailboxes.connects.half_closed(peer)
+        client.world.broker.mailboxes.connects.socket_closed(Socket())
         assert new.is_held
 
 
@@ -569,7 +569,7 @@ class TestSockets:
         world.settle()
         assert socket.take() == []
         assert data_of(client.socket.take()) == [1]
-        world.broker.mailboxes.outbound.socket_closed(socket)
+        world.broker.mailboxes.connects.socket_closed(socket)
         world.broker.publish("/a", 2)
         world.settle()
         assert data_of(client.socket.take()) == [2]
@@ -601,7 +601,7 @@ class TestSockets:
         client = Client(world, socket).joined("/a")
         client.send(client.message("/meta/connect"))
         world.advance(10)
-        world.broker.mailboxes.outbound.socket_closed(socket)
+        world.broker.mailboxes.connects.socket_closed(socket)
         world.broker.publish("/a", 1)
         world.sweep_after(29.9)
         assert client.is_known
@@ -645,7 +645,7 @@ class TestDraining:
         """Those whose connect is held, and those whose connect comes now, each for another time."""
         clients = [Client(world).joined("/a") for _ in range(8)]
         held = [client.connect() for client in clients[:-1]]
-        world.broker.mailboxes.outbound.drain(world.broker.sessions.by_id.values(), 300)
+        world.broker.mailboxes.connects.drain(world.broker.sessions.by_id.values(), 300)
         held.append(clients[-1].connect())
         pauses = [connect_reply(request.answer)["advice"]["interval"] for request in held]
         assert all(150 <= each <= 300 for each in pauses)

@@ -114,7 +114,7 @@ def test_a_session_that_is_silent_leaves(world: World) -> None:
     watcher.watch()
     client.call("enter")
     assert client.socket is not None
-    world.broker.mailboxes.outbound.socket_closed(client.socket)
+    world.broker.mailboxes.connects.socket_closed(client.socket)
     assert watcher.seen() == [("join", "joe")]
     world.broker.sessions.table.remove(client.session, Event.SILENCE)
     assert watcher.seen() == [("leave", "joe")]

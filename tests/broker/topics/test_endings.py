@@ -53,7 +53,7 @@ class OtherNode:
         registry: Any = SimpleNamespace(others=lambda: [SimpleNamespace(token="other")])
         calls: Any = self
         remote = RemoteTopics(
-            world.broker.runtime, world.broker.topics, world.broker.durability.topic_changes, registry, calls
+            world.broker.runtime, world.broker.topics.views, world.broker.durability.topic_changes, registry, calls
         )
         world.cluster.shares = remote.shares  # type: ignore[method-assign, assignment]
 
@@ -89,7 +89,7 @@ class TestOtherNodes:
             publish(client, name, lifeTime=0)
         for _ in range(3):
             world.sweep_after(1)
-        assert not world.broker.topics.known
+        assert not world.broker.topics.table.known
         assert sorted(other.asked) == names
         assert len(looks) <= 3 + 2  # one a sweep, and those for the other node
 
@@ -101,7 +101,7 @@ class TestOtherNodes:
         assert other.asked == ["/h/a"]
         other.is_open.set()
         world.sweep_after(1)
-        assert not world.broker.topics.known
+        assert not world.broker.topics.table.known
 
     def test_a_topic_that_comes_back_while_another_node_is_asked_stays(self, world: StoredWorld) -> None:
         """Its message waits for a session: neither the history nor the next sweep shows that anything refers to it."""
@@ -117,7 +117,7 @@ class TestOtherNodes:
             world.sweep_after(1)
         other.is_open.set()
         world.settle()
-        assert list(world.broker.topics.known) == ["/h/a"]
+        assert list(world.broker.topics.table.known) == ["/h/a"]
         assert data(receiver.take()) == [1]
 
 
@@ -129,7 +129,7 @@ class TestTime:
             assert state(world, "/a") is State.UNREFERENCED
         world.sweep_after(1)
         assert state(world, "/a") is State.DEAD
-        assert "/a" not in world.broker.topics.known
+        assert "/a" not in world.broker.topics.table.known
 
     def test_others_have_their_turn_between_topics(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Ten thousand topics were one turn of 50 ms. One that comes back meanwhile stays."""
@@ -155,7 +155,7 @@ class TestTime:
         world.broker.sweep()
         world.settle()
         assert events[:4] == [names[0], "others", names[1], "others"]
-        assert list(topics.known) == names[-1:]
+        assert list(topics.table.known) == names[-1:]
 
     def test_the_time_until_a_topic_dies_is_known(self, world: World) -> None:
         publish(Client(world).joined(), "/a", destroyDelay=10_000)
@@ -220,7 +220,7 @@ class TestTime:
 
     def test_its_history_keeps_it_until_the_last_message_expires(self, stored: StoredWorld) -> None:
         publish(Receiver(stored).started(), "/a", history={"maxEntries": 3}, lifeTime=1, destroyDelay=0)
-        topic = stored.broker.topics.find("/a")
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.history_count == 1
         while topic.history_count:
@@ -233,7 +233,7 @@ class TestTime:
     def test_the_store_forgets_it_too(self, make_stored: MakeStored) -> None:
         world = make_stored()
         publish(Receiver(world).started(), "/a", persistent=True, destroyDelay=0)
-        assert "/a" in world.broker.topics.known
+        assert "/a" in world.broker.topics.table.known
         assert world.wait(world.store.reader.smembers(world.store.keys.topics)) == {b"/a"}
         for _ in range(3):
             world.sweep_after(0.1)
@@ -243,7 +243,7 @@ class TestTime:
     def test_the_store_forgets_one_that_had_a_history_by_a_rule(self, make_stored: MakeStored) -> None:
         world = make_stored("topics./a.history.max_entries=3", "topics./a.destroy_delay_ms=0")
         publish(Receiver(world).started(), "/a", lifeTime=1)
-        while "/a" in world.broker.topics.known:
+        while "/a" in world.broker.topics.table.known:
             world.sweep_after(0.1)
         world.settle()
         assert world.wait(world.store.reader.smembers(world.store.keys.topics)) == set()
@@ -251,7 +251,7 @@ class TestTime:
 
     def test_a_history_that_was_not_counted_is_found_before_the_topic_dies(self, stored: StoredWorld) -> None:
         publish(Receiver(stored).started(), "/a", history={"maxEntries": 3}, destroyDelay=0)
-        topic = stored.broker.topics.find("/a")
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         topic.history_count = 0  # as if the answer had been lost
         for _ in range(3):
@@ -296,7 +296,7 @@ class TestTime:
         for _ in range(3):
             world.sweep_after(0.1)
         publish(client, "/a", destroyDelay=5)
-        topic = world.broker.topics.find("/a")
+        topic = world.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings.destroy_delay_ms == 5
 
@@ -307,10 +307,10 @@ class TestTime:
             publish(client, f"/a/{number}", destroyDelay=0)
         for _ in range(4):
             world.sweep_after(0.1)
-        assert len(world.broker.topics.known) == 10
+        assert len(world.broker.topics.table.known) == 10
         for _ in range(8):
             world.sweep_after(0.1)
-        assert not world.broker.topics.known
+        assert not world.broker.topics.table.known
 
     def test_looking_through_the_queues_is_rested_from(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         times = iter([0.0, 0.1] * 10)  # it takes a tenth of a second
@@ -320,12 +320,12 @@ class TestTime:
         publish(client, "/b", destroyDelay=3000)
         world.sweep_after(1)
         world.sweep_after(1)
-        assert set(world.broker.topics.known) == {"/b"}
+        assert set(world.broker.topics.table.known) == {"/b"}
         for _ in range(4):
             world.sweep_after(1)
-            assert set(world.broker.topics.known) == {"/b"}
+            assert set(world.broker.topics.table.known) == {"/b"}
         world.sweep_after(1)
-        assert not world.broker.topics.known
+        assert not world.broker.topics.table.known
 
     def test_what_the_store_does_not_answer_is_tried_again(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
@@ -374,7 +374,7 @@ class TestErase:
         reader.take()
         stored.sweep_after(0.1)
         assert state(stored, "/a/b") is State.DEAD
-        assert "/a/b" not in stored.broker.topics.known
+        assert "/a/b" not in stored.broker.topics.table.known
 
     def test_by_force_what_waits_ends(self, stored: StoredWorld) -> None:
         waiting = Receiver(stored).started("/a/*")
@@ -470,7 +470,7 @@ class TestErase:
         other.say("/meta/unsubscribe", subscription="/a/b")
         stored.sweep_after(0.1)
         assert state(stored, "/a/b") is State.DEAD
-        assert "/a/b" not in stored.broker.topics.known
+        assert "/a/b" not in stored.broker.topics.table.known
 
     def test_a_publish_that_is_under_way_belongs_to_the_topic_that_begins(self, stored: StoredWorld) -> None:
         sender = Receiver(stored).started()
@@ -479,7 +479,7 @@ class TestErase:
 
         async def both() -> None:
             erasing = broker.loop.create_task(topics.endings.erase("/a", force=True))
-            while (topic := topics.known["/a"]) and not topic.is_erased:
+            while (topic := topics.table.known["/a"]) and not topic.is_erased:
                 await asyncio.sleep(0)
             await broker.publish_stored("/a", 2, qos={"history": {"maxEntries": 5}})
             await erasing
@@ -579,7 +579,7 @@ class TestSharedQueues:
         monkeypatch.setattr(stored.broker.addressing.shared_queues, "peek", refused)
         for _ in range(3):
             stored.sweep_after(0.1)
-        assert "/a" in stored.broker.topics.known
+        assert "/a" in stored.broker.topics.table.known
         assert state(stored, "/a") is State.UNREFERENCED
 
 
@@ -635,5 +635,5 @@ def test_the_table_of_states_is_what_the_server_goes_by(stored: StoredWorld) -> 
     channel = parse("/a")
     assert channel is not None
     assert state(stored, "/a") is State.DEAD
-    stored.broker.topics.plain(channel)
+    stored.broker.topics.table.plain(channel)
     assert state(stored, "/a") is State.UNREFERENCED

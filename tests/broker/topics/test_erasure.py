@@ -253,7 +253,7 @@ class TestAfterARestart:
         for _ in range(3):
             world.sweep_after(0.1)
         assert state(world, "/a/b") is State.DEAD
-        assert "/a/b" not in world.broker.topics.known
+        assert "/a/b" not in world.broker.topics.table.known
         assert world.wait(world.store.reader.smembers(world.store.keys.topics)) == set()
         assert not world.wait(world.store.reader.exists(world.store.keys.topic("/a/b")))
 
@@ -275,7 +275,7 @@ class TestAfterARestart:
         world.crash()
         world = make_stored(prefix=world.prefix)
         assert state(world, "/a/b") is State.ALIVE
-        topic = world.broker.topics.find("/a/b")
+        topic = world.broker.topics.table.find("/a/b")
         assert topic is not None
         assert topic.settings.history_max == (7 if how == "configure" else 0)
 

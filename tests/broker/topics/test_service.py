@@ -69,7 +69,7 @@ def test_others_erase_nothing_under_an_open_policy(stored: StoredWorld) -> None:
     successful, told = call(Client(stored).joined(), {"channel": "/a/b"})
     assert (successful, told["errorCode"]) == (False, NOT_AUTHORIZED)
     assert "/a/b" in told["message"]
-    assert stored.broker.topics.find("/a/b") is not None
+    assert stored.broker.topics.table.find("/a/b") is not None
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_grant_to_configure_is_one_to_erase(stored: StoredWorld, channel: str,
     client = Client(stored).joined()
     client.session.grants = Grants("joe", configure=frozenset(["/a/*"]))
     assert call(client, {"channel": channel})[0] is may
-    assert (stored.broker.topics.find(channel) is None) is may
+    assert (stored.broker.topics.table.find(channel) is None) is may
 
 
 @pytest.mark.parametrize("role", list(Role))

@@ -32,7 +32,7 @@ def publish(client: Client, name: str, value: Any = 1, **qos: Any) -> dict[str, 
 
 def administer(world: World, **changed: Any) -> Any:
     """What an operator says of the topic /a, and what has to be waited for."""
-    topics = world.broker.topics
+    topics = world.broker.topics.table
     return topics.administer(channel("/a"), replace(topics.administered(channel("/a")), **changed))
 
 
@@ -51,16 +51,16 @@ def refusing(error: StoreError) -> Callable[..., None]:
 
 class TestPlainChannels:
     def test_a_publish_makes_a_topic_that_asks_for_nothing(self, world: World) -> None:
-        topics = world.broker.topics
+        topics = world.broker.topics.table
         assert topics.find("/a") is None
         assert topics.plain(channel("/a"))
         topic = topics.find("/a")
         assert topic is not None
         assert topic.settings == USUAL
-        assert world.broker.topics.usual(channel("/a")) is DEFAULT
+        assert world.broker.topics.table.usual(channel("/a")) is DEFAULT
 
     def test_the_channel_is_known_by_it(self, world: World) -> None:
-        world.broker.topics.plain(channel("/a"))
+        world.broker.topics.table.plain(channel("/a"))
         assert "/a" in world.broker.addressing.channels
 
     def test_a_channel_that_was_forgotten_meanwhile_finds_its_topic_again(self, world: World) -> None:
@@ -70,13 +70,13 @@ class TestPlainChannels:
             world.sweep_after(1)
         assert "/a" not in world.broker.addressing.channels
         client.publish("/a", 2)
-        topic = world.broker.topics.find("/a")
+        topic = world.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings.destroy_delay_ms == -1
 
     def test_what_answers_a_request_makes_no_topic(self, world: World) -> None:
-        assert world.broker.topics.plain(channel("/ret/0123456789abcdef/3000001"))
-        assert not world.broker.topics.known
+        assert world.broker.topics.table.plain(channel("/ret/0123456789abcdef/3000001"))
+        assert not world.broker.topics.table.known
 
 
 class TestConfiguration:
@@ -84,22 +84,22 @@ class TestConfiguration:
         client = Client(world).joined()
         publish(client, "/a", destroyDelay=5)
         publish(client, "/a", destroyDelay=7)
-        topic = world.broker.topics.find("/a")
+        topic = world.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings == TopicSettings(destroy_delay_ms=5)
-        assert not world.broker.topics.plain(channel("/a"))
+        assert not world.broker.topics.table.plain(channel("/a"))
 
     def test_an_administrative_publish_says_it_anew_and_is_delivered_to_nobody(self, world: World) -> None:
         client, reader = Client(world).joined(), Client(world).joined("/a")
         publish(client, "/a", 1, destroyDelay=5)
         publish(client, "/a", 2, administrative=True, destroyDelay=7)
         assert [each["data"] for each in reader.connect().answer if "data" in each] == [1]
-        topic = world.broker.topics.find("/a")
+        topic = world.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings.destroy_delay_ms == 7
 
     def test_what_an_administrative_publish_does_not_name_stays(self, world: World) -> None:
-        topics = world.broker.topics
+        topics = world.broker.topics.table
         topics.publish(channel("/a"), PublishQos(destroy_delay_ms=5, history_max=3))
         assert topics.administered(channel("/a")).history_max == 3
         assert topics.administered(channel("/b")) is DEFAULT
@@ -111,7 +111,7 @@ class TestConfiguration:
 
     def test_a_rule_says_what_a_publish_does_not(self, make_world: MakeWorld) -> None:
         world = make_world("topics./chat/**.priority=HIGH", "topics./chat/**.destroy_delay_ms=5")
-        topics = world.broker.topics
+        topics = world.broker.topics.table
         assert topics.usual(channel("/chat/a")) == PublishQos(priority=7, destroy_delay_ms=5)
         assert topics.usual(channel("/other")) is DEFAULT
         assert not topics.plain(channel("/chat/a"))
@@ -121,15 +121,15 @@ class TestConfiguration:
         assert topic.settings.destroy_delay_ms == 5
 
     def test_the_pattern_of_a_rule_may_end_in_a_slash(self, make_world: MakeWorld) -> None:
-        assert make_world("topics./a/.priority=1").broker.topics.usual(channel("/a")).priority == 1
+        assert make_world("topics./a/.priority=1").broker.topics.table.usual(channel("/a")).priority == 1
 
     def test_a_rule_may_say_that_messages_are_numbered(self, make_world: MakeWorld) -> None:
-        topics = make_world("topics./feed/*.replay=true").broker.topics
+        topics = make_world("topics./feed/*.replay=true").broker.topics.table
         assert topics.is_replayed(channel("/feed/a"))
         assert not topics.is_replayed(channel("/other"))
 
     def test_a_group_makes_its_channels_less_than_plain(self, world: World) -> None:
-        topics, groups = world.broker.topics, world.broker.addressing.groups
+        topics, groups = world.broker.topics.table, world.broker.addressing.groups
         assert topics.plain(channel("/a/b"))
         groups.add_elsewhere("group:/other/* g")
         assert topics.plain(channel("/a/b"))
@@ -180,7 +180,7 @@ class TestTheStore:
         publish(Receiver(world).started(), "/a", 1, destroyDelay=-1, persistent=True)
         world.crash()
         again = make_stored(history("/a", 5), prefix=world.prefix)
-        topic = again.broker.topics.find("/a")
+        topic = again.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings == TopicSettings(5, destroy_delay_ms=-1)
 
@@ -208,7 +208,7 @@ class TestTheStore:
         world = make_stored()
         publish(Receiver(world).started(), "/a", administrative=True, destroyDelay=77)
         world.crash()
-        topic = make_stored(prefix=world.prefix).broker.topics.find("/a")
+        topic = make_stored(prefix=world.prefix).broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings.destroy_delay_ms == 77
 
@@ -223,7 +223,7 @@ class TestTheStore:
         publish(sender, "/a", 3)
         world.crash()
         again = make_stored(prefix=world.prefix)
-        topic = again.broker.topics.find("/a")
+        topic = again.broker.topics.table.find("/a")
         assert topic is None or topic.history_count == 0
 
     @pytest.mark.parametrize("rule", [0, 2], ids=["asked", "as the rule says"])
@@ -233,13 +233,13 @@ class TestTheStore:
         for value in range(5):
             publish(sender, "/a", value, history={"maxEntries": 5})
         publish(sender, "/a", administrative=True, history={"maxEntries": 2})
-        topic = world.broker.topics.find("/a")
+        topic = world.broker.topics.table.find("/a")
         view = world.wait(world.broker.topics.views.of("/a"))
         assert topic is not None
         assert view is not None
         assert topic.history_count == view.history == 2
         world.crash()
-        again = make_stored(history("/a", rule), prefix=world.prefix).broker.topics.find("/a")
+        again = make_stored(history("/a", rule), prefix=world.prefix).broker.topics.table.find("/a")
         assert again is not None
         assert (again.history_count, again.settings.history_max) == (2, 2)
 
@@ -248,7 +248,7 @@ class TestTheStore:
         sender = Receiver(world).started()
         for value in range(5):
             sender.publish("/a", value)
-        topic = world.broker.topics.find("/a")
+        topic = world.broker.topics.table.find("/a")
         view = world.wait(world.broker.topics.views.of("/a"))
         assert topic is not None
         assert view is not None
@@ -271,7 +271,7 @@ class TestTheStore:
     def test_what_is_volatile_goes_into_no_history(self, make_stored: MakeStored) -> None:
         world = make_stored(history("/a", 2))
         publish(Receiver(world).started(), "/a", 1, lifeTime=0)
-        topic = world.broker.topics.find("/a")
+        topic = world.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.history_count == 0
 
@@ -284,7 +284,7 @@ class TestTheStore:
         sender = Receiver(stored).started()
         for value in range(4):
             publish(sender, "/a", value, history={"maxEntries": 9})
-        topic = stored.broker.topics.find("/a")
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         before = topic.settings
         with monkeypatch.context() as patch:
@@ -317,8 +317,8 @@ class TestTheStore:
             for _ in range(2):
                 reply = sender.publish("/a", 1, ext={"publish": asked})
                 assert reply["error"].startswith("503:")
-        assert stored.broker.topics.find("/a") is None
-        assert make_stored(prefix=stored.prefix).broker.topics.find("/a") is None
+        assert stored.broker.topics.table.find("/a") is None
+        assert make_stored(prefix=stored.prefix).broker.topics.table.find("/a") is None
 
     def test_what_a_refused_publish_asked_for_does_not_hold_for_the_next_one(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
@@ -330,7 +330,7 @@ class TestTheStore:
                 "/a", 1, ext={"publish": {"persistent": True, "readonly": True, "history": {"maxEntries": 9}}}
             )
         publish(sender, "/a", persistent=True, destroyDelay=7)
-        topic = stored.broker.topics.find("/a")
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings == TopicSettings(destroy_delay_ms=7)
 
@@ -344,12 +344,12 @@ class TestTheStore:
         with monkeypatch.context() as patch:
             patch.setattr(world.store, "submit", refusing(StoreUnavailable("away")))
             assert not sender.publish("/a", 1, ext={"publish": {"persistent": True}})["successful"]
-        assert world.broker.topics.find("/a") is not None
+        assert world.broker.topics.table.find("/a") is not None
 
     def test_without_a_store_a_publish_that_wants_one_makes_no_topic(self, world: World) -> None:
         reply = Client(world).joined().publish("/a", 1, ext={"publish": {"history": {"maxEntries": 2}}})
         assert reply["error"].startswith("503:")
-        assert world.broker.topics.find("/a") is None
+        assert world.broker.topics.table.find("/a") is None
 
     def test_a_plain_publish_that_a_rule_stores_makes_no_topic_if_it_is_refused(
         self, make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
@@ -359,7 +359,7 @@ class TestTheStore:
         with monkeypatch.context() as patch:
             patch.setattr(world.store, "submit", refusing(StoreUnavailable("away")))
             assert not sender.publish("/a", 1)["successful"]
-        assert world.broker.topics.find("/a") is None
+        assert world.broker.topics.table.find("/a") is None
 
     def test_nobody_knows_whether_a_publish_whose_answer_was_lost_made_a_topic(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
@@ -368,7 +368,7 @@ class TestTheStore:
         with monkeypatch.context() as patch:
             patch.setattr(stored.store, "submit", refusing(StoreUncertain("late")))
             assert not sender.publish("/a", 1, ext={"publish": {"persistent": True}})["successful"]
-        assert stored.broker.topics.find("/a") is not None
+        assert stored.broker.topics.table.find("/a") is not None
 
     def test_a_history_is_counted_again_when_a_message_is_found_whose_answer_was_lost(
         self, stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
@@ -383,7 +383,7 @@ class TestTheStore:
                 lambda steps, done: submit(steps, lambda answers: done([StoreUncertain("late") for _ in answers])),
             )
             assert not sender.publish("/a", 2)["successful"]
-        topic = stored.broker.topics.find("/a")
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.history_count == 1
         stored.access.writing.probe()
@@ -400,7 +400,7 @@ class TestTheStore:
         with monkeypatch.context() as patch:
             patch.setattr(stored.access.writing, "submit", lambda step, done, **_: done(StoreUncertain("late")))
             sender.publish("/a", None, ext={"publish": {"administrative": True, "history": {"maxEntries": 2}}})
-        topic = stored.broker.topics.find("/a")
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         assert (topic.settings.history_max, topic.history_count) == (2, 2)
         assert not topic.is_stored
@@ -421,7 +421,7 @@ class TestTheStore:
 
         monkeypatch.setattr(stored.access.writing, "submit", failing)
         publish(sender, "/a", 1, history={"maxEntries": 3})
-        topic = stored.broker.topics.find("/a")
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         assert not topic.is_stored
         publish(sender, "/a", 2)
@@ -434,7 +434,7 @@ class TestTheStore:
         sender.publish("/plain", 1)
         before = stored.wait(stored.broker.topics.views.of("/a"))
         stored.access.phase = StorePhase.CATCHING_UP
-        stored.wait(stored.broker.topics.restore(stored.wait(stored.broker.topics.stored())))
+        stored.wait(stored.broker.topics.table.restore(stored.wait(stored.broker.topics.table.stored())))
         stored.access.phase = StorePhase.SERVING
         view = stored.wait(stored.broker.topics.views.of("/a"))
         assert before is not None
@@ -447,8 +447,8 @@ class TestTheStore:
         publish(Receiver(stored).started(), "/a", 1, history={"maxEntries": 3})
         keys = stored.store.keys
         stored.wait(stored.store.reader.delete(keys.topics, keys.topic("/a"), keys.history("/a")))
-        stored.wait(stored.broker.topics.restore(stored.wait(stored.broker.topics.stored())))
-        topic = stored.broker.topics.find("/a")
+        stored.wait(stored.broker.topics.table.restore(stored.wait(stored.broker.topics.table.stored())))
+        topic = stored.broker.topics.table.find("/a")
         assert topic is not None
         assert (topic.history_count, topic.epoch, topic.is_stored) == (0, "", False)
 
@@ -457,8 +457,8 @@ class TestTheStore:
         publish(sender, "/a", 1, history={"maxEntries": 3})
         publish(sender, "/a", 2)
         before = stored.wait(stored.broker.topics.views.of("/a"))
-        assert stored.wait(stored.broker.topics.clear("/a")) == 2
-        assert stored.wait(stored.broker.topics.clear("/unknown")) == 0
+        assert stored.wait(stored.broker.topics.table.clear("/a")) == 2
+        assert stored.wait(stored.broker.topics.table.clear("/unknown")) == 0
         view = stored.wait(stored.broker.topics.views.of("/a"))
         assert before is not None
         assert view is not None
@@ -481,7 +481,7 @@ class TestTheStore:
             return answer
 
         monkeypatch.setattr(stored.access.writing, "ask", losing)
-        assert stored.wait(stored.broker.topics.clear("/a")) == 0  # for it had been
+        assert stored.wait(stored.broker.topics.table.clear("/a")) == 0  # for it had been
         assert asked == [False, True]
 
     def test_a_history_that_somebody_has_deleted_is_seen_to_be_gone(self, stored: StoredWorld) -> None:
@@ -498,14 +498,14 @@ class TestTheStore:
         assert stored is not None
         world.wait(stored)
         world.crash()
-        topic = make_stored(prefix=world.prefix).broker.topics.find("/a")
+        topic = make_stored(prefix=world.prefix).broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings == TopicSettings(3, destroy_delay_ms=5)
 
     def test_without_a_store_it_is_set_for_this_server(self, world: World) -> None:
         assert administer(world, destroy_delay_ms=5) is None
-        assert world.loop.run_until_complete(world.broker.topics.clear("/a")) == 0
-        topic = world.broker.topics.find("/a")
+        assert world.loop.run_until_complete(world.broker.topics.table.clear("/a")) == 0
+        topic = world.broker.topics.table.find("/a")
         assert topic is not None
         assert topic.settings.destroy_delay_ms == 5
 

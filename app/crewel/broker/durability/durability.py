@@ -19,6 +19,7 @@ from time import time
 from typing import Any, Final, NamedTuple
 
 from crewel.broker.addressing.addressing import Addressing
+from crewel.broker.durability.acknowledgements import Acknowledgements
 from crewel.broker.durability.inheritance import Inheritance, newest_outside_log
 from crewel.broker.durability.lease import StoreLease
 from crewel.broker.durability.log_appender import LogAppender
@@ -28,14 +29,13 @@ from crewel.broker.durability.log_trimmer import LogTrimmer
 from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
 from crewel.broker.handler_steps import resolve
-from crewel.broker.mailboxes.acknowledgements import Acknowledgements
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.payers import receiver_payers
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.subscriptions.subscriptions import Subscriptions
+from crewel.broker.topics.server_topics import ServerTopics
 from crewel.broker.topics.topic_changes import TopicChanges
-from crewel.broker.topics.topic_table import TopicTable
 from crewel.broker.writing.store_phase import StorePhase
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
@@ -90,7 +90,7 @@ class Durability:
     _runtime: Runtime
     _mailboxes: Mailboxes
     _addressing: Addressing
-    _topics: TopicTable
+    _topics: ServerTopics
     _subscriptions: Subscriptions
     _listener: DurabilityListener
     _awaiting_commit: list[asyncio.Future[bool]] = field(default_factory=list, init=False)
@@ -120,9 +120,10 @@ class Durability:
         self._events, self._pressure = mailboxes.events, mailboxes.pressure
         self._shared_queues = addressing.shared_queues
         self.stored = self._subscriptions.stored
-        self.topic_changes = TopicChanges(runtime, self._topics)
-        self.appender = LogAppender(runtime, mailboxes, addressing, self._topics, self.topic_changes, options)
-        self.acknowledgements = Acknowledgements(runtime, mailboxes, self)
+        topics = self._topics.table
+        self.topic_changes = TopicChanges(runtime, topics, self._topics.endings)
+        self.appender = LogAppender(runtime, mailboxes, addressing, topics, self.topic_changes, options)
+        self.acknowledgements = Acknowledgements(runtime, mailboxes, addressing.shared_queues)
         self.trimmer = LogTrimmer(self._access, self._runtime.settings, self._runtime.metrics)
         self._runtime.metrics.gauge("last_commit_timestamp_seconds", lambda: self._committed_at)
         self.lease = StoreLease(self._access, runtime.settings, runtime.supervisor, runtime.cluster)
@@ -199,7 +200,7 @@ class Durability:
                 else:
                     kept += adopted
         # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
-        topics = await self._topics.stored()
+        topics = await self._topics.table.stored()
         queues = await stored_queues(self._access.store)
         before, ended = dict[SessionName, _Former](), list[DurableSession]()
         if not is_first:
@@ -217,7 +218,7 @@ class Durability:
         await self.appender.read_up_to(max(last, newest))
         for durable in self._access.node.sessions.values():
             durable.place_notices()  # behind what was missed, too
-        await self._topics.restore(topics)
+        await self._topics.table.restore(topics)
         self._shared_queues.restore(queues)
         where = "" if self._access.store.directory is None else f" in {self._access.store.directory}"
         log.info("the store%s has %d sessions; the log is read up to %d", where, count, last)
@@ -406,18 +407,6 @@ class Durability:
         self._access.node.fan_out.changes.note(durable)
 
     # Messages
-
-    def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
-        """The receiver has acknowledged all that it had been sent, just now."""
-        events = self._events
-        for entry in entries:
-            if entry.position:
-                if events.tick != session.last_seen:
-                    events.turn(session.last_seen)
-                events.acknowledged.append(entry)
-                self._access.node.acknowledged(durable, entry.position, entry.fan_out_record)
-        if self._shared_queues.blocked:
-            self._shared_queues.on_capacity(session)
 
     async def waiting(self) -> int:
         """How many messages wait for a receiver, counted once for each. Others have their turn meanwhile."""

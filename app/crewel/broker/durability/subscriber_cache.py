@@ -25,7 +25,7 @@ from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.fan_out_buffer import FanOutBuffer, SubscriberSet
-from crewel.delivery.records import PendingMessage
+from crewel.delivery.records import PendingMessage, SessionName
 
 _MOST_CHANNELS: Final = 10_000
 _FEW: Final = 4
@@ -38,11 +38,11 @@ class Subscribers:
 
     __slots__ = ("fan_out", "index_version", "others", "set_version", "subscriber_set", "unusual")
 
-    def __init__(self, fan_out: FanOutBuffer, set_version: int, index_version: int) -> None:
+    def __init__(self, fan_out: FanOutBuffer[DurableSession], set_version: int, index_version: int) -> None:
         self.fan_out = fan_out
         self.set_version = set_version
         self.index_version = index_version
-        self.subscriber_set = SubscriberSet(())
+        self.subscriber_set: SubscriberSet[DurableSession] = SubscriberSet({})
         """The sessions that the store has and that receive every message, for the engine."""
         self.others: dict[Session, None] = {}
         """The sessions that the store has not."""
@@ -85,7 +85,7 @@ class SubscriberCache:
         found = self._begun()
         fan_out = self._outbound.fan_outs
         sessions = list(self._channels.subscribers(channel))
-        members: dict[DurableSession, None] = {}
+        members: dict[DurableSession, SessionName] = {}
         for start in range(0, len(sessions), fan_out.step):
             self._sort(channel, sessions[start : start + fan_out.step], members, found)
             yield
@@ -106,7 +106,7 @@ class SubscriberCache:
         self,
         channel: Channel,
         sessions: Iterable[Session],
-        members: dict[DurableSession, None],
+        members: dict[DurableSession, SessionName],
         found: Subscribers,
     ) -> None:
         """Put each of these sessions where it belongs, if it is a subscriber."""
@@ -115,7 +115,7 @@ class SubscriberCache:
         found.others.update(dict.fromkeys(unstored_of(subscribed)))
         for durable in stored_of(subscribed):
             if durable.connected is not None and node.receives_all(durable, channel.patterns):
-                members[durable] = None
+                members[durable] = durable.name
             else:
                 found.unusual[durable] = None
 

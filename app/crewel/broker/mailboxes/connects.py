@@ -2,12 +2,12 @@
 
 A connect goes one of two ways. Most are those of a client that waits: they say nothing that has to be looked at, and
 `hold_bare` takes them. They are recognised by their fields (`hold_plain`), or on a socket by their bytes (`known_connect`). All
-others go through `begin_connect` and `_hold`, between which the extensions and the login have their say.
+others go through `begin_connect` and `hold_begun`, between which the extensions and the login have their say.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from math import inf
 from random import randint
 from typing import Any, Final
@@ -26,15 +26,12 @@ from crewel.broker.exchange import (
     Peer,
     encode_reply,
 )
+from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.browsers import Browsers
-from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.session_times import SessionTimes
-from crewel.broker.mailboxes.timers import Timers
-from crewel.broker.mailboxes.unsendable import dead_letter_unsendable
-from crewel.broker.mailboxes.updates import Updates
-from crewel.broker.pipe import Pipe
+from crewel.broker.mailboxes.updates import Departures
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, Verdict
 
@@ -48,15 +45,16 @@ _CONNECTED: Final = State.CONNECTED
 _CONNECT: Final = CONNECT_CHANNEL.name
 
 
-class Connects(ABC):
-    """The held connects, and the messages that they are answered with."""
+class Connects:
+    """The held connects of one server."""
 
     def __init__(
         self,
         runtime: Runtime,
         sessions: dict[str, Session],
-        pipe: Pipe,
         times: SessionTimes,
+        departures: Departures,
+        loader: BacklogLoader,
         listener: OutboundListener,
     ) -> None:
         self._loop = runtime.loop
@@ -65,23 +63,15 @@ class Connects(ABC):
         self.browsers = Browsers(runtime.settings)
         self._times = times
         self._sessions = sessions
+        self._take = departures.take
+        self._pipe, self._timers = departures.pipe, departures.timers
+        self._load_if_waiting = loader.load_if_waiting
         self._listener = listener
-        self.pipe = pipe
-        self.timers = Timers(runtime.loop, self._on_timer)
-        self.expiry = Expiry(runtime)
-        self._encode_updates = Updates(runtime, self.timers, self.expiry).encode
         self.held = 0
+        """How many there are."""
         self._holds = True
-        self._longest_pause_ms = 0
+        self.longest_pause_ms = 0
         """While the server ends and another one will have its sessions soon: how long clients are asked to wait at most."""
-
-    @abstractmethod
-    def load_backlog(self, session: Session) -> None:
-        """A connect is held while messages wait in the store: a status that it carried has put them back."""
-
-    @abstractmethod
-    def _on_timer(self, session: Session, now: float) -> float:
-        """A deadline of the session has come; returns the next."""
 
     def hold_plain(self, peer: Peer, fields: Any) -> bool:
         """Answer or hold what a waiting client sends again and again. That is a connect that comes alone and says nothing
@@ -135,7 +125,7 @@ class Connects(ABC):
         if fields is None:
             assert part is not None
             part.took_all(session)
-        elif self.pipe.sees_bare_connects or not (
+        elif self._pipe.sees_bare_connects or not (
             fields.get("connectionType") == transport
             and (
                 ((count := len(fields)) == _BARE and not session.parts)
@@ -149,14 +139,14 @@ class Connects(ABC):
         deadline = now + (self._settings.timeout_ms if (own := session.timeout_ms) is None else own) / 1000
         self.hold(session, Held(peer, request, None, deadline))
         if durable is not None and durable.evicted:
-            self.load_backlog(session)
+            self._load_if_waiting(session)  # a status that it carried has put them back
         if deadline <= now:
             self.release(session, now)
         return True
 
     def _passes(self, session: Session, peer: Peer, message: Message) -> bool:
         """Whether the connect can still be held once the extensions have seen it. False: it has been answered."""
-        passes = self.pipe.rcv_meta(session, message)
+        passes = self._pipe.rcv_meta(session, message)
         if session.mailbox.dispatcher.reported:
             self._listener.conclude(session)
         if (
@@ -203,7 +193,7 @@ class Connects(ABC):
         exchange.connect = reply = replies.ok(message)
         return reply
 
-    def _hold(self, exchange: Exchange, session: Session) -> bool:
+    def hold_begun(self, exchange: Exchange, session: Session) -> bool:
         """Hold the connect, True; or leave it to be answered at once, with the advice that it needs."""
         reply, peer = exchange.connect, exchange.peer
         assert reply is not None
@@ -231,8 +221,8 @@ class Connects(ABC):
                 self.hold(session, Held(peer, message, reply, now + timeout, not_before, exchange.advise))
                 session.connecting = None
                 return True
-        if self._longest_pause_ms:
-            self.ask_to_pause(session, self._longest_pause_ms)
+        if self.longest_pause_ms:
+            self.ask_to_pause(session, self.longest_pause_ms)
             exchange.advise = True
         if exchange.advise:
             reply["advice"] = self._times.advice(session)
@@ -255,7 +245,7 @@ class Connects(ABC):
             if self.browsers.has_limit:
                 self.browsers.hold(session)
         if held.deadline < session.alarm or held.not_before:
-            self.timers.at(session, held.not_before or held.deadline)
+            self._timers.at(session, held.not_before or held.deadline)
 
     def repeat(self, session: Session, peer: Peer, message_id: str, ext: Any) -> bool:
         """Answer the last connect of this session, which came once more: something on the way sends requests twice, or a
@@ -311,7 +301,7 @@ class Connects(ABC):
             self.held -= 1
         else:
             self._let_go(session, held)
-        parts = [] if is_bare else self._departing(session)
+        parts = [] if is_bare else self._take(session)
         is_plain = type(request) is bytes and session.is_live and session.advised_on is not None
         if is_plain and not session.parts:
             parts.append(CONNECTED % request)
@@ -323,37 +313,18 @@ class Connects(ABC):
             reply = replies.ok(message) if held.reply is None else held.reply
             if held.advise or session.advised_on is None or not session.is_live:
                 self._times.advise_released(session, reply, peer.transport)
-            if self.pipe.send_meta(session, reply, message):
+            if self._pipe.send_meta(session, reply, message):
                 parts.append(encode_reply(reply, self._metrics))
         if session.is_live:
             self._times.arm_time_out(session, now)
         if parts or not peer.pushes:
             peer.send(parts)
-        if self._longest_pause_ms:
+        if self.longest_pause_ms:
             peer.end_well()
         if held.twin is not None:
             held.twin.send(parts)
         elif session.acknowledges:
             session.answered = parts
-
-    def _departing(self, session: Session) -> list[bytes]:
-        """The messages that leave now, ready for the wire."""
-        mailbox = session.mailbox
-        entries = taken = mailbox.take(self._settings.max_response_bytes)
-        if not entries:
-            return []
-        try:
-            if session.has_senders:
-                entries = self.pipe.departing(session, entries)
-            count = len(entries)
-            self._metrics.deliveries += count
-            if mailbox.dispatcher.rules.tells:
-                return self._encode_updates(session, entries)
-            return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
-        except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
-            for entry in taken:
-                dead_letter_unsendable(session, entry, error)
-            return []
 
     def dismiss(self, session: Session, verdict: Verdict) -> None:
         """Answer the connect that the session's client holds with this, and without a message: another has the session."""
@@ -369,6 +340,15 @@ class Connects(ABC):
             held.peer.supersede()
             if held.twin is not None:
                 held.twin.supersede()
+
+    def drain(self, sessions: Iterable[Session], longest_pause_ms: int = 0) -> None:
+        """Answer every held connect now: the server is going down. With a pause, another one will have its sessions by then."""
+        self._holds, self.longest_pause_ms = False, longest_pause_ms
+        for session in list(sessions):
+            if longest_pause_ms and session.held is not None:
+                self.ask_to_pause(session, longest_pause_ms)
+            self.release(session, self._loop.time())
+        self._timers.close()
 
     def give_back(self, session: Session) -> list[tuple[Peer, list[Any]]]:
         """Hold the session's connect no more and answer nothing: another node has the session. Returns the requests, or the

@@ -15,7 +15,7 @@ from typing import Any, Final
 from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.mailbox_listener import Occasion
-from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
+from crewel.broker.mailboxes.mailbox_listeners import MailboxesListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.pings import Pings
 from crewel.broker.mailboxes.session_times import SessionTimes, cause
@@ -49,7 +49,7 @@ class DispatcherRunner:
     _outbound: Outbound
     _times: SessionTimes
     _events: Events
-    _listener: DispatcherListener
+    _listener: MailboxesListener
     is_offered: bool = field(default=False, init=False)
     """Whether sessions may ask for the origin of messages: an extension of this server offers it."""
     updated: set[Session] = field(default_factory=set, init=False)
@@ -59,7 +59,7 @@ class DispatcherRunner:
         self._stops = Stops(self._runtime.access, self._runtime.loop)
         self._expiry = self._outbound.expiry
         self._node = self._runtime.settings.node.name
-        self.pings = Pings(self._runtime, self._outbound)
+        self.pings = Pings(self._runtime, self._outbound.connects)
         self._runtime.metrics.gauge(
             "held_sessions", lambda: sum(each.mailbox.view().holdback is not None for each in self._sessions.values())
         )

@@ -11,7 +11,7 @@ from crewel.delivery.dispatcher import FailedDelivery
 
 
 class OutboundListener(Protocol):
-    """Gets what `Outbound` notices, and does not do itself."""
+    """Gets what `Outbound` and `Connects` notice, and do not do themselves."""
 
     def on_timer(self, session: Session, now: float) -> float:
         """It may be time for something that the session's dispatcher waits for. Returns when it may be time again."""
@@ -26,8 +26,8 @@ class OutboundListener(Protocol):
         """The queue of a session that acknowledges is full, and its policy ends the session."""
 
 
-class DispatcherListener(Protocol):
-    """Gets what happens to a session, from its dispatcher."""
+class MailboxesListener(Protocol):
+    """Gets what happens to sessions by what they are sent."""
 
     def is_active(self, session: Session) -> None:
         """The session takes messages of shared queues again: it was on hold, failing or away."""
@@ -43,10 +43,6 @@ class DispatcherListener(Protocol):
 
     def end(self, session: Session, event: Event) -> None:
         """The client of the session has failed for good: the session ends."""
-
-
-class MailboxesListener(DispatcherListener, Protocol):
-    """Gets what the mailboxes of a server report."""
 
     def answer_seen(self, session: Session, peer: Peer, message: Message, *, passes: bool) -> None:
         """A plain connect cannot be held any more once the extensions have seen it; `passes`: they let it through."""

@@ -36,9 +36,10 @@ class Mailboxes:
         self.events = Events(runtime)
         self.pressure = BackPressure(runtime)
         self.outbound = Outbound(runtime, sessions, Pipe(extensions), self.times, self.pressure.fan_outs, self)
+        self.connects = self.outbound.connects
         self.reports = MailboxReports(runtime, self.outbound, self.events, self.pressure, listener)
         self.dispatchers = DispatcherRunner(runtime, sessions, self.outbound, self.times, self.events, listener)
-        runtime.metrics.gauge("held_connects", lambda: self.outbound.held)
+        runtime.metrics.gauge("held_connects", lambda: self.connects.held)
         runtime.metrics.gauge("queued_bytes", lambda: self.outbound.backlog.size)
 
     def sweep(self) -> None:

@@ -14,10 +14,13 @@ from crewel.broker.exchange import Exchange, encode_reply
 from crewel.broker.mailboxes.backlog import Backlog
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.connects import Connects
+from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.offers import EVICTED, KEPT, LEAVES, NOT_OF_INBOX, OVERFULL, READY
 from crewel.broker.mailboxes.session_times import SessionTimes
+from crewel.broker.mailboxes.timers import Timers
+from crewel.broker.mailboxes.updates import Departures
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
@@ -28,7 +31,7 @@ from crewel.event_loop import do_slice
 log = logging.getLogger(__name__)
 
 
-class Outbound(Connects):
+class Outbound:
     """Queues entries and answers exchanges."""
 
     def __init__(
@@ -40,20 +43,27 @@ class Outbound(Connects):
         fan_outs: FanOuts,
         listener: OutboundListener,
     ) -> None:
-        super().__init__(runtime, sessions, pipe, times, listener)
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._settings = runtime.settings.bayeux
+        self._times = times
+        self._listener = listener
+        self.pipe = pipe
+        self.timers = Timers(runtime.loop, self._on_timer)
+        self.expiry = Expiry(runtime)
+        departures = Departures(runtime, pipe, self.timers, self.expiry)
+        self._take = departures.take
         self.backlog = Backlog(runtime.settings.limits)
         """The messages in all queues."""
         self.fan_outs = fan_outs
         self.loader = BacklogLoader(runtime, self)
         """Brings back the messages that are in the store only."""
+        self.connects = Connects(runtime, sessions, times, departures, self.loader, listener)
+        """The connects that wait for messages."""
         self._ready: dict[Session, None] = {}  # what the next flush looks at
         self._left: list[Session] = []  # what the last one had no time for
         self._overflowed: set[Session] = set()
         self._is_ending = False  # whether more of these end in the next turn
-
-    def load_backlog(self, session: Session) -> None:
-        """A connect is held while messages wait in the store: a status that it carried has put them back."""
-        self.loader.load_if_waiting(session)
 
     # Into the queues
 
@@ -172,7 +182,7 @@ class Outbound(Connects):
                     if session.socket is not None and not session.connect_only:
                         self.push(session)
                     elif session.held is not None and session.held.not_before <= now:
-                        self.release(session, now)
+                        self.connects.release(session, now)
                 except Exception:
                     log.exception("a flush failed")
         if self._overflowed and not self._is_ending:
@@ -189,7 +199,7 @@ class Outbound(Connects):
         """Send what is queued over the session's socket, as long as the socket takes it."""
         socket, mailbox = session.socket, session.mailbox
         while socket is not None and mailbox.news and socket.is_writable and not mailbox.is_paused:
-            messages = self._departing(session)
+            messages = self._take(session)
             if messages:
                 socket.send(messages)
 
@@ -205,7 +215,7 @@ class Outbound(Connects):
         if held.not_before <= now:
             held.not_before = 0.0  # `now` may be a moment ahead of the clock: what comes next must not wait for that
         if held.deadline <= now or (mailbox.news == LEAVES and not held.not_before):
-            self.release(session, now)
+            self.connects.release(session, now)
             return due
         return min(due, held.deadline, held.not_before or inf)
 
@@ -226,11 +236,11 @@ class Outbound(Connects):
             if len(exchange.elements) == 1 and exchange.is_overtaken(session, exchange.connect.get("id")):
                 exchange.peer.supersede()
                 return
-            if self._hold(exchange, session):
+            if self.connects.hold_begun(exchange, session):
                 return
         messages: list[bytes] = []
         if session is not None and session.mailbox.news and exchange.carries_messages(session, self._settings):
-            messages = self._departing(session)
+            messages = self._take(session)
         if exchange.handshake is not None and messages:
             exchange.handshake["x-messages"] = len(messages)
         parts = []
@@ -248,7 +258,7 @@ class Outbound(Connects):
             parts = messages + parts if exchange.handshake is None else parts + messages
         if parts or not exchange.peer.pushes:
             exchange.peer.send(parts)
-        if self._longest_pause_ms and exchange.connect is not None:
+        if self.connects.longest_pause_ms and exchange.connect is not None:
             exchange.peer.end_well()
         if session is None or not session.is_live:
             return
@@ -268,12 +278,3 @@ class Outbound(Connects):
         if not exchange.peer.pushes:
             session.peer = None
         self.leave_soon(session)
-
-    def drain(self, sessions: Iterable[Session], longest_pause_ms: int = 0) -> None:
-        """Answer every held connect now: the server is going down. With a pause, another one will have its sessions by then."""
-        self._holds, self._longest_pause_ms = False, longest_pause_ms
-        for session in list(sessions):
-            if longest_pause_ms and session.held is not None:
-                self.ask_to_pause(session, longest_pause_ms)
-            self.release(session, self._loop.time())
-        self.timers.close()

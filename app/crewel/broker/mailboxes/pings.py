@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from crewel.broker.mailboxes.outbound import Outbound
+from crewel.broker.mailboxes.connects import Connects
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.errors import NotReached
@@ -16,7 +16,7 @@ class Pings:
     """The pings that are under way."""
 
     _runtime: Runtime
-    _outbound: Outbound
+    _connects: Connects
     _unanswered: dict[Session, dict[asyncio.Future[float], float]] = field(default_factory=dict, init=False)
 
     def __bool__(self) -> bool:
@@ -29,7 +29,7 @@ class Pings:
         loop = self._runtime.loop
         answer: asyncio.Future[float] = loop.create_future()
         self._unanswered.setdefault(session, {})[answer] = loop.time()
-        self._outbound.release(session, loop.time())
+        self._connects.release(session, loop.time())
         session.advised_on = None  # so that the next connect is looked at
         limit = self._runtime.settings.delivery.ping_timeout_ms / 1000
         try:

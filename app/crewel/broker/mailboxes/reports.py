@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from crewel.broker.mailboxes.back_pressure import BackPressure
 from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.ledger import NoLedger
-from crewel.broker.mailboxes.mailbox_listeners import DispatcherListener
+from crewel.broker.mailboxes.mailbox_listeners import MailboxesListener
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -26,7 +26,7 @@ class MailboxReports:
     _outbound: Outbound
     _events: Events
     _pressure: BackPressure
-    _listener: DispatcherListener
+    _listener: MailboxesListener
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access

@@ -1,4 +1,5 @@
-"""Messages as sessions get them that receive their origin: the one encoding that all share, and what is each session's own."""
+"""Messages as they leave. Those of sessions that receive their origin have one encoding that all share, and what is each
+session's own."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from crewel.bayeux.channel import parse
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.timers import Timers
 from crewel.broker.mailboxes.unsendable import dead_letter_unsendable
+from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, SessionPart
 from crewel.delivery.entry import Entry
@@ -40,17 +42,36 @@ class OnewayUpdates(SessionPart):
         return encoded
 
 
-@dataclass(eq=False)
-class Updates:
-    """Encodes what leaves for such sessions."""
+class Departures:
+    """The messages of responses, ready for the wire."""
 
-    _runtime: Runtime
-    _timers: Timers
-    _expiry: Expiry
+    def __init__(self, runtime: Runtime, pipe: Pipe, timers: Timers, expiry: Expiry) -> None:
+        self.pipe = pipe
+        self.timers = timers
+        self._expiry = expiry
+        self._loop = runtime.loop
+        self._metrics = runtime.metrics
+        self._settings = runtime.settings.bayeux
+        self._node = runtime.settings.node.name
 
-    def __post_init__(self) -> None:
-        self._loop = self._runtime.loop
-        self._node = self._runtime.settings.node.name
+    def take(self, session: Session) -> list[bytes]:
+        """Return the messages that leave now."""
+        mailbox = session.mailbox
+        entries = taken = mailbox.take(self._settings.max_response_bytes)
+        if not entries:
+            return []
+        try:
+            if session.has_senders:
+                entries = self.pipe.departing(session, entries)
+            count = len(entries)
+            self._metrics.deliveries += count
+            if mailbox.dispatcher.rules.tells:
+                return self.encode(session, entries)
+            return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
+        except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect
+            for entry in taken:
+                dead_letter_unsendable(session, entry, error)
+            return []
 
     def encode(self, session: Session, entries: list[Entry]) -> list[bytes]:
         """These messages leave in one response: their JSON. Messages that have no id of their own, such as the answer to a
@@ -71,7 +92,7 @@ class Updates:
                 failed.append((entry, error))
         for entry, cause in failed:
             dead_letter_unsendable(session, entry, cause)
-        self._timers.at(session, next_at)
+        self.timers.at(session, next_at)
         return parts
 
 

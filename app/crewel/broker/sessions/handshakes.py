@@ -38,7 +38,7 @@ class HandshakeHandler:
 
     def __post_init__(self) -> None:
         self._guard, self._limits = self._admission.guard, self._admission.limits
-        self._browsers, self._times = self._mailboxes.outbound.browsers, self._mailboxes.times
+        self._browsers, self._times = self._mailboxes.connects.browsers, self._mailboxes.times
 
     def handshake(self, exchange: Exchange, session: Session, message: Message) -> Reply | Steps[Reply]:
         """MAY carry anything; the version is not checked, and the transports only if they are there: hand-written clients leave

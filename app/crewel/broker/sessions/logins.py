@@ -57,7 +57,7 @@ class Logins:
 
     def __post_init__(self) -> None:
         self._access = self._runtime.access
-        self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
+        self._connects, self._dispatchers = self._mailboxes.connects, self._mailboxes.dispatchers
         self._guard, self._limits, self._admin = self._admission.guard, self._admission.limits, self._admission.admin
         self._names = self._claims.names
 
@@ -267,7 +267,7 @@ class Logins:
         """The client of `session` is the target's from here on; its former client is dismissed."""
         peer = exchange.peer
         self._names.supersede(target.id, target.name, self._runtime.loop.time())
-        self._outbound.dismiss(target, superseded(target.name))
+        self._connects.dismiss(target, superseded(target.name))
         # An acknowledgement counts for what this client was sent: all that was sent before goes out again.
         target.mailbox.renew()
         self._claims.table.hand_over(target, session, peer)
@@ -305,7 +305,7 @@ class Logins:
         """Let no connect of the session succeed until its client has logged in again."""
         session.refuse(Verdict(coded(EXPIRED, session.name, 403), advice.handshake()))
         self._mailboxes.events.token_expired(session)
-        self._outbound.release(session, self._runtime.loop.time())
+        self._connects.release(session, self._runtime.loop.time())
 
     def unknown(self, client_id: object) -> Verdict:
         """What a connect with an unknown `clientId` is answered."""

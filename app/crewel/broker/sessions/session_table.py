@@ -29,7 +29,8 @@ class SessionTable:
 
     def __post_init__(self) -> None:
         self._registry, self._times = self._runtime.services, self._mailboxes.times
-        self._outbound, self._dispatchers = self._mailboxes.outbound, self._mailboxes.dispatchers
+        self._outbound, self._connects = self._mailboxes.outbound, self._mailboxes.connects
+        self._dispatchers = self._mailboxes.dispatchers
         self._names, self._groups = self._addressing.names, self._addressing.groups
 
     def disconnect(self, session: Session) -> None:
@@ -81,7 +82,7 @@ class SessionTable:
             self._dispatchers.leave(session, event)
         self._subscriptions.of(session).end()
         if session.held is not None:
-            self._outbound.release(session, self._runtime.loop.time())
+            self._connects.release(session, self._runtime.loop.time())
         if session.connect_only:
             # Only connects carry its messages, and none will come.
             session.mailbox.drop_where(lambda entry: entry.channel != "/meta/disconnect")
@@ -119,7 +120,7 @@ class SessionTable:
         """Take a session out without ending it: the store will bring it back, or its client sends a handshake again."""
         self._limits.session_ended(session)
         self._subscriptions.end_all(session)
-        self._outbound.release(session, self._runtime.loop.time())
+        self._connects.release(session, self._runtime.loop.time())
         session.leave_socket()  # its next message finds the session that is brought back
         session.leave_store()
         self._sessions.pop(session.id, None)

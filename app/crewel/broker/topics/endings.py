@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.handler_steps import resolve
@@ -20,15 +20,14 @@ from crewel.broker.topic import Topic
 from crewel.broker.topic_view import Shares
 from crewel.broker.topics.erasure import TopicEraser
 from crewel.broker.topics.references import QueuedTopics, channel_of
+from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.topics.topic_views import TopicViews
 from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
 from crewel.event_loop import in_turns
 from crewel.storage import histories
 from crewel.storage.histories import History, Shortened
 from crewel.topics import State, state_of
-
-if TYPE_CHECKING:
-    from crewel.broker.topics.topic_table import TopicTable
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +46,7 @@ class Endings:
 
     _runtime: Runtime
     _topics: TopicTable
+    _views: TopicViews
     _queued: QueuedTopics
     _addressing: Addressing
     eraser: TopicEraser
@@ -58,17 +58,14 @@ class Endings:
     _ending: dict[Topic, None] = field(default_factory=dict, init=False)
     """Topics about which other nodes are asked now, or next."""
     _is_ending: bool = field(default=False, init=False)
-    erasing: Counter[str] = field(default_factory=Counter, init=False)
-    """Topics that are being erased: subscriptions to their names are about to end."""
     erased_at: dict[str, LogId] = field(default_factory=dict, init=False)
     """Where the log has the erasures of topics by this node that it has applied, until they are asked for."""
-    _parting: dict[str, set[str]] = field(default_factory=dict, init=False)
-    """Erased topics, and the queues of the groups that still have messages."""
 
     def __post_init__(self) -> None:
         self._access, self._clock = self._runtime.access, self._runtime.clock
         self._channels, self._groups = self._addressing.channels, self._addressing.groups
         self._shared_queues = self._addressing.shared_queues
+        self._erasing, self._parting = self._topics.erasing, self._topics.parting
         self._round: Iterator[Topic] = iter(())
 
     # By time
@@ -88,7 +85,7 @@ class Endings:
         began = perf_counter()
         try:
             for name in list(self._parting):
-                if name not in self.erasing:
+                if name not in self._erasing:
                     await self._part_from_groups(name)
             if self._suspects:
                 await self._check_topics(await self._queued.queued_anywhere())
@@ -124,26 +121,21 @@ class Endings:
         if topic.history_count or self._channels.count(topic.name):
             topic.unreferenced_at = None
             return False
-        return topic.unreferenced_at is None or self._is_due(topic, now)
-
-    @staticmethod
-    def _is_due(topic: Topic, now: float) -> bool:
-        delay = topic.settings.destroy_delay_ms / 1000
-        return topic.unreferenced_at is not None and 0 <= delay <= now - topic.unreferenced_at
+        return topic.unreferenced_at is None or topic.is_due(now)
 
     def _check(self, topic: Topic, counts: Mapping[str, int], now: float) -> None:
         if self._topics.known.get(topic.name) is not topic:
             return  # it has ended, or was made again
-        facts = self._topics.views.facts(topic.name, is_queued=counts.get(topic.name, 0) > 0)
+        facts = self._views.facts(topic.name, is_queued=counts.get(topic.name, 0) > 0)
         state = state_of(facts)
         if state is State.DEAD:
-            self.forget(topic)  # it was erased, and the last queue has let go of it
+            self._topics.forget(topic)  # it was erased, and the last queue has let go of it
         elif state is not State.UNREFERENCED:
             topic.unreferenced_at = None
         else:
             if topic.unreferenced_at is None:
                 topic.unreferenced_at = now
-            if self._is_due(topic, now):
+            if topic.is_due(now):
                 self._end(topic)
 
     def _end(self, topic: Topic) -> None:
@@ -151,7 +143,7 @@ class Endings:
         which the answer was lost is not counted here."""
         access = self._access
         if not access.has_store or not (topic.is_stored or topic.epoch or topic.settings.history_max):
-            self.forget(topic)
+            self._topics.forget(topic)
         elif access.trouble is None and self._runtime.cluster.is_single:
             self._ask_to_end(topic)
         elif access.trouble is None:
@@ -179,7 +171,7 @@ class Endings:
         shares = Shares() if asked is None else await asked
         # If a node cannot say it, the next sweep asks again. If the topic came back meanwhile, its time begins again.
         is_free = not shares.unreached and all(share.lets_go for share in shares.found)
-        if is_free and self._is_due(topic, self._runtime.loop.time()):
+        if is_free and topic.is_due(self._runtime.loop.time()):
             self._ask_to_end(topic)
 
     def _ask_to_end(self, topic: Topic) -> None:
@@ -197,7 +189,7 @@ class Endings:
             kind, author = histories.ChangeKind.ENDED, self._runtime.cluster.author(access.token)
             step = histories.erase(access.keys, access.token, topic.name, access.facts_max, kind, author)
             access.writing.submit(step, lambda _: None, retries=True)
-            self.forget(topic)
+            self._topics.forget(topic)
 
     def ended_elsewhere(self, topic: Topic) -> None:
         """Another node has ended the topic, because nothing referred to it. If something does here by now, it begins again."""
@@ -206,31 +198,7 @@ class Endings:
         if topic.is_fresh or self._channels.count(topic.name):
             self._topics.store(topic)
         else:
-            self.forget(topic)
-
-    def lets_go(self, name: str, queued: int) -> bool:
-        """Whether the topic, of which so many messages wait for sessions here, may end as far as this node knows. It may if
-        nothing has referred to it for as long as its `destroyDelay`. What its history holds, the store tells the node that ends
-        it."""
-        topic = self._topics.find(name)
-        if queued or self._channels.count(name) or (topic is not None and topic.is_fresh):
-            return False
-        return topic is None or topic.history_count > 0 or self._is_due(topic, self._runtime.loop.time())
-
-    def dies_in_ms(self, topic: Topic) -> int | None:
-        """How long a topic that nothing refers to will live; None: without limit."""
-        delay = topic.settings.destroy_delay_ms
-        if delay < 0:
-            return None
-        since = self._runtime.loop.time() if topic.unreferenced_at is None else topic.unreferenced_at
-        return max(0, round((since - self._runtime.loop.time()) * 1000) + delay)
-
-    def forget(self, topic: Topic) -> None:
-        """Know the topic no more."""
-        topic.is_erased = True  # for the channel, which may still know it
-        self._unmark(topic)
-        if self._topics.known.get(topic.name) is topic:
-            del self._topics.known[topic.name]
+            self._topics.forget(topic)
 
     def _expire(self) -> None:
         access = self._access
@@ -258,16 +226,16 @@ class Endings:
         """Erase a topic, False if there is none: its history goes, subscribers that asked for it receive a notice, and
         subscriptions to its very name end. The messages in queues are delivered, unless `force`: then it ends as well. Raises
         StoreError: if the store could not be asked at all, nothing was done."""
-        if await self._topics.views.state(name) is State.DEAD:
+        if await self._views.state(name) is State.DEAD:
             return False
         topic = self._topics.known.get(name)
         if topic is not None:
             topic.is_erased = True  # what is published from now on makes it again
-        self.erasing[name] += 1
+        self._erasing[name] += 1
         try:
             await self._erase(name, topic, force=force)
         finally:
-            self.erasing -= Counter([name])
+            self._erasing -= Counter([name])
         return True
 
     async def _erase(self, name: str, topic: Topic | None, *, force: bool) -> None:
@@ -291,7 +259,7 @@ class Endings:
         topic.is_erased = True
         topic.emptied()
         topic.is_fresh, topic.is_marked = False, not force
-        self.erasing[name] += 1
+        self._erasing[name] += 1
         return self._part_elsewhere(name, topic, until, force=force)
 
     async def _part_elsewhere(self, name: str, topic: Topic, until: LogId, *, force: bool) -> None:
@@ -300,7 +268,7 @@ class Endings:
         except StoreError as error:
             log.warning("the subscriptions to the erased topic %s could not all be ended: %s", name, error)
         finally:
-            self.erasing -= Counter([name])
+            self._erasing -= Counter([name])
 
     def _remembered(self, name: str) -> Topic:
         """An erased topic that this node did not know, for its queued messages."""
@@ -331,7 +299,7 @@ class Endings:
         await self.eraser.end_subscriptions(name, self._parting.get(name, ()), until)
         await self._part_from_groups(name)
         if topic is not None and not await self._queued.is_queued(name):
-            self.forget(topic)
+            self._topics.forget(topic)
 
     async def _part_from_groups(self, name: str) -> None:
         """Let the groups that receive the topic know that it was erased, when nothing of it waits for them any more."""
@@ -344,25 +312,10 @@ class Endings:
         if not self._parting.get(name):
             self._parting.pop(name, None)
 
-    def is_parting(self, queue: str) -> bool:
-        """Whether the group that has this queue is about to part from a topic that was erased."""
-        return any(queue in queues for queues in self._parting.values())
-
     def stays_in(self, queue: str) -> None:
         """The group has parted, or has a new member: it is not about to part any more."""
         for queues in self._parting.values():
             queues.discard(queue)
-
-    def restore(self, topic: Topic) -> None:
-        """The store has a topic that was erased while messages of it waited."""
-        topic.is_erased = topic.is_marked = True
-        topic.is_fresh = False
-        self._parting[topic.name] = set(self._groups.on(channel_of(topic.name)))
-
-    def begins_again(self, topic: Topic) -> None:
-        """A client publishes to an erased topic, or subscribes to it: for its remaining subscribers it is as before."""
-        self._parting.pop(topic.name, None)
-        self._unmark(topic)
 
     def _erase_stored(self, name: str, topic: Topic | None, *, force: bool) -> asyncio.Future[LogId]:
         """Erase what the store has. The future has the place up to which all that was published before has been taken when the
@@ -386,7 +339,7 @@ class Endings:
                 if not force and topic is not None:
                     topic.is_marked = True
                     if self._topics.known.get(name) is not topic:
-                        self._unmark(topic)
+                        self._topics.unmark(topic)
                 self._emptied(name, topic)
                 resolve(done, access.node.cursor)
 
@@ -397,10 +350,3 @@ class Endings:
         if topic is not None and self._topics.known.get(name) is topic:
             topic.emptied()
             topic.is_fresh = False
-
-    def _unmark(self, topic: Topic) -> None:
-        access = self._access
-        if topic.is_marked and not access.writing.is_closed:
-            topic.is_marked = False
-            step = histories.forget(access.keys, access.token, topic.name)
-            access.writing.submit(step, lambda _: None, retries=True)

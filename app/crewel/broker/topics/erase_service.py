@@ -13,7 +13,7 @@ from crewel.broker.admission.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.topics.topic_table import TopicTable
+from crewel.broker.topics.server_topics import ServerTopics
 from crewel.errors import IllegalArgument, RemoteCallError, StoreError
 from crewel.qos.fields import Check, flag, read_fields
 
@@ -37,7 +37,7 @@ class EraseService:
     """Answers the remote call."""
 
     _guard: Guard
-    _topics: TopicTable
+    _topics: ServerTopics
 
     async def erase(self, session: Session, data: Any) -> Fields:
         """Erase a topic, as `{"channel", "force": false}` says, and answer `{"channel", "state"}` with its state then. Raises
@@ -69,7 +69,7 @@ def _failed(code: str, message: str) -> RemoteCallError:
     return RemoteCallError({"errorCode": code, "message": message})
 
 
-def offer_erase(runtime: Runtime, guard: Guard, topics: TopicTable) -> None:
+def offer_erase(runtime: Runtime, guard: Guard, topics: ServerTopics) -> None:
     """Let clients call it."""
     runtime.services.calls[ERASE_SERVICE] = EraseService(guard, topics).erase
     guard.admit(ERASE_SERVICE)

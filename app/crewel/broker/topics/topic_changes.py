@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crewel.broker.runtime import Runtime
+from crewel.broker.topics.endings import Endings
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import Logged
 from crewel.storage import histories
 from crewel.storage.histories import ChangeKind, TopicChange
-
-if TYPE_CHECKING:
-    from crewel.broker.topics.topic_table import TopicTable
 
 
 @dataclass(eq=False)
@@ -27,6 +26,7 @@ class TopicChanges:
 
     _runtime: Runtime
     _topics: TopicTable
+    _endings: Endings
     _partings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class TopicChanges:
         sessions = [each.connected for each in durables if each.connected is not None and change.id > each.own_cursor]
         if sessions:
             is_forced = change.kind == ChangeKind.FORCED
-            self._spawn(self._topics.endings.part_late(change.channel, change.id, sessions, force=is_forced))
+            self._spawn(self._endings.part_late(change.channel, change.id, sessions, force=is_forced))
 
     def _spawn(self, parting: Coroutine[Any, Any, None]) -> None:
         task = self._runtime.spawn(parting)
@@ -59,21 +59,20 @@ class TopicChanges:
         task.add_done_callback(self._partings.discard)
 
     def _erased(self, change: TopicChange) -> None:
-        endings = self._topics.endings
         if change.by != self._access.token:
             is_forced = change.kind == ChangeKind.FORCED
-            self._spawn(endings.erased_elsewhere(change.channel, change.id, force=is_forced))
+            self._spawn(self._endings.erased_elsewhere(change.channel, change.id, force=is_forced))
             return
-        if change.channel in endings.erasing:
-            endings.erased_at[change.channel] = change.id
+        if change.channel in self._topics.erasing:
+            self._endings.erased_at[change.channel] = change.id
         topic = self._topics.find(change.channel)
         if topic is not None and 0 < topic.changed_at < change.id:
-            endings.forget(topic)  # an earlier change of this node had come back after the topic had been erased
+            self._topics.forget(topic)  # an earlier change of this node had come back after the topic had been erased
 
     def _ended(self, change: TopicChange) -> None:
         topic = self._topics.find(change.channel)
         if topic is not None and change.by != self._access.token:
-            self._topics.endings.ended_elsewhere(topic)
+            self._endings.ended_elsewhere(topic)
 
     async def applied(self) -> None:
         """Wait until what has been taken of the log is done."""

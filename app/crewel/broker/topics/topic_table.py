@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Future, gather
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,21 +18,17 @@ from crewel.bayeux.channel import Channel
 from crewel.bayeux.codec import encode
 from crewel.broker.addressing.addressing import Addressing
 from crewel.broker.admission.admission import Admission
-from crewel.broker.mailboxes.mailboxes import Mailboxes
+from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.topic import Topic
-from crewel.broker.topics.endings import Endings
-from crewel.broker.topics.erasure import TopicEraser
 from crewel.broker.topics.references import QueuedTopics, channel_of
 from crewel.broker.topics.rule_reader import read_rules
-from crewel.broker.topics.topic_listeners import TopicsListener
-from crewel.broker.topics.topic_views import TopicViews
 from crewel.delivery.records import LogId
 from crewel.errors import Limited, StoreError, StoreUncertain
 from crewel.qos.publish import DEFAULT, PublishQos
 from crewel.storage import histories
-from crewel.storage.histories import ChangeKind, StoredTopic, TopicChange
+from crewel.storage.histories import ChangeKind, History, StoredTopic, TopicChange
 from crewel.topics import HISTORY_MAX, USUAL, TopicSettings
 
 log = logging.getLogger(__name__)
@@ -42,32 +39,25 @@ class TopicTable:
     """Topics by the names of their channels. Raises SettingsError for rules that cannot be."""
 
     _runtime: Runtime
-    _mailboxes: Mailboxes
     _addressing: Addressing
     _admission: Admission
-    _sessions: dict[str, Session]
-    _listener: TopicsListener
+    _queued: QueuedTopics
     known: dict[str, Topic] = field(default_factory=dict, init=False)
     """Those that are configured, and those that were erased and still have messages in queues."""
     spreading: dict[str, Future[None]] = field(default_factory=dict, init=False)
     """Those of which not all nodes know what the first publish has asked for. Each future is done when they do."""
+    erasing: Counter[str] = field(default_factory=Counter, init=False)
+    """Topics that are being erased: subscriptions to their names are about to end."""
+    parting: dict[str, set[str]] = field(default_factory=dict, init=False)
+    """Erased topics, and the queues of the groups that still have messages."""
 
     def __post_init__(self) -> None:
-        runtime, addressing, sessions = self._runtime, self._addressing, self._sessions
+        runtime, addressing = self._runtime, self._addressing
         self._loop, self._access = runtime.loop, runtime.access
         self._channels, self._groups = addressing.channels, addressing.groups
         self._limits = self._admission.limits
         self._rules = read_rules(runtime.settings)
-        self.queued = QueuedTopics(runtime, addressing.shared_queues, sessions)
-        self.views = TopicViews(runtime, self, self.queued, self._channels, self._groups)
-        outbound = self._mailboxes.outbound
-        eraser = TopicEraser(runtime, outbound, addressing, sessions, self.queued, self._listener)
-        self.endings = Endings(runtime, self, self.queued, addressing, eraser)
         runtime.metrics.gauge("topics", lambda: len(self.known))
-
-    def sweep(self) -> None:
-        """End the topics that nothing refers to any more."""
-        self.endings.sweep()
 
     # What a publish asks
 
@@ -143,7 +133,7 @@ class TopicTable:
             return
         topic.claims -= 1
         if not (topic.claims or topic.epoch or topic.is_erased):
-            self.endings.forget(topic)
+            self.forget(topic)
 
     def administered(self, channel: Channel) -> PublishQos:
         """What holds for an administrative publish that does not say otherwise: of the topic all as it is."""
@@ -211,12 +201,32 @@ class TopicTable:
         for name in names:
             topic = self.find(name)
             if topic is not None and topic.settings.history_max:
-                self.views.count(topic)
+                self.count(topic)
 
     def find(self, name: str) -> Topic | None:
         """The topic of this name; None if there is none, or it was erased."""
         topic = self.known.get(name)
         return None if topic is None or topic.is_erased else topic
+
+    def count(self, topic: Topic) -> Future[None]:
+        """Let the store say what the history holds; what it has answered is known when the future is done."""
+        done: Future[None] = self._runtime.loop.create_future()
+
+        def answered(answer: History | StoreError) -> None:  # at once, so that what was published after it counts too
+            if isinstance(answer, StoreError):
+                log.warning("the history of %s cannot be read: %s", topic.name, answer)
+            else:
+                topic.history_count, topic.epoch = answer.total, answer.epoch
+                topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
+            resolve(done, None)
+
+        access, now = self._access, self._runtime.clock.microseconds()
+        if not access.has_store:
+            resolve(done, None)
+        else:
+            step = histories.history(access.keys, access.token, topic.name, newest=1, now=now)
+            access.writing.submit(step, answered)
+        return done
 
     def is_closed(self, channel: Channel) -> bool:
         """Whether the topic takes one message, and has it."""
@@ -245,7 +255,7 @@ class TopicTable:
         topic = self.known.get(channel.name)
         if topic is None or topic.is_erased:
             if topic is not None:
-                self.endings.begins_again(topic)
+                self._begins_again(topic)
             topic = self.known[channel.name] = Topic(channel.name)
             self._configure(topic, TopicSettings.of(qos), is_kept=qos.persistent)
         self._channels.create(channel.name).topic = topic
@@ -300,6 +310,28 @@ class TopicTable:
         )
         return access.writing.ask(step, then=answered)
 
+    # What is left of topics that end
+
+    def forget(self, topic: Topic) -> None:
+        """Know the topic no more."""
+        topic.is_erased = True  # for the channel, which may still know it
+        self.unmark(topic)
+        if self.known.get(topic.name) is topic:
+            del self.known[topic.name]
+
+    def _begins_again(self, topic: Topic) -> None:
+        """A client publishes to an erased topic, or subscribes to it: for its remaining subscribers it is as before."""
+        self.parting.pop(topic.name, None)
+        self.unmark(topic)
+
+    def unmark(self, topic: Topic) -> None:
+        """Let the store forget that the topic was erased."""
+        access = self._access
+        if topic.is_marked and not access.writing.is_closed:
+            topic.is_marked = False
+            step = histories.forget(access.keys, access.token, topic.name)
+            access.writing.submit(step, lambda _: None, retries=True)
+
     # The start
 
     async def stored(self) -> list[StoredTopic]:
@@ -317,7 +349,7 @@ class TopicTable:
             topic.emptied()
         for stored in found:
             self._restore(stored)
-        for name in (await self.queued.queued()).keys() - self.known.keys():
+        for name in (await self._queued.queued()).keys() - self.known.keys():
             self.begin(channel_of(name), self.usual(channel_of(name))).claims += 1
 
     async def _renewed(self, stored: StoredTopic) -> StoredTopic:
@@ -333,7 +365,7 @@ class TopicTable:
         """The log has the settings of a topic, or that its history was removed, from this or another node."""
         former = self.known.get(change.channel)
         if former is not None and former.is_erased:
-            self.endings.begins_again(former)
+            self._begins_again(former)
         known = self.find(change.channel)
         entries, newest = (0, LogId(0)) if known is None else (known.history_count, known.newest)
         if change.kind == ChangeKind.CLEARED:
@@ -341,13 +373,15 @@ class TopicTable:
         topic = self._restore(StoredTopic(change.channel, change.settings, change.epoch, entries, newest))
         topic.changed_at = change.id
         if topic.settings.history_max or entries:
-            self.views.count(topic)
+            self.count(topic)
 
     def _restore(self, stored: StoredTopic) -> Topic:
         channel = channel_of(stored.channel)
         if stored.is_erased:
             topic = self.known[channel.name] = Topic(channel.name)
-            self.endings.restore(topic)
+            topic.is_erased = topic.is_marked = True
+            topic.is_fresh = False
+            self.parting[topic.name] = set(self._groups.on(channel))
             return topic
         topic = self.find(channel.name) or Topic(channel.name)
         topic.claims += not topic.claims

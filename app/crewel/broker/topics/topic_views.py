@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from crewel.broker.addressing.channels import Channels
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
-from crewel.broker.handler_steps import resolve
 from crewel.broker.runtime import Runtime
 from crewel.broker.topic import Topic
 from crewel.broker.topic_view import Shares, TopicShare, TopicView, joined_groups
 from crewel.broker.topics.references import QueuedTopics, channel_of
-from crewel.delivery.records import LogId
+from crewel.broker.topics.topic_table import TopicTable
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.event_loop import in_turns, sorted_in_turns
-from crewel.storage import histories
-from crewel.storage.histories import History
 from crewel.topics import Facts, State, joined, state_of
-
-if TYPE_CHECKING:
-    from crewel.broker.topics.topic_table import TopicTable
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +59,17 @@ class TopicViews:
             view.subscribers,
             view.receivers,
             view.groups,
-            self._topics.endings.lets_go(name, queued),
+            self._lets_go(name, queued),
         )
+
+    def _lets_go(self, name: str, queued: int) -> bool:
+        """Whether the topic, of which so many messages wait for sessions here, may end as far as this node knows. It may if
+        nothing has referred to it for as long as its `destroyDelay`. What its history holds, the store tells the node that ends
+        it."""
+        topic = self._topics.find(name)
+        if queued or self._channels.count(name) or (topic is not None and topic.is_fresh):
+            return False
+        return topic is None or topic.history_count > 0 or topic.is_due(self._runtime.loop.time())
 
     async def _state_here(self, name: str) -> State:
         try:
@@ -89,7 +90,7 @@ class TopicViews:
         """What the state of a topic follows from. A message in a queue brings back the topic that it is of, and so does a
         subscription to the name of one that was erased gently."""
         topic = self._topics.known.get(name)
-        is_subscribed = name not in self._topics.endings.erasing and self._is_subscribed(name)
+        is_subscribed = name not in self._topics.erasing and self._is_subscribed(name)
         if is_queued and (topic is None or (topic.is_erased and is_subscribed)):
             channel = channel_of(name)
             topic = self._topics.begin(channel, self._topics.usual(channel))
@@ -103,7 +104,8 @@ class TopicViews:
             return True
         # A group's queue is named after its pattern; here only such groups are found whose pattern matches.
         queues = [queue for queue in self._groups.on(channel_of(name)) if queue.startswith(f"group:{name} ")]
-        return any(not self._topics.endings.is_parting(queue) for queue in queues)
+        parting = self._topics.parting.values()
+        return any(all(queue not in each for each in parting) for queue in queues)
 
     async def of(self, name: str) -> TopicView | None:
         """All there is to say of this topic, its history as the store has it at this moment; None if there is no topic. Raises
@@ -112,7 +114,7 @@ class TopicViews:
         counts = await self._counts()
         topic = self._topics.find(name)
         if topic is not None and (topic.history_count or topic.settings.history_max):
-            await self.count(topic)
+            await self._topics.count(topic)
         view = self._view(name, counts)
         if shares is not None:
             view = _with(view, shares, is_known=topic is not None)
@@ -121,26 +123,6 @@ class TopicViews:
         if view.unreached:
             raise StoreUnavailable(f"this node has no topic {name}, and {view.unreached} other nodes did not answer")
         return None
-
-    def count(self, topic: Topic) -> asyncio.Future[None]:
-        """Let the store say what the history holds; what it has answered is known when the future is done."""
-        done: asyncio.Future[None] = self._runtime.loop.create_future()
-
-        def answered(answer: History | StoreError) -> None:  # at once, so that what was published after it counts too
-            if isinstance(answer, StoreError):
-                log.warning("the history of %s cannot be read: %s", topic.name, answer)
-            else:
-                topic.history_count, topic.epoch = answer.total, answer.epoch
-                topic.newest = answer.entries[-1].id if answer.entries else topic.newest if answer.total else LogId(0)
-            resolve(done, None)
-
-        access, now = self._runtime.access, self._runtime.clock.microseconds()
-        if not access.has_store:
-            resolve(done, None)
-        else:
-            step = histories.history(access.keys, access.token, topic.name, newest=1, now=now)
-            access.writing.submit(step, answered)
-        return done
 
     async def all(self, *, with_shared: bool = True) -> list[TopicView]:
         """The views of all topics, by name; their histories as far as this server knows. `with_shared`: with messages in shared
@@ -167,7 +149,7 @@ class TopicViews:
             self._channels.count(name),
             len(self._channels.subscribers(channel)),
             [group for group in self._groups.states() if group.pattern in channel.patterns],
-            self._topics.endings.dies_in_ms(topic) if state is State.UNREFERENCED else None,
+            topic.dies_in_ms(self._runtime.loop.time()) if state is State.UNREFERENCED else None,
         )
 
 

@@ -8,22 +8,16 @@ which the extensions are called.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from crewel.bayeux.message import Fields, Message
+from crewel.broker.addressing.shared_queues import SharedQueues
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-
-
-class StoredSessions(Protocol):
-    """The sessions that the store has."""
-
-    def acknowledged(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
-        """The receiver has acknowledged all that it had been sent, just now."""
 
 
 @dataclass(eq=False)
@@ -32,12 +26,13 @@ class Acknowledgements:
 
     _runtime: Runtime
     _mailboxes: Mailboxes
-    _durability: StoredSessions
+    _shared_queues: SharedQueues
     rejected: WeakKeyDictionary[Session, list[Fields]] = field(default_factory=WeakKeyDictionary, init=False)
     """The statuses of the connect that is being read that do not count, with why."""
 
     def __post_init__(self) -> None:
-        self._dispatchers = self._mailboxes.dispatchers
+        self._dispatchers, self._events = self._mailboxes.dispatchers, self._mailboxes.events
+        self._access = self._runtime.access
 
     # For `ack`
 
@@ -52,7 +47,7 @@ class Acknowledgements:
         if entries is None:
             self._take(session, session.mailbox.expected())
         elif durable is not None:
-            self._durability.acknowledged(session, durable, entries)
+            self._settled(session, durable, entries)
 
     def connected(self, session: Session, message: Message, batch: int | None) -> None:
         """A connect acknowledges this batch and those before it, or nothing (None). What it leaves open goes out again: with
@@ -77,6 +72,18 @@ class Acknowledgements:
         session.mailbox.acknowledge(batch, is_busy=is_busy, may_wait=may_wait)
         if session.mailbox.limit is not None:
             self._dispatchers.note_room(session)
+
+    def _settled(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:
+        """The receiver has acknowledged all that it had been sent, just now."""
+        events = self._events
+        for entry in entries:
+            if entry.position:
+                if events.tick != session.last_seen:
+                    events.turn(session.last_seen)
+                events.acknowledged.append(entry)
+                self._access.node.acknowledged(durable, entry.position, entry.fan_out_record)
+        if self._shared_queues.blocked:
+            self._shared_queues.on_capacity(session)
 
     # For `update`
 
