@@ -170,9 +170,7 @@ def protocols(directory: Path = ROOT / "app") -> list[tuple[str, list[str], list
 def thin_protocols(directory: Path = ROOT / "app") -> Places:
     """Return the protocols that one class of the product implements and one class or function uses: it could name the class."""
     return [
-        f"{name} of {made[0]} for {by[0]}"
-        for name, made, by in protocols(directory)
-        if len(made) == 1 and len(by) == 1
+        f"{name} of {made[0]} for {by[0]}" for name, made, by in protocols(directory) if len(made) == 1 and len(by) == 1
     ]
 
 
