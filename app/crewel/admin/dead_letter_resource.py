@@ -11,6 +11,7 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
+from crewel.admin.example import SAMPLES, Example
 from crewel.admin.jobs import choice_of, filters_of
 from crewel.admin.operation import About
 from crewel.admin.receiver_facts import standing_of
@@ -445,6 +446,9 @@ LETTER: Final = (
     " before that."
 )
 
+SAMPLE: Final = {"id": SAMPLES["id"], "receiver": "/node/heron/client/joe/1", "errorCode": "user.update.error"}
+"""Some of a dead letter, in examples."""
+
 DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
@@ -452,6 +456,7 @@ DEAD_LETTER_ROUTES: Final = (
         "List the dead letters, the oldest first, a page at a time.",
         _list,
         f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A dead letter has {LETTER}",
+        Example({"receiver": "client/joe/1", "since": "2h"}, {"letters": [SAMPLE], "next": ""}),
         query=(
             *_FILTERS,
             count_text("At most this many dead letters."),
@@ -468,6 +473,7 @@ DEAD_LETTER_ROUTES: Final = (
         " many discarded ones are in the bin; both null for an operator of some channels. With `by` also `groups`: by kind,"
         " what `GET /dead-letters/groups` answers, from one look, so that the numbers agree; and `partial`: whether there are"
         " at least `count`, because a request does not read more, and no index has the number.",
+        Example({"by": "code"}, {"groups": {"code": {"groups": [{"value": "user.update.error"}]}}}),
         query=(
             text_field("by", f"Also count them by these kinds, separated by commas: {', '.join(GROUPED)}.", _kinds),
             flag_text(
@@ -484,6 +490,7 @@ DEAD_LETTER_ROUTES: Final = (
         _accounts,
         "`accounts`, a list of `account`, `count` and `bytes`, the most bytes first; `max` and `maxBytes`: the bounds of all;"
         " `bytes`: what all take, with the bin. Beyond a bound, the account that holds most loses its oldest dead letters.",
+        Example({}, {"accounts": [{"account": "client/joe"}], "maxBytes": 134217728}),
         query=(count_text("At most this many accounts."),),
     ),
     Route(
@@ -496,6 +503,7 @@ DEAD_LETTER_ROUTES: Final = (
         " `partial`: whether there are more than one request reads, so that larger groups may be missing. By reason, likeness"
         " or returns, or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`,"
         " for the filter, and `example`, the id of its newest dead letter.",
+        Example({"by": "reason"}, {"by": "reason", "groups": [{"value": "no pizza", "count": 1}], "partial": False}),
         query=(
             choice_field("by", "Group them by this", GROUPED),
             *_FILTERS[:-1],
@@ -508,6 +516,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Export all dead letters, the oldest first, as lines of JSON.",
         _export,
         "One dead letter per line, as in the list.",
+        Example({"channel": "/kitchen/**"}, SAMPLE),
         query=_FILTERS,
         media_type="application/x-ndjson",
         about=About.MANY,
@@ -518,6 +527,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Show one dead letter.",
         _show,
         LETTER,
+        Example({}, SAMPLE),
         refusals={404: "There is no such dead letter, or it has been removed."},
         about=About.MANY,
     ),
@@ -527,6 +537,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Redrive dead letters, each to its receiver.",
         _redrive,
         f"`redriven`: how many were sent. {_WORK}",
+        Example({"ids": [SAMPLES["id"]], "rate": 50}, {"redriven": 1, "next": ""}),
         body=(*CHOICE, *REDRIVE_FIELDS),
         role=Role.OPERATE,
         about=About.MANY,
@@ -537,6 +548,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Discard dead letters: the bin keeps them for `delivery.discarded_kept_ms`, so that they can be restored.",
         _discard,
         f"`discarded`: how many. {_WORK}",
+        Example({"ids": [SAMPLES["id"]], "reason": "order was cancelled"}, {"discarded": 1, "next": ""}),
         body=(*CHOICE, FOR_GOOD),
         about=About.MANY,
     ),

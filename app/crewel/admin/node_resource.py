@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from crewel.admin.call import Call
 from crewel.admin.command import FLAG, Access, Command, union, union_count, union_line
+from crewel.admin.example import Example
 from crewel.admin.operation import Level
 from crewel.admin.request_fields import json_field
 from crewel.admin.route import Ask, Route
@@ -241,6 +242,7 @@ NODE_ROUTES: Final = (
         "`nodes`, a list, the oldest first. A node has `node` (its name), `state` (ALIVE, or DEAD until other nodes"
         " have taken over all its sessions), `own` (whether it sent this response), `sessions` (how many it has in the"
         " store), `since` (milliseconds since 1970) and `process`.",
+        Example({}, {"nodes": [{"node": "heron", "state": "ALIVE", "own": True}]}),
     ),
     Route(
         "GET",
@@ -249,6 +251,7 @@ NODE_ROUTES: Final = (
         _alerts,
         "`alerts`, a list in the order of the names. An alert has `session`, `since` and `raised` (milliseconds since 1970),"
         " `held_ms` (how long it had been on hold when the alert was raised), `code`, `who` and `reason`.",
+        Example({}, {"alerts": [{"session": "client/bob/1", "who": "admin", "reason": "database is down"}]}),
     ),
     Route(
         "GET",
@@ -257,6 +260,7 @@ NODE_ROUTES: Final = (
         _settings,
         "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator if it"
         " was changed while the server runs), `live` (whether it can change) and `why`. Secrets are ***.",
+        Example({}, {"settings": [{"name": "bayeux.max_lazy_ms", "value": 5000, "source": "default", "live": True}]}),
     ),
     Route(
         "PATCH",
@@ -264,6 +268,7 @@ NODE_ROUTES: Final = (
         "Change settings while the server runs: all given settings, or none. They apply until the server ends.",
         _change_settings,
         "`settings`, as above, of the given names.",
+        Example({"bayeux.max_lazy_ms": 2000}, {"settings": [{"name": "bayeux.max_lazy_ms", "value": 2000}]}),
         body=tuple(json_field(each.name, each.why) for each in declared().values()),
     ),
 )

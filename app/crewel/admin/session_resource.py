@@ -14,6 +14,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.client_connection import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands
+from crewel.admin.example import Example
 from crewel.admin.merges import At, Pages
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import sorted_page
@@ -348,6 +349,7 @@ SESSION_ROUTES: Final = (
         _list,
         "`sessions`, a list; `next`, the cursor of the next page, empty if this is the last; `unnamed`, how many sessions"
         " have no name; `unknownSince`, as in the list of receivers.",
+        Example({"active": False}, {"sessions": [{"name": "client/bob/1", "cause": "database is down, by admin"}]}),
         query=(
             text_field("subject", "Only this subject's: joe."),
             choice_field("state", "Only those in this state of the API", DispatcherState),
@@ -371,6 +373,7 @@ SESSION_ROUTES: Final = (
         " turned away, and `lastFailure` is null if it is about a channel that the role does not cover. `conditions` and"
         " `causes`: as in the list of receivers; for rejected messages (`rejects`) also `shape`: which other fields they have"
         " than those that were acknowledged, or empty. `may`: the operator's highest role.",
+        Example({}, {"name": "client/joe/1", "state": "ALIVE", "active": True, "subscriptions": ["/kitchen/orders"]}),
         refusals=_UNKNOWN,
         about=About.SESSION,
         merge=At.OWNER,
@@ -381,6 +384,7 @@ SESSION_ROUTES: Final = (
         "Read the queue of a session without changing it.",
         _messages,
         "`name`, `waiting`: how many there are, and `messages` as the session would get them.",
+        Example({"count": 5}, {"waiting": 4, "messages": [{"data": {"word": "pizza 4"}}]}),
         query=(count_text("At most this many of the first messages."),),
         refusals=_UNKNOWN,
         about=About.SESSION,
@@ -396,6 +400,7 @@ SESSION_ROUTES: Final = (
         " covered all its subscriptions. An event has `what` (opened, lost, back, failed, held, released, skipped,"
         " drained, cleared, overflow, killed, died, closed), `since` and `at` (when it happened first and last), `count` (how"
         " often in a row) and the fields of its kind.",
+        Example({"count": 5}, {"events": [{"what": "failed", "code": "user.update.error"}]}),
         query=(count_text("At most this many of the newest events."),),
         refusals={404: "There is no such session, and no record of a former one."},
         about=About.SESSION,
@@ -409,6 +414,7 @@ SESSION_ROUTES: Final = (
         "One message per line: `at`, `way` (in: from the client; out: to it), `message`, and `lost`: how many messages before"
         " it are missing because the reader was too slow. Replies to publishes are not shown. While there are no messages,"
         " empty lines keep the connection open. Ask the node that has the session; another one refuses with 400 and names it.",
+        Example({"seconds": 1}, {"way": "out", "message": {"channel": "/kitchen/orders"}}),
         query=(number_text("seconds", "How long.", 1, _MOST_TRACE_S, _TRACE_S),),
         media_type="application/x-ndjson",
         refusals=_UNKNOWN,

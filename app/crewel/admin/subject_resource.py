@@ -9,6 +9,7 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands, union
+from crewel.admin.example import Example
 from crewel.admin.merges import AtAll, Pages, Row, longest, merged
 from crewel.admin.operation import About, Level
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
@@ -186,6 +187,7 @@ SUBJECT_ROUTES: Final = (
         "List the subjects that have sessions or queued messages by name, a page at a time.",
         _list,
         "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last.",
+        Example({"count": 2}, {"subjects": [{"name": "client/ann", "sessions": ["client/ann/1"]}], "next": "bob"}),
         query=page_fields("subjects"),
         about=About.MANY,
         merge=Pages("subjects", "subject", _as_one),
@@ -197,6 +199,7 @@ SUBJECT_ROUTES: Final = (
         _show,
         "The subject: name, sessions, queued, maxEntries. `causes`: what is wrong with its queue, as in the list of receivers."
         " `may`: the operator's highest role for it.",
+        Example({}, {"name": "client/joe", "sessions": ["client/joe/1"], "blocked": False, "queued": 1}),
         refusals=_UNKNOWN,
         about=About.SUBJECT,
         merge=AtAll(_as_one),
@@ -207,6 +210,7 @@ SUBJECT_ROUTES: Final = (
         "Read the messages that wait for a session of the subject, without removing them.",
         _messages,
         "`name`, `queued`: how many there are, and `messages` as a session would get them.",
+        Example({"count": 5}, {"name": "client/joe", "queued": 1, "messages": [{"channel": "/kitchen/orders"}]}),
         query=(count_text("At most this many of the first messages."),),
         refusals=_UNKNOWN,
         about=About.SUBJECT,
