@@ -13,7 +13,7 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.call import Call
-from crewel.admin.command import FLAG, Access, Command, union, union_count, union_line
+from crewel.admin.command import FLAG, Access, Command, of_list, union
 from crewel.admin.example import Example
 from crewel.admin.operation import Level
 from crewel.admin.request_fields import json_field
@@ -59,14 +59,6 @@ async def _topics(call: Call) -> list[str]:
     return [view.name for view in views if view.state in (State.ALIVE, State.UNREFERENCED)]
 
 
-async def _count_topics(call: Call) -> int:
-    return len(await _topics(call))
-
-
-async def _topics_line(call: Call) -> str:
-    return ",".join(await _topics(call))
-
-
 async def _subscriptions(call: Call) -> list[str]:
     named = call.admin.named()
     found = [f"{session.name} {channel}" async for session in named for channel in session.subscriptions]
@@ -106,27 +98,18 @@ async def _dump(call: Call) -> dict[str, Any]:
 _read = partial(Command, Level.NODE, Access.READ)
 _operate = partial(Command, Level.NODE, Access.OPERATE)
 
+_CLIENT_LIST: Final = _read("clientList", "Names of these subjects.", lambda c: c.admin.subjects(), join=union)
+_TOPIC_LIST: Final = _read("topicList", "Names of these topics.", _topics, join=union)
+
 NODE_COMMANDS: Final = (
     _read("version", "Version of the server.", lambda c: VERSION),
     _read("uptime", "Seconds since the server started.", _uptime),
     _read("serverTimestamp", "The server's clock.", lambda c: format_timestamp(time() * 1000)),
     _read("numNodes", "Number of nodes.", lambda c: 1, join=sum),
     _read("nodeList", "Names of the nodes.", lambda c: [c.admin.node], join=union),
-    _read(
-        "numClients",
-        "Subjects that have sessions.",
-        lambda c: len(c.admin.subjects()),
-        join=union_count,
-        asks="clientList",
-    ),
-    _read("clientList", "Names of these subjects.", lambda c: c.admin.subjects(), join=union),
-    _read(
-        "clients",
-        "These names on one line.",
-        lambda c: ",".join(c.admin.subjects()),
-        join=union_line,
-        asks="clientList",
-    ),
+    of_list(_CLIENT_LIST, "numClients", "Subjects that have sessions.", len),
+    _CLIENT_LIST,
+    of_list(_CLIENT_LIST, "clients", "These names on one line.", ",".join),
     _read("aliveCallbackClients", "Sessions whose client is connected.", _alive, join=union),
     _read(
         "numSessions",
@@ -140,11 +123,9 @@ NODE_COMMANDS: Final = (
         _session_names,
         join=union,
     ),
-    _read(
-        "numTopics", "Topics that were published to and not erased.", _count_topics, join=union_count, asks="topicList"
-    ),
-    _read("topicList", "Names of these topics.", _topics, join=union),
-    _read("topics", "These names on one line.", _topics_line, join=union_line, asks="topicList"),
+    of_list(_TOPIC_LIST, "numTopics", "Topics that were published to and not erased.", len),
+    _TOPIC_LIST,
+    of_list(_TOPIC_LIST, "topics", "These names on one line.", ",".join),
     _read(
         "numSubscriptions",
         "Subscriptions of all sessions.",

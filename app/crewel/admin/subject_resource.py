@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
-from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands, union
+from crewel.admin.command import COUNT, FLAG, Access, Command, of_list, operation_commands, union
 from crewel.admin.example import Example
 from crewel.admin.merges import AtAll, Pages, Row, longest, merged
 from crewel.admin.operation import About, Level
@@ -24,11 +24,7 @@ from crewel.security.grants import Role, role_of
 # Commands
 
 
-def _numbers(call: Call) -> str:
-    return _line_of(session.name for session in call.sessions)
-
-
-def _line_of(names: Iterable[str]) -> str:
+def _numbers(names: Iterable[str]) -> str:
     return ",".join(map(str, sorted(int(name.rpartition("/")[2]) for name in names)))
 
 
@@ -49,18 +45,14 @@ def _set_blocked(call: Call) -> Awaitable[None]:
 _read = partial(Command, Level.SUBJECT, Access.READ)
 _write = partial(Command, Level.SUBJECT, Access.WRITE)
 
+_SESSION_LIST: Final = _read(
+    "sessionList", "Names of its sessions.", lambda c: sorted(session.name for session in c.sessions), join=union
+)
+
 SUBJECT_COMMANDS: Final = (
     _read("numSessions", "Its sessions.", lambda c: len(c.sessions), join=sum),
-    _read(
-        "sessionList", "Names of its sessions.", lambda c: sorted(session.name for session in c.sessions), join=union
-    ),
-    _read(
-        "sessions",
-        "Numbers of its sessions on one line.",
-        _numbers,
-        join=lambda lists: _line_of(union(lists)),
-        asks="sessionList",
-    ),
+    _SESSION_LIST,
+    of_list(_SESSION_LIST, "sessions", "Numbers of its sessions on one line.", _numbers),
     _read(
         "uptime",
         "Seconds since its first session; 0 if it has none.",
