@@ -11,6 +11,7 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
+from crewel.admin.dead_letter_filters import ATTRIBUTES, FILTERS, dead_letter_id
 from crewel.admin.example import SAMPLES, Example
 from crewel.admin.jobs import choice_of, filters_of
 from crewel.admin.operation import About
@@ -27,7 +28,6 @@ from crewel.admin.request_fields import (
     flag_text,
     list_field,
     number_field,
-    pattern,
     text_field,
 )
 from crewel.admin.role_scopes import refused
@@ -36,8 +36,7 @@ from crewel.bayeux.codec import encode
 from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import IllegalArgument
-from crewel.qos.fields import number, text_that
-from crewel.qos.names import parse_name
+from crewel.qos.fields import number
 from crewel.security.grants import Role
 from crewel.storage import dead_letter_bin, dead_letter_store
 from crewel.storage.dead_letter_groups import (
@@ -54,12 +53,10 @@ from crewel.storage.dead_letter_groups import (
 from crewel.storage.dead_letter_matching import parse_field
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.dead_letter_store import Page
-from crewel.times import EXPECTED, since
 
 _MOST_WORKED: Final = 10_000
 _MOST_TOLD: Final = 1000
 _SECONDS: Final = 5.0
-_MOST_FIELD: Final = 1024
 _RECEIVER: Final = "receiver"
 _WITHOUT: Final[Mapping[str, dict[str, Any]]] = {
     "code": {"code": ""},
@@ -83,37 +80,6 @@ _FEW: Final = 2000
 # Fields
 
 
-_dead_id: Final = text_that(is_dead_id, "the id of a dead letter, such as 1795179106957-0")
-
-
-def _receiver(value: object) -> str:
-    name = parse_name(value) if isinstance(value, str) else None
-    if name is None:
-        raise ValueError("the name of a session or a subject: client/joe/1 or client/joe")
-    return name.relative
-
-
-def _code(value: object) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 128 or not value.replace(".", "").isalnum():
-        raise ValueError("an error code, or its beginning: user.update")
-    return value.rstrip(".")
-
-
-def _field(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _MOST_FIELD:
-        raise ValueError("a field of the data and its value: order=100 or lines.sku=A7")
-    parse_field(value)
-    return value
-
-
-def _returns(value: object) -> int:
-    """In a query it is a text, in a body a number."""
-    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else value
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 10**9:
-        raise ValueError("a whole number from 0 on")
-    return number
-
-
 def _kinds(value: object) -> tuple[str, ...]:
     kinds = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else ()
     if not kinds or not set(kinds) <= set(GROUPED):
@@ -127,33 +93,12 @@ def _all(value: object) -> bool:
     return True
 
 
-WITH_FIELD: Final = text_field(
-    "field",
-    "Only those whose data has this field with exactly this value: `order=100`, `lines.sku=A7`. A path goes through lists.",
-    _field,
-)
 _FILTERS: Final = (
-    text_field("code", "Only dead letters with this error code, or one below it.", _code),
-    text_field("receiver", "Only those of this session (client/joe/1) or of this subject (client/joe).", _receiver),
-    text_field("channel", "Only those of this channel or pattern.", pattern),
-    text_field("since", f"Only those from this time on: {EXPECTED}.", since),
-    text_field("until", "Only those up to this id.", _dead_id),
-    text_field(
-        "contains", "Only those with this text in data, options, reason, sender, message id or the code as given."
-    ),
-    text_field("like", "Only those whose data has this shape: `like` of a group."),
-    text_field("deadReason", "Only those with this reason, whatever its numbers are: `value` of a group by reason."),
-    WITH_FIELD,
-    Field(
-        "returns",
-        _returns,
-        {"type": "integer", "minimum": 0},
-        "Only those whose message was redriven so many times before, and came back each time. 0: never redriven.",
-    ),
-    text_field("after", "Continue after this id: `next` of the previous page.", cursor(_dead_id)),
+    *FILTERS,
+    text_field("after", "Continue after this id: `next` of the previous page.", cursor(dead_letter_id)),
 )
 CHOICE: Final = (
-    list_field("ids", "These dead letters.", _dead_id),
+    list_field("ids", "These dead letters.", dead_letter_id),
     Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all dead letters, or those that match the filters."),
     *_FILTERS,
     flag_field("dryRun", "Only count them."),
@@ -187,20 +132,9 @@ def wanted_field(ask: Ask) -> str:
 def filter_of(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
     """What the fields ask for, of the channels for which the operator has the role that is needed. Raises IllegalArgument for a
     field that operators do not see."""
-    fields, within = ask.fields, sorted(ask.scope.patterns(needed))
-    return DeadLetterFilter(
-        fields.get("code", ""),
-        fields.get("receiver", ""),
-        fields.get("channel", ""),
-        fields.get("since", 0),
-        fields.get("until", until),
-        fields.get("contains", ""),
-        fields.get("like", ""),
-        fields.get("deadReason", ""),
-        wanted_field(ask),
-        tuple(within),
-        fields.get("returns"),
-    )
+    given = {ATTRIBUTES[each.name]: ask.fields[each.name] for each in FILTERS if each.name in ask.fields}
+    within = tuple(sorted(ask.scope.patterns(needed)))
+    return DeadLetterFilter(**{"until": until, **given, "field": wanted_field(ask), "within": within})
 
 
 # Looking
@@ -211,7 +145,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     page = await dead_letter_store.page(
         ask.admin.store,
         filter_of(ask, Role.VIEW),
-        ask.after(_dead_id),
+        ask.after(dead_letter_id),
         fields.get("count", PAGE),
         newest_first=fields.get("newestFirst", False),
     )
@@ -292,7 +226,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
     store = ask.admin.store
     # Up to the newest of now: an export ends although new dead letters arrive.
     wanted = filter_of(ask, Role.VIEW, await dead_letter_store.newest(store))
-    page = await dead_letter_store.page(store, wanted, ask.after(_dead_id), _EXPORTED)
+    page = await dead_letter_store.page(store, wanted, ask.after(dead_letter_id), _EXPORTED)
     with ask.action("export dead letters", **ask.fields) as action:
         return await send_lines(ask, _portions(ask, wanted, page, action))
 
@@ -354,7 +288,7 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
         raise IllegalArgument("ids", 'is required, or "all": true, but not both')
     if ids is None:
         bound = dead_letter_store.newest if ask.covers_all else dead_letter_store.now
-        return Chosen(filter_of(ask, needed, fields.get("until") or await bound(store)), ask.after(_dead_id))
+        return Chosen(filter_of(ask, needed, fields.get("until") or await bound(store)), ask.after(dead_letter_id))
     for each in _FILTERS:
         if each.name in fields:
             raise IllegalArgument(each.name, 'needs "all": true, and excludes `ids`')
@@ -479,7 +413,7 @@ DEAD_LETTER_ROUTES: Final = (
             flag_text(
                 "facets", "true: count each kind without the filter of that kind, as if no group of it were chosen."
             ),
-            *_FILTERS[:-1],
+            *FILTERS,
         ),
         about=About.MANY,
     ),
@@ -506,7 +440,7 @@ DEAD_LETTER_ROUTES: Final = (
         Example({"by": "reason"}, {"by": "reason", "groups": [{"value": "no pizza", "count": 1}], "partial": False}),
         query=(
             choice_field("by", "Group them by this", GROUPED),
-            *_FILTERS[:-1],
+            *FILTERS,
         ),
         about=About.MANY,
     ),

@@ -14,7 +14,8 @@ from operator import attrgetter
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.dead_letter_resource import WITH_FIELD, wanted_field
+from crewel.admin.dead_letter_filters import WITH_FIELD
+from crewel.admin.dead_letter_resource import wanted_field
 from crewel.admin.example import SAMPLES, Example
 from crewel.admin.merges import Parts, Row
 from crewel.admin.message_history import (
