@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
+from crewel.admin.example import Example
 from crewel.admin.merges import Pages
 from crewel.admin.operation import About
 from crewel.admin.paging import sorted_page
@@ -235,6 +236,7 @@ RECEIVER_ROUTES: Final = (
         " `perMinute` (how many messages more wait than a minute before) and `takenPerMinute`. A session also has `node`,"
         " `transport` (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the"
         " last one) and `client` (its `User-Agent`).",
+        Example({"sort": "trouble"}, {"receivers": [{"name": "client/bob/1", "cause": "database is down, by admin"}]}),
         query=(
             choice_field("kind", "Only those of this kind", _KINDS),
             choice_field("state", "Only those in this state", _STATES),
