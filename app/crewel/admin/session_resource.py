@@ -89,7 +89,7 @@ def _last_failure(call: Call) -> str:
 
 
 def _forget_failure(call: Call) -> str:
-    call.session.mailbox.dispatcher.last_failure = None
+    call.session.mailbox.forget_failure()
     return "OK"
 
 
