@@ -52,7 +52,7 @@ def _member(ask: Ask, session: Session, queue: str) -> Row:
     admin = ask.admin
     # What stopped it may be a message of another channel.
     cause, since = receiver_stop(admin, session) if ask.covers_session(session) else ("", None)
-    mine = sorted(place for place, each in session.inbox.items() if each.source == queue)
+    mine = sorted(place for place, each in session.mailbox.view().inbox.items() if each.source == queue)
     return {
         "name": session.name,
         "node": admin.node,

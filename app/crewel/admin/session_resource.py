@@ -70,7 +70,7 @@ def _polling_since(call: Call) -> str:
 
 
 def _forget_failure(call: Call) -> str:
-    call.session.mailbox.dispatcher.last_failure = None
+    call.session.mailbox.forget_failure()
     return "OK"
 
 

@@ -68,7 +68,7 @@ def _qos_of(admin: Administration, session: Session) -> dict[str, Any]:
     """The options of its login, as in effect."""
     max_entries, max_bytes, policy = admin.bounds(session)
     settings = admin.settings
-    rules, asked, burst = admin.dispatchers.rules(session), session.asked, session.mailbox.view().burst
+    rules, asked, burst = admin.dispatchers.rules(session), session.asked, session.asked.burst
     return {
         "name": session.name,
         "ack": session.acknowledges,

@@ -297,8 +297,10 @@ class Durability:
                 continue
             groups = self._addressing.groups.of(session)
             self._listener.set_aside(session)
-            before[durable.name] = _Former(set(durable.since), groups, session.mailbox.transients(), session, durable)
-            session.mailbox.replace([])  # a request that waits for something answers without them
+            before[durable.name] = _Former(
+                set(durable.since), groups, session.mailbox.view().transients(), session, durable
+            )
+            session.mailbox.clear()  # a request that waits for something answers without them
         self._access.changed(durable.name for durable in durables)
         return before, ended
 

@@ -128,6 +128,7 @@ class DispatcherRunner:
         """The session ends: what of it is in memory only becomes dead letters, if a client may come back for it."""
         self._log_end(session, event)
         self.updated.discard(session)
+        self._outbound.connects.reported.discard(session)
         self.pings.ended(session)
         self._expiry.leave(session)
         lapsed = Ends(session.mailbox).leave()
@@ -171,12 +172,15 @@ class DispatcherRunner:
                 "%s: no listener takes its messages of %s; they stay open until one does", session.name, channels
             )
         self._note(session, judgement)
-        if not view.has_reports:
+        if view.has_reports:
+            self._outbound.connects.reported.add(session)
+        else:
             self._follow(session)
         return rejected + judgement.rejected
 
     def conclude(self, session: Session) -> None:
         """The request that reported failures is read to its end: carry out what they mean for the client itself."""
+        self._outbound.connects.reported.discard(session)
         if not session.is_live:
             return
         was_rejecting = session.mailbox.view().rejection is not None
@@ -342,7 +346,7 @@ class DispatcherRunner:
         return count
 
     def _note_ended(self, session: Session) -> None:
-        if session.mailbox.limit is not None:
+        if session.mailbox.view().max_open:
             self.note_room(session)
 
     async def clear(self, session: Session) -> int:
@@ -357,9 +361,6 @@ class DispatcherRunner:
 
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of the waiting messages, the stored ones first. Raises StoreError."""
-        places = session.mailbox.stored()[:count]
-        durable = session.durable
-        stored: list[Entry] = []
-        if places and durable is not None:
-            stored = await self._outbound.loader.read(durable, places)
-        return stored + session.mailbox.transients()[: count - len(stored)]
+        view = session.mailbox.view()
+        stored = await self._outbound.loader.read(session.name, view.first_stored(count))
+        return stored + view.transients()[: count - len(stored)]
