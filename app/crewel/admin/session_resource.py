@@ -26,7 +26,6 @@ from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_line
 from crewel.admin.session_view import session_view, subject_of
 from crewel.admin.trace import trace
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
-from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.dispatcher_states import DispatcherState
@@ -194,10 +193,10 @@ _TRACE_S: Final = 60
 _MOST_TRACE_S: Final = 3600
 
 
-_ORDERS: Final[Mapping[str, Callable[[MailboxView], int]]] = {
-    "name": lambda view: 0,
-    "waiting": lambda view: view.depth,
-    "waitingBytes": lambda view: view.size,
+_ORDERS: Final[Mapping[str, Callable[[Session], int]]] = {
+    "name": lambda _: 0,
+    "waiting": lambda session: session.mailbox.view().depth,
+    "waitingBytes": lambda session: session.mailbox.view().size,
 }
 """By what a list is sorted."""
 
@@ -207,16 +206,18 @@ async def _list(ask: Ask) -> dict[str, Any]:
     fields, dispatchers = ask.fields, ask.admin.dispatchers
     order, unnamed = _ORDERS[fields.get("sort", "name")], 0
 
-    async def wanted() -> AsyncIterator[Session]:
+    async def named() -> AsyncIterator[Session]:
         nonlocal unnamed
         async for session in in_turns(ask.admin.sessions()):
-            unnamed += not session.name
-            if not session.name:
-                continue
-            if _is_wanted(dispatchers, session, fields) and ask.covers_session(session) and _stands(ask, session):
+            if session.name:
                 yield session
+            else:
+                unnamed += 1
 
-    page, following = await sorted_page(fields, wanted(), lambda each: (order(each.mailbox.view()), each.name))
+    def is_wanted(session: Session) -> bool:
+        return _is_wanted(dispatchers, session, fields) and ask.covers_session(session) and _stands(ask, session)
+
+    page, following = await sorted_page(fields, named(), lambda each: (order(each), each.name), is_wanted)
     views = [session_view(ask.admin, session, ask.scope) async for session in in_turns(page) if session.is_live]
     if ask.covers_all:
         await add_what_the_store_says(ask.admin, views)

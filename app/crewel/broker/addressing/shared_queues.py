@@ -30,6 +30,7 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import DEAD_SESSION, EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.event_loop import in_turns
 from crewel.qos.connect import Bounds
 from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.storage import receivers, shared_queue_store
@@ -68,7 +69,10 @@ class SharedQueues:
         self._spawn = self._runtime.spawn
         self.failures = Failures()
         self._turns = count(1)
-        self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
+        self._metrics.count("queued", self._queued)
+
+    async def _queued(self) -> int:
+        return sum([queue.count async for queue in in_turns(self._known.values())])
 
     # What is in them
 

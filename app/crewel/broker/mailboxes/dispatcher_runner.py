@@ -29,6 +29,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import OnUserError, read_statuses
 from crewel.delivery.records import EndReason, SessionRecord
 from crewel.errors import IllegalArgument
+from crewel.event_loop import in_turns
 from crewel.qos.connect import ConnectQos, Retries
 
 log = logging.getLogger(__name__)
@@ -60,10 +61,14 @@ class DispatcherRunner:
         self._expiry = self._outbound.expiry
         self._node = self._runtime.settings.node.name
         self.pings = Pings(self._runtime, self._outbound.connects)
-        self._runtime.metrics.gauge(
-            "held_sessions", lambda: sum(each.mailbox.view().holdback is not None for each in self._sessions.values())
-        )
-        self._runtime.metrics.gauge("unclaimed", lambda: sum(each.mailbox.view().unclaimed for each in self.updated))
+        self._runtime.metrics.count("held_sessions", self._held_sessions)
+        self._runtime.metrics.count("unclaimed", self._unclaimed)
+
+    async def _held_sessions(self) -> int:
+        return sum([each.mailbox.view().holdback is not None async for each in in_turns(self._sessions.values())])
+
+    async def _unclaimed(self) -> int:
+        return sum([each.mailbox.view().unclaimed async for each in in_turns(self.updated)])
 
     # Logins
 
