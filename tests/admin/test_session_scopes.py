@@ -27,7 +27,7 @@ class Queue:
     """A mailbox with these messages, which counts those that are looked at."""
 
     def __init__(self, *channels: str) -> None:
-        self.dispatcher = Dispatcher(RULES)
+        self._dispatcher = Dispatcher(RULES)
         self.waiting = channels
         self.read = 0
         self.ledger = self
@@ -75,10 +75,10 @@ def failed(*failures: tuple[str, str]) -> Queue:
     for number, (channel, code) in enumerate(failures):
         entry = Entry({"channel": channel})
         entry.origin = Origin(str(number), str(number))
-        queue.dispatcher.messages.send(entry, 0.0)
+        queue._dispatcher.messages.send(entry, 0.0)
         status = {"id": str(number), **({"state": code} if code == "OK" else {"errorCode": code})}
-        queue.dispatcher.judge(read_statuses([status])[0], "client/joe/1", 1.0, 1000)
-        queue.dispatcher.conclude(1.0)
+        queue._dispatcher.judge(read_statuses([status])[0], "client/joe/1", 1.0, 1000)
+        queue._dispatcher.conclude(1.0)
     return queue
 
 
@@ -103,11 +103,11 @@ def test_a_failure_is_of_its_channel_and_so_is_what_it_has_done(
 
 def test_a_holdback_of_unknown_cause_is_not_covered_unless_its_message_waits() -> None:
     queue = Queue()
-    queue.dispatcher.holdback = Holdback("client/joe/1", 1, "user.update.holdback", "gone", "why")
+    queue._dispatcher.holdback = Holdback("client/joe/1", 1, "user.update.holdback", "gone", "why")
     assert not covers(queue)
-    queue.dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="waits")
+    queue._dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="waits")
     assert covers(queue)
-    queue.dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="")
+    queue._dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="")
     assert covers(queue)
 
 
