@@ -30,7 +30,7 @@ class Queue:
         self._dispatcher = Dispatcher(RULES)
         self.waiting = channels
         self.read = 0
-        self.ledger = self
+        self._ledger = self
 
     def view(self) -> MailboxView:
         return MailboxView(cast("Mailbox", self))
@@ -43,10 +43,10 @@ class Queue:
     def find(self, place: int) -> None:
         return None
 
-    def in_memory(self) -> dict[Entry, None]:
+    def _in_memory(self) -> dict[Entry, None]:
         return {}
 
-    def transients(self) -> list[Entry]:
+    def _transients(self) -> list[Entry]:
         return [Entry({"channel": "/a/x"}, origin=Origin("waits", "0"))]
 
 
@@ -105,9 +105,9 @@ def test_a_holdback_of_unknown_cause_is_not_covered_unless_its_message_waits() -
     queue = Queue()
     queue._dispatcher.holdback = Holdback("client/joe/1", 1, "user.update.holdback", "gone", "why")
     assert not covers(queue)
-    queue._dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="waits")
+    queue._dispatcher.holdback = queue._dispatcher.holdback._replace(message_id="waits")
     assert covers(queue)
-    queue._dispatcher.holdback = queue.dispatcher.holdback._replace(message_id="")
+    queue._dispatcher.holdback = queue._dispatcher.holdback._replace(message_id="")
     assert covers(queue)
 
 
