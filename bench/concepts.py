@@ -170,15 +170,13 @@ def protocols(directory: Path = ROOT / "app") -> list[tuple[str, list[str], list
 def thin_protocols(directory: Path = ROOT / "app") -> Places:
     """Return the protocols that one class of the product implements and one class or function uses: it could name the class."""
     return [
-        f"{name} of {made[0]} for {by[0]}"
-        for name, made, by in protocols(directory)
-        if len(made) == 1 and len(by) == 1
+        f"{name} of {made[0]} for {by[0]}" for name, made, by in protocols(directory) if len(made) == 1 and len(by) == 1
     ]
 
 
 def fits(info: TypeInfo, protocol: TypeInfo) -> bool:
-    """Return whether a class implements a protocol. Of one that passes on whatever it has not, or with a base that is not known,
-    only its word counts."""
+    """Return whether a class implements a protocol. Of one that passes on what it lacks, or has an unknown base, only its word
+    counts."""
     if info.fallback_to_any or info.get("__getattr__") is not None:
         return info.has_base(protocol.fullname)
     return is_subtype(any_instance(info), any_instance(protocol))

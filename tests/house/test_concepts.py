@@ -64,7 +64,7 @@ def test_hooks_are_found_by_their_types_and_not_by_their_names(tmp_path: Path) -
     assert sorted(found) == ["each.method", "unknown.hook", "….given", "….hook", "….many", "….typed"]
 
 
-PLANTED_PROTOCOLS = '''
+PLANTED_PROTOCOLS = """
 from typing import Protocol
 
 
@@ -119,7 +119,7 @@ def start(each: ForTwo) -> None:
 
 def pass_on(thin: Thin) -> User | None:
     return None if thin is None else User(thin, Other(), Engine(), thin)  # type: ignore[arg-type]
-'''
+"""
 
 
 def test_protocols_of_one_class_for_one_user_are_found(tmp_path: Path) -> None:
