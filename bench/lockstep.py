@@ -23,6 +23,11 @@ STEPS: Final = 500
 KINDS: Final = ("failing", "ranked")
 
 
+def _field(mailbox: Any, name: str) -> Any:
+    """A field of a mailbox: it has no underscore in the states before decision 0460."""
+    return getattr(mailbox, name) if hasattr(mailbox, name) else getattr(mailbox, f"_{name}")
+
+
 def _run(kind: str, seed: int, tell: Callable[[str], None]) -> None:
     """Do one run, and tell what is where after each of its moves."""
     sys.path.insert(0, str(Path.cwd()))
@@ -37,9 +42,9 @@ def _run(kind: str, seed: int, tell: Callable[[str], None]) -> None:
 
         def check(self) -> None:
             super().check()
-            waiting = [each.position or each.origin.id for each in self.queue]
+            queue, dispatcher = (_field(self, name) for name in ("queue", "dispatcher"))
+            waiting = [each.position or each.origin.id for each in queue]
             sent = [each.position or each.origin.id for each in self.sent()]
-            dispatcher = self.dispatcher
             is_open = sorted(dispatcher.messages.opened if hasattr(dispatcher, "messages") else dispatcher.in_flight)
             evicted = [each for each in self.durable.evicted if self.durable.find(place_of(each)) is not None]
             text = f"{self.durable.name} {waiting} {evicted} {sent} {is_open} {sorted(self.volatile)}\n"

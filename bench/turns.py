@@ -166,7 +166,7 @@ class Bench:
         """Let all receivers be away."""
         for client_id, _ in self.receivers:
             session = self.broker.sessions.by_id[client_id]
-            session.mailbox.evict()
+            session.mailbox.go_away()
             session.expires_at = float("inf")
 
     async def end_all(self) -> None:

@@ -1,9 +1,11 @@
 """The reference of what can be called: commands, REST resources, Python and TypeScript names, for docs/generate.py."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from typer.main import get_command
 
@@ -139,7 +141,24 @@ def _resource(method: str, path: str, operation: Mapping[str, Any]) -> str:
     parts.append(
         "\n".join([f"- 200: {answers['200']['description']}", *(f"- {_answer(*each)}" for each in further.items())])
     )
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, f"```http\n{_example(method, path, operation)}\n```"])
+
+
+def _example(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    """The example of a request, and below an empty line some of its answer."""
+    given = [each for each in operation.get("parameters", ()) if "example" in each]
+    for each in given:
+        path = path.replace(f"{{{each['name']}}}", str(each["example"]))
+    query = [f"{each['name']}={_in_query(each['example'])}" for each in given if each["in"] == "query"]
+    request = "?".join([f"{method} {API}{path}", *(["&".join(query)] if query else [])])
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    (answer,) = operation["responses"]["200"]["content"].values()
+    sent = [json.dumps(body["example"])] if "example" in body else []
+    return "\n".join([request, *sent, "", json.dumps(answer["example"])])
+
+
+def _in_query(value: Any) -> str:
+    return quote(value if isinstance(value, str) else json.dumps(value), safe="/*,:")
 
 
 def _answer(status: str, meaning: str) -> str:

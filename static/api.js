@@ -54,12 +54,23 @@ function answers(operation) {
   return table("answers", rows);
 }
 
+// The example of a request, and below an empty line some of its answer.
+function example(method, path, operation) {
+  const given = (operation.parameters ?? []).filter(each => "example" in each);
+  const query = given.filter(each => each.in === "query").map(each => encodeURI(`${each.name}=${each.example}`));
+  const url = given.reduce((all, each) => all.replace(`{${each.name}}`, each.example), path);
+  const body = operation.requestBody?.content["application/json"].example;
+  const [answer] = Object.values(operation.responses[200].content);
+  const request = `${method.toUpperCase()} ${[url, ...query.length ? [query.join("&")] : []].join("?")}`;
+  return element("pre", [request, ...body ? [JSON.stringify(body)] : [], "", JSON.stringify(answer.example)].join("\n"));
+}
+
 function section(method, path, operation) {
   const made = element("section");
   made.className = "card";
   made.id = operation.operationId;
   const heading = element("h2", "", element("code", `${method.toUpperCase()} ${path}`));
-  made.append(heading, prose("p", operation.summary), ...fields(operation), answers(operation));
+  made.append(heading, prose("p", operation.summary), ...fields(operation), answers(operation), example(method, path, operation));
   return made;
 }
 

@@ -50,18 +50,19 @@ class Turns:
     def __init__(self, seconds: float | None = None) -> None:
         """`seconds`: how long a turn is, nearly; half of `TURN_S` by default, for one piece of work may end and another begin
         within the same turn of the loop."""
-        self._seconds = seconds
-        self._began = perf_counter()
+        self._seconds = TURN_S / 2 if seconds is None else seconds
+        self.until = perf_counter() + self._seconds
+        """When this turn has been long enough."""
 
     async def rest(self) -> None:
         """Let others work, if this turn has been long enough."""
-        if perf_counter() - self._began >= (TURN_S / 2 if self._seconds is None else self._seconds):
+        if perf_counter() >= self.until:
             await self.end()
 
     async def end(self) -> None:
         """Let others work, however short this turn has been: what comes next is long."""
         await asyncio.sleep(0)
-        self._began = perf_counter()
+        self.until = perf_counter() + self._seconds
 
 
 def do_slice(steps: Iterator[object], seconds: float | None = None) -> bool:
@@ -102,7 +103,8 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
         await turns.end()
     for item in found:
         yield item
-        await turns.rest()
+        if perf_counter() >= turns.until:  # as `rest`, without a coroutine for each item
+            await turns.end()
 
 
 async def sorted_in_turns(items: Iterable[str]) -> list[str]:

@@ -145,6 +145,7 @@ def _attach(
     app.cleanup_ctx.append(_life_of_broker)
     if settings.storage.enabled:
         app.cleanup_ctx.append(_life_of_store)
+    app.cleanup_ctx.append(_sweeping)
     app.cleanup_ctx.append(_admin_token)  # a start that the store fails leaves no token, and no directory for it
     app.cleanup_ctx.append(_background_of_services)
     # Held requests are answered before the server waits for requests to end.
@@ -218,10 +219,8 @@ async def _admin_token(app: web.Application) -> AsyncIterator[None]:
 
 
 async def _life_of_broker(app: web.Application) -> AsyncIterator[None]:
-    broker = app[BROKER]
-    broker.supervisor.start("sweeper", broker.sweeper.run_forever)
     yield
-    await broker.close()
+    await app[BROKER].close()
 
 
 async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
@@ -240,6 +239,13 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
             await broker.supervisor.shutdown.within(_LEAVE_S, app[NODES].leave(), "the other nodes")
     finally:
         await store.close()
+
+
+async def _sweeping(app: web.Application) -> AsyncIterator[None]:
+    """Sweep, and publish what is due: not before this node knows the groups of the others, which would miss it."""
+    broker = app[BROKER]
+    broker.supervisor.start("sweeper", broker.sweeper.run_forever)
+    yield
 
 
 async def _background_of_services(app: web.Application) -> AsyncIterator[None]:

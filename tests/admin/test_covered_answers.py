@@ -60,8 +60,10 @@ def test_an_operator_of_some_channels_gets_the_same(stages: tuple[Stage, Stage],
                 assert status in (200, 400, 401, 403, 404), (ask, body)
                 assert b"salary" not in body or "salary" in f"{ask.path}{ask.body}", (ask, body)
                 answers.append((status, neutral(body.decode(), stage.names)))
-                is_page = method == "GET" and status == 200 and b'"next":"' in body
-                after[at] = (json.loads(body)["next"] if is_page else None) or None
+                is_page = (
+                    method == "GET" and status == 200 and b'"next":"' in body
+                )  # or a text that has an example of one
+                after[at] = (json.loads(body).get("next") if is_page else None) or None
             assert answers[0] == answers[1], (there, first_difference(*map(str, answers)))
             found += answers[0][0] == 200
     assert found or route.split()[1] in CLOSED, route

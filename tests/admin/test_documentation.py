@@ -22,7 +22,6 @@ def test_the_curl_script_does_what_the_page_says(start_server: StartServer, tmp_
     joe = Receiver(server).be("joe/1")
     joe.subscribe("/kitchen/orders")
     publish(server, "/kitchen/orders", 5)
-    joe.publish("/kitchen/menu", ["pizza"], ext={"publish": {"history": {"maxEntries": 1}}})
     messages = joe.take()
     joe.reject(messages[:4])
     ann = Receiver(server).be("ann/1")
@@ -38,26 +37,13 @@ def test_the_curl_script_does_what_the_page_says(start_server: StartServer, tmp_
         ["bash", "-c", found[1]], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LIMIT_S
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
-    held, one, skipped, active, count, page, *lines = [json.loads(line) for line in ended.stdout.splitlines() if line]
-    *exported, redriven, discarded, restored, published, topics, history, erased, subjects, queued = lines
-    assert [session["name"] for session in held["sessions"]] == ["client/joe/1"]
-    assert one["holdback"]["reason"] == "out of paper"
+    held, skipped, active, count, redriven, discarded = map(json.loads, ended.stdout.splitlines())
+    assert [session["holdback"]["reason"] for session in held["sessions"]] == ["out of paper"]
     assert (skipped["letters"], active["active"]) == (1, True)
-    assert count["count"] >= 4
-    assert (len(page["letters"]), page["next"]) == (2, page["letters"][1]["id"])
-    assert len(exported) >= 4
-    assert [topic["channel"] for topic in topics["topics"]] == ["/kitchen/menu", "/kitchen/orders"]
-    assert [message["data"] for message in history["messages"]] == [["pizza"]]
-    assert erased == {"channel": "/kitchen/menu", "state": "DEAD"}
-    assert [each["name"] for each in subjects["subjects"]] == ["client/ann", "client/joe"]
     # The letter of the message that was skipped comes with the next commit, which may be after all that.
-    assert restored["restored"] == discarded["discarded"]
-    assert published == {"channel": "/demo/test", "id": None}
-    left = 5 - redriven["redriven"]
-    assert left <= 1 + restored["restored"]
-    until(lambda: len(Desk(server).letters()) == left + 1)
+    assert count["count"] >= 4
+    assert 4 <= redriven["redriven"] + discarded["discarded"] <= 5
     assert any(letter["receiver"].endswith("client/ann/1") for letter in Desk(server).letters())
-    assert queued["result"] == redriven["redriven"]
 
 
 def test_the_page_names_the_figures_that_there_are() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from crewel.security.grants import Role, Scope
 from crewel.transports.forwarded import Client
 from tests.admin.test_joined_lists import group
 from tests.broker.stored_world import Receiver, StoredWorld, store
+from tests.work import calls
 
 pytestmark = pytest.mark.store
 
@@ -91,6 +93,17 @@ def test_others_have_turns_while_receivers_are_listed(stored: StoredWorld, admin
     answer, turns = turns_of(stored, RECEIVER_ROUTES[0].handler(asked(admin)))
     assert [each["name"] for each in answer["receivers"]] == [f"client/joe{number:02}/1" for number in range(MANY)]
     assert turns >= 2 * MANY
+
+
+def test_sessions_at_rest_are_not_looked_at_closely_for_their_trouble(
+    stored: StoredWorld, admin: Administration
+) -> None:
+    ask = replace(asked(admin), fields={"count": 3, "sort": "trouble"})
+    store(stored, "/a/7", 1)
+    answers: list[Any] = []
+    made = calls(lambda: answers.append(stored.loop.run_until_complete(RECEIVER_ROUTES[0].handler(ask))))
+    assert [each["name"] for each in answers[0]["receivers"]] == [f"client/joe{number:02}/1" for number in (7, 0, 1)]
+    assert made["session_facts"] == 1 + 3  # the one that is not, and those of the page
 
 
 def test_others_have_turns_while_subjects_are_listed(stored: StoredWorld, admin: Administration) -> None:

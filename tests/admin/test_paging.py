@@ -24,6 +24,18 @@ def test_the_first_of_many_are_those_that_sorting_all_gives(many: int, count: in
     assert smallest.added == largest.added == many
 
 
+@pytest.mark.parametrize("largest", [True, False])
+def test_what_is_not_admitted_is_not_among_the_first(largest: bool) -> None:
+    numbers = random.Random(1).choices(range(2000), k=3000)
+    found, admitted = First[int](5, largest=largest), list[int]()
+    for number in numbers:
+        if found.admits(number):
+            admitted.append(number)
+            found.add(number)
+    assert found.items() == sorted(numbers, reverse=largest)[:5]
+    assert len(admitted) < len(numbers) / 5
+
+
 def test_what_is_equal_by_its_key_stays_in_the_order_in_which_it_came() -> None:
     found: First[tuple[int, int]] = First(3, key=itemgetter(0))
     for number in range(2000):
@@ -59,3 +71,28 @@ async def test_pages_have_each_row_once_in_their_order(sort: str, order: list[st
             break
         fields = {**fields, "after": following}
     assert found == order
+
+
+@pytest.mark.parametrize("count", [1, 100])
+async def test_of_very_many_rows_few_are_looked_at(count: int) -> None:
+    """A list of all sessions costs little more than to read their names."""
+    names = [f"{number:05}" for number in range(20_000)]
+    even, looked = set(names[::2]), list[str]()
+    random.Random(count).shuffle(names)
+
+    async def rows() -> AsyncIterator[str]:
+        for name in names:
+            yield name
+
+    def is_even(name: str) -> bool:
+        looked.append(name)
+        return name in even
+
+    found: list[str] = []
+    fields: dict[str, object] = {"count": count}
+    for _ in range(3):
+        page, following = await sorted_page(fields, rows(), lambda name: (None, name), is_even)
+        found += page
+        fields["after"] = following
+    assert found == sorted(even)[: 3 * count]
+    assert len(looked) < 3 * len(names) / 5

@@ -27,7 +27,7 @@ def many_kinds(world: StoredWorld, admin: Administration) -> None:
     refused = Client(world).handshake(ext={"ack": True, "session": {"name": "shut/1", "resume": "wrong"}})
     assert not refused["successful"]
     store(world, "/absent", 1)
-    assert absent.session.mailbox.count_evicted()
+    assert absent.session.mailbox.evicted
     Client(world).joined().connect()  # it has no name
     Receiver(world).started(name="rest/1").reconnect()
     held = Receiver(world).started(name="held/1")

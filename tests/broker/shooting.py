@@ -335,27 +335,27 @@ def _left_over(session: Session, now: int) -> set[int]:
     """What should not wait any more, and is not at the client either."""
     assert session.durable is not None
     sent = [
-        *session.mailbox.dispatcher.messages.entries,
-        *session.mailbox.batches.unacknowledged,
+        *session.mailbox._dispatcher.messages.entries,
+        *session.mailbox._batches.unacknowledged,
     ]
     return {*session.durable.expired(now)} - {entry.position for entry in sent}
 
 
 def true_news(mailbox: Mailbox) -> int:
     """What a mailbox has to say of what waits in it, whatever it was told since it last said it."""
-    if not mailbox.queue:
+    if not mailbox._queue:
         return NOTHING
-    is_full = mailbox.limit is not None and not mailbox.limit.lets_some_leave(mailbox.queue, mailbox.batches)
-    return WAITS if mailbox.is_paused or mailbox._is_patient or is_full else LEAVES
+    is_full = mailbox._limit is not None and not mailbox._limit.lets_some_leave(mailbox._queue, mailbox._batches)
+    return WAITS if mailbox._is_paused or mailbox._is_patient or is_full else LEAVES
 
 
 def _check(session: Session) -> None:
-    durable, batches, dispatcher = session.durable, session.mailbox.batches, session.mailbox.dispatcher
+    durable, batches, dispatcher = session.durable, session.mailbox._batches, session.mailbox._dispatcher
     assert durable is not None
     is_open = {*durable.pending, *durable.inbox}
     if session.mailbox.news != true_news(session.mailbox):
-        raise Crossed(f"{session.name} has {len(session.mailbox.queue)} waiting, and news {session.mailbox.news}")
-    waiting = [each.position for each in session.mailbox.queue if each.position]
+        raise Crossed(f"{session.name} has {len(session.mailbox._queue)} waiting, and news {session.mailbox.news}")
+    waiting = [each.position for each in session.mailbox._queue if each.position]
     waiting += [each for each in map(place_of, durable.evicted) if each in is_open]
     if len(waiting) != len(set(waiting)):
         raise Crossed(f"{session.name} would get something twice: {waiting}")
@@ -365,7 +365,7 @@ def _check(session: Session) -> None:
         raise Crossed(f"{sorted(lost)} are open for {session.name}, and nowhere")
     if ghosts := set(waiting) - is_open:
         raise Crossed(f"{sorted(ghosts)} have ended for {session.name}, and would be sent")
-    if batches.must_resend and session.mailbox.queue[: batches.resending] != in_order(batches.unacknowledged):
+    if batches.must_resend and session.mailbox._queue[: batches.resending] != in_order(batches.unacknowledged):
         raise Crossed(f"what {session.name} is sent again is not at the front")
     if session.requests:
         raise Crossed(f"{session.name} waits for a request that is answered")

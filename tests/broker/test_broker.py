@@ -103,7 +103,7 @@ class TestSweeping:
         world.sweep_after(11)
         world.broker.publish("/a", 1)
         assert not session.deliver("/a", 1)
-        assert session.mailbox.queue == []
+        assert session.mailbox._queue == []
         session.disconnect()
         assert client.say("/meta/connect")["advice"] == {"reconnect": "handshake", "interval": 0}
 

@@ -214,7 +214,7 @@ class TestSums:
 
     def test_messages_that_are_put_back_are_told_with_the_code_and_what_it_did(self, world: World) -> None:
         events, joe = gathering(world, "reliable"), session()
-        dispatcher = joe.mailbox.dispatcher = Dispatcher(Rules())
+        dispatcher = joe.mailbox._dispatcher = Dispatcher(Rules())
         dispatcher.last_failure = ("communication.timeout", "slow")
         events.judged(joe, Judgement(put_back=[entry("/a", 7)]))
         dispatcher.holdback, dispatcher.last_failure = HOLDBACK, ("user.update.holdback", "not now")

@@ -140,7 +140,7 @@ def test_a_publish_beyond_the_rate_is_refused_and_says_when_to_repeat_it(make_wo
     assert refused["error"] == "429:limits.publishes_per_s:resource.temporary.unavailable"
     assert refused["ext"]["publish"]["retryAfter"] == 100
     assert client.say("/service/x", data=1)["successful"] is False, "what is for the server counts as well"
-    assert len(hearer.session.mailbox.queue) == 20
+    assert len(hearer.session.mailbox._queue) == 20
     world.advance(0.31)
     assert [client.publish("/a", n)["successful"] for n in range(4)] == [True, True, True, False]
 

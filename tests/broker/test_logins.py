@@ -213,7 +213,7 @@ class TestTakeOver:
         world.settle()
         again = login(new, ack=True, resume=told["resume"])
         assert again["queued"] == 2
-        assert new.session.mailbox.retained == 0
+        assert new.session.mailbox._retained == 0
         first = new.connect(ext={"ack": sent.answer[-1]["ext"]["ack"]})
         world.settle()
         assert data_of(first.answer) == [1, 2]
@@ -260,7 +260,7 @@ class TestCopies:
         client.id = reply["clientId"]
         client.browser = client.session.browser
         assert data_of(client.connect(ext={"ack": reply["ext"]["ack"]["batch"]}).answer) == []
-        assert not client.session.mailbox.retained
+        assert not client.session.mailbox._retained
         world.close()
 
     def test_a_copy_after_a_minute_is_another_login(self, world: World) -> None:

@@ -43,7 +43,7 @@ def test_what_json_cannot_say_is_refused_with_its_place(world: World, service: S
         sent(world, world.broker.publish_stored("/a", data))
     with pytest.raises(TypeError, match=fault):
         world.broker.deliver(joe.session, "/a", data)
-    assert joe.session.mailbox.queue == []
+    assert joe.session.mailbox._queue == []
 
 
 def test_what_cannot_be_asked_for_is_refused(service: Service) -> None:
@@ -66,7 +66,7 @@ def test_whoever_is_not_there_is_named(world: World, service: Service) -> None:
 def test_what_its_topic_keeps_is_heard_once_it_is_stored(stored: StoredWorld) -> None:
     hearer = Client(stored).joined("/a")
     stored.broker.publish("/a", 1, qos={"history": {"maxEntries": 5}})
-    assert hearer.session.mailbox.queue == []
+    assert hearer.session.mailbox._queue == []
     stored.settle()
     stored.broker.publish("/a", 2)  # and the topic goes on as it began
     stored.settle()

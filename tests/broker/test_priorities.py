@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,7 +91,8 @@ class TestSentAgain:
         joe = Receiver(stored).started("/a", name="joe/1")
         store(stored, (5, "a"), (1, "b"))
         assert data(joe.take()) == ["a", "b"]
-        joe.ack, joe.session.mailbox.burst = 0, Burst(1)
+        joe.ack = 0
+        joe.session.log_in(replace(joe.session.asked, burst=Burst(1)))
         store(stored, (3, "c"))
         assert data(joe.take()) == ["a"]
         assert [data(joe.take()) for _ in range(3)] == [["c"], ["b"], []]

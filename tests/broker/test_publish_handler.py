@@ -271,7 +271,7 @@ class TestRemoteCalls:
         session = client.session
         client.say("/meta/disconnect")
         client.world.advance(2)
-        assert session.mailbox.queue == []
+        assert session.mailbox._queue == []
 
     def test_without_a_handler_there_is_only_the_acknowledgement(self, world: World) -> None:
         assert len(self.call(Client(world).joined())) == 1

@@ -112,7 +112,7 @@ class TestSubscribing:
         assert subscribe(ann, f"/ret/{hers}/*")["successful"]
         assert ask(ann, f"/ret/{mine}/3000001", data="for joe")["successful"]
         assert data_of(joe.connect().answer) == ["for joe"]
-        assert not ann.session.mailbox.queue
+        assert not ann.session.mailbox._queue
 
     def test_the_owner_may_name_one_of_them(self, world: World) -> None:
         joe, mine = come(world)
@@ -163,7 +163,7 @@ class TestSubscribing:
         joe, mine = come(world)
         spy = Client(world).joined(pattern)
         ask(joe, f"/ret/{mine}/3000001", data=1)
-        assert not spy.session.mailbox.queue
+        assert not spy.session.mailbox._queue
 
     def test_a_service_that_listens_to_everything_hears_none(self, make_world: MakeWorld) -> None:
         heard: list[Any] = []

@@ -84,16 +84,16 @@ class TestTake:
         [(0, 100, 0), (1, 0, 1), (3, 1, 1), (3, 52, 2), (3, 51, 1), (3, 78, 3), (3, 77, 2)],
     )
     def test_as_many_as_fit_and_at_least_one(self, session: Session, count: int, limit: int, taken: int) -> None:
-        session.mailbox.queue = queue = self.entries(*range(count))
-        session.mailbox.news, session.mailbox.lazy_at = LEAVES, 5.0
+        session.mailbox._queue = queue = self.entries(*range(count))
+        session.mailbox.news, session.mailbox._lazy_at = LEAVES, 5.0
         assert all(len(entry.wire) == 25 for entry in queue)  # and a comma
         assert session.mailbox.take(limit) == queue[:taken]
-        assert session.mailbox.queue == queue[taken:]
+        assert session.mailbox._queue == queue[taken:]
         is_rest = taken < count
         assert session.mailbox.news == (LEAVES if is_rest or count == 0 else NOTHING)
-        assert session.mailbox.lazy_at == (5.0 if is_rest or count == 0 else inf)
+        assert session.mailbox._lazy_at == (5.0 if is_rest or count == 0 else inf)
 
     def test_what_is_left_of_lazy_messages_waits_no_longer(self, session: Session) -> None:
-        session.mailbox.queue = self.entries(1, 2)
+        session.mailbox._queue = self.entries(1, 2)
         session.mailbox.take(1)
         assert session.mailbox.news == LEAVES

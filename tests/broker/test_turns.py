@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -110,3 +111,22 @@ def test_a_start_applies_what_it_reads_in_portions(make_stored: MakeStored, monk
     assert stored.access.node.fan_out.deliveries <= 20
     assert len(stored.access.node.sessions) == 5
     assert all(len(durable) == 30 for durable in stored.access.node.sessions.values())
+
+
+def test_others_have_their_turn_while_sessions_on_hold_are_counted(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metrics, receivers = stored.broker.metrics, [Receiver(stored).started(name=f"joe/{n}") for n in range(1, 10)]
+    stored.loop.run_until_complete(stored.broker.mailboxes.dispatchers.hold(receivers[0].session, "an operator"))
+    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
+
+    async def count_turns() -> int:
+        task, turns = stored.loop.create_task(metrics.measure()), 0
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return turns
+
+    turns = stored.loop.run_until_complete(count_turns())
+    assert "crewel_held_sessions 1.0" in metrics.exposition().decode()
+    assert turns >= 2 * len(receivers)  # those that wait are counted, and then these

@@ -258,7 +258,7 @@ def test_progress_is_shown_on_a_terminal_only(post: Post, joe: Receiver) -> None
         (("redrive", "--all", "--rate", "0"), "--rate"),
         (("redrive", "1-0", "--wait-for-room-ms", "5"), "--wait-for-room-ms is for filters"),
         (("redrive", "--all", "--since", "soon"), "--since takes a date"),
-        (("list", "--receiver", "a/b/c"), "--receiver takes a session or a subject"),
+        (("list", "--receiver", "a/b/c"), "--receiver takes the name of a session or a subject"),
         (("list", "--channel", "chat"), "--channel takes a channel or a pattern"),
         (("list", "--field", "order"), "--field takes a field of the data"),
         (("edit", "1-1", "--data", "{"), "--data takes JSON"),

@@ -226,7 +226,7 @@ class FailingRun(Run):
         if found := self._receiving():
             server, durable = found
             receiver = server.receiver(durable)
-            if not receiver.queue:
+            if not receiver._queue:
                 receiver.refill(self.random.randint(1, 5))
             batch, ids = receiver.reply(self.random.randint(1, 4), self.clock)
             receiver.check()

@@ -109,6 +109,11 @@ class StartsAtTheEnd(LogConsumer):
         return last
 
 
+class CommitsWhileItReads(LogConsumer):
+    def begin_at(self, cursor: LogId, stored: LogId | None = None) -> None:
+        super().begin_at(cursor, cursor)
+
+
 class TakesNothingClosing(LogConsumer):
     def _take_hidden(
         self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, found: Set[DurableSession]
@@ -462,16 +467,6 @@ class CountsNoCommits(StoreModel):
         return super().commit(token, commit)
 
 
-class NeverGoesBack(StoreModel):
-    """A commit raises the cursor only: the one that a starting node has in the store is the log's end."""
-
-    def commit(self, token: str, commit: Commit) -> list[SessionName]:
-        cursor = self._node(token).cursor
-        fenced = super().commit(token, commit)
-        self._node(token).cursor = max(cursor, commit.cursor)
-        return fenced
-
-
 class NotesForOthers(StoreModel):
     """Writes facts and letters of sessions that the server does not own."""
 
@@ -570,6 +565,7 @@ MUTATIONS = (
         "nothing is taken for a subscriber set while subscriptions close", node=TakesForAllBesideOthers, first=969
     ),
     Mutation("the cursor goes to where a divided commit began", node=MovesToWhereverItIs, first=2),
+    Mutation("nothing is committed before the stored cursor is reached", node=CommitsWhileItReads, first=1360),
     Mutation("what has ended ahead of the cursor is told when it moves", node=MovesWithoutWhoIsAhead),
     Mutation("what has ended keeps the log until it is told", node=NeedsWhatIsOpenNow, first=18),
     Mutation("dead letters that are withheld are stored", node=ForgetsWhatItWithholds, first=316),
@@ -608,7 +604,6 @@ MUTATIONS = (
     Mutation("`at` is the cursor of the dead node", store=TakesTheAdoptersCursor, first=2),
     Mutation("adopting lowers low", store=AdoptsWithoutLowering, first=40),
     Mutation("a commit is applied once", store=CountsNoCommits, first=13),
-    Mutation("a commit sets the cursor, also lower", store=NeverGoesBack, first=17),
     Mutation("ends that a stranger tells are not noted", store=NotesForOthers, first=41),
     Mutation("spilling copies the body", store=SpillsNothing, first=13),
     Mutation("what has settled leaves the inbox too", store=LeavesWhatWasSpilled, first=563),

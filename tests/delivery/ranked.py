@@ -67,12 +67,12 @@ class RankedReceiver(Receiver):
 
     def refill(self, count: int) -> None:
         """Begin to read what is evicted."""
-        if not self.dispatcher.is_paused and not self.reading:
+        if not self._dispatcher.is_paused and not self.reading:
             self.reading = self.durable.first_evicted(count)
 
     def finish_reading(self) -> None:
         ids, self.reading = self.reading, []
-        if not self.dispatcher.is_paused:
+        if not self._dispatcher.is_paused:
             read = [self._read(log_id) for log_id in self.durable.load(ids)]
             for entry in read:
                 self.load(entry)
@@ -96,7 +96,7 @@ class RankedReceiver(Receiver):
         self.sweep(is_away=False)
 
     def reply(self, count: int, now: float) -> tuple[int, list[str]]:
-        if not self.dispatcher.is_paused:
+        if not self._dispatcher.is_paused:
             self.depart()
         return super().reply(count, now)
 
@@ -110,7 +110,7 @@ class RankedReceiver(Receiver):
 
     def sweep(self, *, is_away: bool) -> None:
         """End what has to go out by now."""
-        self.expire(self.clock, is_away=is_away)
+        self.expire(self.clock, is_gone=is_away)
         self.node.mark_dirty(self.durable)
         self.check()
 

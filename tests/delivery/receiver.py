@@ -106,7 +106,7 @@ class Receiver(Mailbox):
     # What is where
 
     def sent(self) -> list[Entry]:
-        return list(dict.fromkeys([*self.dispatcher.messages.entries, *self.batches.unacknowledged]))
+        return list(dict.fromkeys([*self._dispatcher.messages.entries, *self._batches.unacknowledged]))
 
     def in_store_only(self) -> list[LogId]:
         return [each for each in map(place_of, self.durable.evicted) if self.durable.find(each) is not None]
@@ -114,25 +114,25 @@ class Receiver(Mailbox):
     def check(self) -> None:
         """Everything that has not ended is somewhere, once; and nothing else is."""
         name = self.durable.name
-        waiting = [each.position for each in self.queue if each.position]
+        waiting = [each.position for each in self._queue if each.position]
         waiting += self.in_store_only()
         if len(waiting) != len(set(waiting)):
             raise Broken(f"{name} would get something twice: {waiting}")
         somewhere = {*waiting, *(each.position for each in self.sent() if each.position)}
-        if lost := set(self.stored()) - somewhere:
+        if lost := set(self._ledger.places()) - somewhere:
             raise Broken(f"{sorted(lost)} are open for {name}, and nowhere")
-        if ghosts := set(waiting) - set(self.stored()):
+        if ghosts := set(waiting) - set(self._ledger.places()):
             raise Broken(f"{sorted(ghosts)} have ended for {name}, and would be sent")
-        if bool(self.news) is not bool(self.queue) or (self.news == LEAVES and self.is_paused):
-            raise Broken(f"{name} has {len(self.queue)} waiting, and news {self.news}")
-        found = {_id(each) for each in (*self.sent(), *self.queue) if not each.position}
+        if bool(self.news) is not bool(self._queue) or (self.news == LEAVES and self._is_paused):
+            raise Broken(f"{name} has {len(self._queue)} waiting, and news {self.news}")
+        found = {_id(each) for each in (*self.sent(), *self._queue) if not each.position}
         if found != self.volatile:
             raise Broken(f"of what is not stored {name} has {sorted(found)}, not {sorted(self.volatile)}")
 
     def look_after_bound(self, entry: Entry, *, has_room: bool) -> None:
         """The entry has just been offered: the bound of the queue holds, and no message ends that it had room for."""
-        stored = len(self.durable) - (entry.position in self.stored())
-        waiting = stored + len(self.transients()) - (has_room and not entry.position)
+        stored = len(self.durable) - (entry.position in self._ledger.places())
+        waiting = stored + len(self._transients()) - (has_room and not entry.position)
         if has_room is not (waiting < BOUND):
             raise Broken(f"{waiting} wait for {self.durable.name}, and one more has {'' if has_room else 'no '}room")
 
@@ -140,7 +140,7 @@ class Receiver(Mailbox):
 
     def refill(self, count: int) -> None:
         """Read what is evicted, unless the session is paused."""
-        if not self.dispatcher.is_paused:
+        if not self._dispatcher.is_paused:
             for log_id in self.durable.load(self.durable.first_evicted(count)):
                 self.load(self._read(log_id))
 
@@ -154,8 +154,8 @@ class Receiver(Mailbox):
 
     def reply(self, count: int, now: float) -> tuple[int, list[str]]:
         """A response with at most so many messages leaves: its batch number, and the ids."""
-        again, self.burst = self.batches.resending, Burst(max_entries=count)
-        leaving = [] if self.dispatcher.is_paused else self.take(10**9)
+        again = self._batches.resending
+        leaving = [] if self._dispatcher.is_paused else self.take(10**9, Burst(max_entries=count))
         self.told(leaving, now)
         for entry in leaving:
             if (
@@ -185,32 +185,32 @@ class Receiver(Mailbox):
     # Ends
 
     def drop_first(self, count: int) -> None:
-        self.gone(*self.transients()[: max(count - len(self.stored()), 0)])
+        self.gone(*self._transients()[: max(count - len(self._ledger.places()), 0)])
         Ends(self).drop_first(count)
 
     def gone(self, *entries: Entry) -> None:
         self.volatile.difference_update(map(_id, entries))
 
-    def end(self, entry: Entry, reason: EndReason) -> None:
-        super().end(entry, reason)
+    def _end(self, entry: Entry, reason: EndReason) -> None:
+        super()._end(entry, reason)
         self.gone(entry)
 
     def _carry_out(self, judgement: Judgement, occasion: Occasion) -> Judgement:
         self.gone(*judgement.settled)
         return super()._carry_out(judgement, occasion)
 
-    def end_at(self, index: int, reason: EndReason) -> None:
-        self.gone(self.queue[index])
-        super().end_at(index, reason)
+    def _end_at(self, index: int, reason: EndReason) -> None:
+        self.gone(self._queue[index])
+        super()._end_at(index, reason)
 
-    def take_expired(self, now: int, *, is_away: bool) -> list[Entry]:
-        gone = super().take_expired(now, is_away=is_away)
+    def _take_expired(self, now: int, *, is_away: bool) -> list[Entry]:
+        gone = super()._take_expired(now, is_away=is_away)
         self.gone(*gone)
         return gone
 
     def leave(self, now: int) -> None:
         super().leave(now)
-        self.gone(*(each for each in self.in_memory() if each.is_over(now)))
+        self.gone(*(each for each in self._in_memory() if each.is_over(now)))
 
 
 def _id(entry: Entry) -> str:

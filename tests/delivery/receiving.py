@@ -53,7 +53,7 @@ class ReceivingServer(Server):
         for durable in self.serving.sessions.values():
             if durable.ending is None:
                 receiver = self.receiver(durable)
-                receiver.batches.number = durable.batch - BATCH_BLOCK + 1
+                receiver._batches.number = durable.batch - BATCH_BLOCK + 1
                 receiver.is_late = True
                 self._restore(receiver, self.records[durable.name].dispatch)
 
@@ -65,10 +65,10 @@ class ReceivingServer(Server):
     def _logged_in(self, durable: DurableSession) -> None:
         """A client takes over, or is the first."""
         receiver = self.receiver(durable)
-        was_rejecting = receiver.dispatcher.rejection is not None
-        receiver.configure(receiver.dispatcher.rules, 0)
+        was_rejecting = receiver._dispatcher.rejection is not None
+        receiver.configure(receiver._dispatcher.rules, 0)
         receiver.renew()
-        receiver.batches.number = durable.batch - BATCH_BLOCK + 1
+        receiver._batches.number = durable.batch - BATCH_BLOCK + 1
         if was_rejecting:
             self._hold(receiver)
         receiver.check()
@@ -76,7 +76,7 @@ class ReceivingServer(Server):
     # Why nothing is delivered
 
     def _hold(self, receiver: Receiver) -> None:
-        dispatcher, told = receiver.dispatcher, None
+        dispatcher, told = receiver._dispatcher, None
         if dispatcher.holdback is not None:
             told = dispatcher.holdback.as_json()
         elif dispatcher.rejection is not None:
@@ -85,8 +85,8 @@ class ReceivingServer(Server):
 
     def _restore(self, receiver: Receiver, told: dict[str, Any] | None) -> None:
         if told is not None:
-            receiver.hold(from_json(told), receiver.dispatcher.rules)
-            if (rejection := receiver.dispatcher.rejection) is not None:
+            receiver.hold(from_json(told), receiver._dispatcher.rules)
+            if (rejection := receiver._dispatcher.rejection) is not None:
                 Ends(receiver).dead_letter_all(receiver.clock, *rejection[:2])
 
     # Messages
@@ -108,10 +108,10 @@ class ReceivingServer(Server):
         if receiver is None:
             return  # it is ending
         entry = Entry.read_back(replace(logged, body=b'{"channel":"/a"}'))
-        if is_bounded or receiver.dispatcher.rejection is not None:
+        if is_bounded or receiver._dispatcher.rejection is not None:
             if not self._offer(receiver, entry):
                 return
-        elif receiver.dispatcher.is_paused or durable.has_evicted_before(entry.position, entry.priority):
+        elif receiver._dispatcher.is_paused or durable.has_evicted_before(entry.position, entry.priority):
             durable.evict(logged.id)
         else:
             receiver.load(entry)
@@ -127,12 +127,12 @@ class ReceivingServer(Server):
 
     def _offer(self, receiver: Receiver, entry: Entry) -> bool:
         durable = receiver.durable
-        is_rejected = receiver.dispatcher.rejection is not None
+        is_rejected = receiver._dispatcher.rejection is not None
         has_room = receiver.offer(entry) >= KEPT
         if not (is_rejected or entry.is_over(receiver.clock)):
             receiver.look_after_bound(entry, has_room=has_room)
-        if receiver.must_end:
-            receiver.must_end = False
+        if receiver._must_end:
+            receiver._must_end = False
             if (durable.name, "") not in self.busy:
                 self.close(durable)
             elif entry.position:
@@ -152,10 +152,10 @@ class ReceivingServer(Server):
                 self.serving.mark_dirty(durable)
                 receiver = self.receivers[durable]
                 receiver.outside_log.add(answer)
-                if receiver.dispatcher.rejection is not None:
-                    Ends(receiver).dead_letter_stored(answer, *receiver.dispatcher.rejection[:2])
+                if receiver._dispatcher.rejection is not None:
+                    Ends(receiver).dead_letter_stored(answer, *receiver._dispatcher.rejection[:2])
                 else:
-                    receiver.recall()
+                    receiver._recall()
                     durable.evict(answer)
                 receiver.check()
 
@@ -172,7 +172,7 @@ class ReceivingServer(Server):
         return rejected + judgement.rejected
 
     def _conclude(self, receiver: Receiver) -> None:
-        dispatcher, durable = receiver.dispatcher, receiver.durable
+        dispatcher, durable = receiver._dispatcher, receiver.durable
         self.serving.mark_dirty(durable)
         if receiver.conclude(self.now):
             self.close(durable)
@@ -196,13 +196,13 @@ class ReceivingServer(Server):
         receiver = self.receiver(durable)
         match what:
             case "hold":
-                receiver.hold(receiver.dispatcher.holdback or Holdback("operator", 0), receiver.dispatcher.rules)
+                receiver.hold(receiver._dispatcher.holdback or Holdback("operator", 0), receiver._dispatcher.rules)
                 self._hold(receiver)
             case "activate":
-                receiver.hold(None, receiver.dispatcher.rules)
+                receiver.hold(None, receiver._dispatcher.rules)
                 self._hold(receiver)
-            case "skip" if receiver.stored():
-                Ends(receiver).dead_letter_stored(receiver.stored()[0], "user.update.holdback", "skipped")
+            case "skip" if receiver._ledger.places():
+                Ends(receiver).dead_letter_stored(receiver._ledger.places()[0], "user.update.holdback", "skipped")
             case "drain":
                 Ends(receiver).dead_letter_all(receiver.clock, "user.update.holdback", "drained")
             case "drop":

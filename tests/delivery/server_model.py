@@ -110,7 +110,8 @@ class Server:
             self.node.add(durable)
             self._received[durable] = {*durable.pending, *durable.inbox}
             self._late.add(durable)
-        self.node.begin_at(self.node_class.starting_cursor(self.records.values(), self.last))
+        stored = next((record.owner_cursor for record in reversed(self.records.values())), None)
+        self.node.begin_at(self.node_class.starting_cursor(self.records.values(), self.last), stored)
 
     def _ask(self, kind: str, *arguments: Any, then: Callable[[Any], None], in_doubt: Any = None) -> None:
         self.requests.append(Request(kind, arguments, then, in_doubt))

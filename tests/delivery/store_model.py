@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crewel.delivery.records import (
     BATCH_BLOCK,
@@ -126,6 +126,8 @@ class StoreModel:
     def adopt(self, token: str, count: int) -> list[SessionRecord]:
         mine = self._node(token)
         records: list[SessionRecord] = []
+        if not mine.own:
+            mine.cursor = min([mine.cursor, *(each.cursor for each in self.contents.nodes.values() if each.own)])
         for other, node in sorted(self.contents.nodes.items()):
             if other == token:
                 continue
@@ -142,11 +144,12 @@ class StoreModel:
         row.owner = token
         theirs.own.remove(name)
         mine.own.add(name)
-        row.record.own_cursor = self._place_of(row.record, theirs, mine)
+        place = self._place_of(row.record, theirs, mine)
+        row.record.own_cursor = None if place == mine.cursor else place
         row.record.batch += BATCH_BLOCK
-        return copy.deepcopy(row.record)
+        return replace(copy.deepcopy(row.record), own_cursor=place, owner_cursor=mine.cursor)
 
-    def _place_of(self, record: SessionRecord, theirs: NodeRow, mine: NodeRow) -> LogId | None:
+    def _place_of(self, record: SessionRecord, theirs: NodeRow, mine: NodeRow) -> LogId:
         return theirs.cursor if record.own_cursor is None else record.own_cursor
 
     def _lower(self, mine: NodeRow, theirs: NodeRow) -> None:

@@ -39,27 +39,27 @@ def test_what_was_owed_has_ended_once_or_waits_however_receivers_fail(first: int
 
 
 class LeavesInTheBatch(Receiver):
-    def take_back(self, entries: Collection[Entry]) -> None:
+    def _take_back(self, entries: Collection[Entry]) -> None:
         pass
 
 
 class KeepsBatchesOfWhatWaits(Receiver):
-    def recall(self, entries: Iterable[Entry] = ()) -> None:
-        batches, self.batches = self.batches, Batches()
-        super().recall(entries)
-        self.batches = batches
+    def _recall(self, entries: Iterable[Entry] = ()) -> None:
+        batches, self._batches = self._batches, Batches()
+        super()._recall(entries)
+        self._batches = batches
 
 
 class ForgetsWhatIsQueued(Receiver):
-    def recall(self, entries: Iterable[Entry] = ()) -> None:
-        super().recall(entries)
-        self.queue = [each for each in self.queue if each in entries]
+    def _recall(self, entries: Iterable[Entry] = ()) -> None:
+        super()._recall(entries)
+        self._queue = [each for each in self._queue if each in entries]
 
 
 class SendsWhatHasEnded(Receiver):
-    def take_out_many(self, gone: Collection[Entry]) -> None:
+    def _take_out_many(self, gone: Collection[Entry]) -> None:
         for entry in gone:
-            self.dispatcher.messages.close(id_of(entry))
+            self._dispatcher.messages.close(id_of(entry))
 
 
 class DropsWhatIsAtTheClient(Receiver):
@@ -68,8 +68,8 @@ class DropsWhatIsAtTheClient(Receiver):
 
 
 class GoesOnAsItIs(Receiver):
-    def pause(self, *, is_paused: bool) -> None:
-        self.is_paused = is_paused
+    def _pause(self, *, is_paused: bool) -> None:
+        self._is_paused = is_paused
 
 
 class BuriesWithoutAnEnd(DurableSession):
@@ -91,7 +91,7 @@ class BoxesNothing(DurableSession):
 
 class KeepsWhatIsRejected(ReceivingServer):
     def _offer(self, receiver: Receiver, entry: Entry) -> bool:
-        if receiver.dispatcher.rejection is not None:
+        if receiver._dispatcher.rejection is not None:
             return False
         return super()._offer(receiver, entry)
 

@@ -304,9 +304,25 @@ class TestAdopting:
         node.add(behind)
         node.begin_at(LogId(5))
         assert node.take(LogId(6), A, PendingMessage(0, 5), [behind]) == [behind]
+        assert node.commit() is None  # the store has 9 as the cursor: it is never set back
+        node.skip(LogId(9))
         commit = node.commit()
         assert commit is not None
-        assert (commit.cursor, commit.low) == (6, 5)
+        assert (commit.cursor, commit.low) == (9, 5)
+
+    def test_a_node_whose_sessions_are_in_step_has_nothing_to_say_of_them(self) -> None:
+        record = SessionRecord(
+            SessionName("client/joe/1"), {}, LogId(5), subscriptions={"/a": LogId(3)}, owner_cursor=LogId(5)
+        )
+        in_step, node = DurableSession.adopted(record), LogConsumer(LogId(9))
+        node.add(in_step)
+        node.begin_at(LogId(5), LogId(5))
+        assert node.commit() is None
+        assert node.take(LogId(5), A, PendingMessage(0, 5), [in_step]) == []
+        assert node.take(LogId(6), A, PendingMessage(0, 5), [in_step]) == [in_step]
+        commit = node.commit()
+        assert commit is not None
+        assert (commit.cursor, [each.caught_up for each in commit.changes]) == (6, [False])
 
     def test_each_session_goes_on_after_its_own_cursor(self) -> None:
         served = Served(adopted(12, [11], a=3))

@@ -75,28 +75,28 @@ class TakesAllThatWasRead(DurableSession):
 class QueuesAtTheEnd(RankedReceiver):
     def load(self, entry: Entry) -> int:
         done = super().load(entry)
-        self.queue = [*(each for each in self.queue if each is not entry), entry]
+        self._queue = [*(each for each in self._queue if each is not entry), entry]
         return done
 
 
 class OvertakesWhatIsSentAgain(RankedReceiver):
     def load(self, entry: Entry) -> int:
         done = super().load(entry)
-        self.queue = [each for each in self.queue if each is not entry]
-        insert(self.queue, entry, 0)
+        self._queue = [each for each in self._queue if each is not entry]
+        insert(self._queue, entry, 0)
         return done
 
 
 class RecallsAsItCame(RankedReceiver):
-    def recall(self, entries: Iterable[Entry] = ()) -> None:
-        came = list(dict.fromkeys(each for each in (*entries, *self.queue) if not each.position))
-        super().recall(entries)
-        self.queue = came
+    def _recall(self, entries: Iterable[Entry] = ()) -> None:
+        came = list(dict.fromkeys(each for each in (*entries, *self._queue) if not each.position))
+        super()._recall(entries)
+        self._queue = came
 
 
 class GoesOnAsItIs(RankedReceiver):
-    def pause(self, *, is_paused: bool) -> None:
-        self.is_paused = is_paused
+    def _pause(self, *, is_paused: bool) -> None:
+        self._is_paused = is_paused
 
 
 class SendsAgainAsItWasSent(Batches):
@@ -110,7 +110,7 @@ class SendsAgainAsItWasSent(Batches):
 class SendsAgainInBatches(RankedReceiver):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.batches = SendsAgainAsItWasSent()
+        self._batches = SendsAgainAsItWasSent()
 
 
 # Lives
@@ -120,7 +120,7 @@ class SendsWhatIsOver(RankedReceiver):
     def depart(self) -> None:
         pass
 
-    def is_due(self, now: int) -> bool:
+    def _is_due(self, now: int) -> bool:
         return False
 
 
@@ -133,7 +133,7 @@ class ForgetsWhatIsSentAgain(Batches):
 class ForgetsBatches(RankedReceiver):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.batches = ForgetsWhatIsSentAgain()
+        self._batches = ForgetsWhatIsSentAgain()
 
 
 class LeavesLettersOfWhatIsOver(RankedServer):

@@ -330,7 +330,7 @@ class TestAClientThatIsBusy:
         assert connect(client, 1).is_held  # with a pause, as a client that makes no progress
         self.busy(client, 1)
         client.world.broker.publish("/a", 2)
-        assert client.session.mailbox.batches.resending == 1
+        assert client.session.mailbox._batches.resending == 1
         self.busy(client, 3)
         assert seen(connect(client, 3)) == ([2], 4)
 
@@ -344,7 +344,7 @@ class TestAClientThatIsBusy:
         client.world.broker.publish("/a", 1)
         seen(connect(client, 1))
         self.busy(client, 1)
-        assert client.session.mailbox.retained == 1
+        assert client.session.mailbox._retained == 1
 
     @pytest.mark.parametrize("comes_first", [True, False])
     def test_a_busy_client_that_waits_for_an_answer_gets_what_is_new(self, client: Client, comes_first: bool) -> None:
@@ -359,7 +359,7 @@ class TestAClientThatIsBusy:
             client.world.settle()
         assert request.answer[-1]["ext"]["busy"] == AWAITS
         assert seen(request) == ([2], 3)
-        assert client.session.mailbox.retained == 2
+        assert client.session.mailbox._retained == 2
         self.busy(client, 1)
         assert client.world.broker.metrics.deliveries == 2
         client.world.broker.publish("/a", 3)

@@ -11,6 +11,7 @@ import random
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -108,6 +109,10 @@ class _Polling(Client):
 
     def exchange(self, message: Message) -> list[Message]:
         response = self.post(message)
+        if response.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            # A connect that was cut before was held back by a node that hung, and took the place of this one.
+            assert response.body == b"replaced by a newer connect", response.body
+            raise EOFError
         for cookie in response.all("Set-Cookie"):
             self.cookie = cookie.partition(f"{COOKIE}=")[2].partition(";")[0]
         return response.messages

@@ -10,6 +10,7 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.functional.people import Person
 from tests.functional.wire import Connection, figures, until
 from tests.patience import patience
 from tests.ports import free_ports
+from tests.store_group import info
 from tests.store_process import StoreProcess
 
 GOES_ON_S: Final = 60.0
@@ -39,23 +41,40 @@ CUT_S: Final = 8.0
 """Longer than a lease lasts, and than a link may be silent."""
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[StoreProcess]:
-    """A store of our own with a port, which syncs before it answers."""
-    directory = tmp_path / "store"
+@contextmanager
+def store_with_port(directory: Path, **options: str) -> Iterator[StoreProcess]:
+    """A store of our own in this new directory, which syncs before it answers."""
     directory.mkdir()
     (port,) = free_ports(1)
-    store = StoreProcess(directory, port=str(port), appendfsync="always")
-    yield store
-    store.close()
+    store = StoreProcess(directory, port=str(port), appendfsync="always", **options)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreProcess]:
+    with store_with_port(tmp_path / "store") as store:
+        yield store
+
+
+@contextmanager
+def replica_of(store: StoreProcess, directory: Path) -> Iterator[StoreProcess]:
+    """A replica of the store in this new directory, which has everything."""
+    follows = f"127.0.0.1 {store.option('port')}"
+    with store_with_port(directory, replicaof=follows, repl_ping_replica_period="1") as replica:
+        until(lambda: info(replica).get("master_link_status") == "up")
+        yield replica
 
 
 @dataclass(frozen=True)
 class World:
-    """What a fault may do something to."""
+    """What a fault may do something to. `replica` is that of the store, where the nodes follow the log on it."""
 
     nodes: Nodes
     store: StoreProcess
+    replica: StoreProcess | None
     rng: random.Random
 
 
@@ -92,6 +111,16 @@ async def store_killed(world: World) -> Shot:
     world.store.kill()
     await asyncio.sleep(world.rng.uniform(0, 2))
     await asyncio.to_thread(world.store.start)
+    return Shot(at, frozenset(each.name for each in world.nodes.all))
+
+
+async def replica_stopped(world: World) -> Shot:
+    """SIGSTOP of the replica that the nodes follow, which must confirm what is published, too."""
+    assert world.replica is not None
+    at = monotonic()
+    world.replica.stop()
+    await asyncio.sleep(CUT_S)
+    world.replica.go_on()
     return Shot(at, frozenset(each.name for each in world.nodes.all))
 
 
@@ -154,9 +183,10 @@ class Row:
     nodes: int
     shots: int
     of_full: int
+    tails: str = "primary"
 
     def __str__(self) -> str:
-        return f"{self.fault.__name__}-{self.nodes}"
+        return f"{self.fault.__name__}-{self.nodes}" + "-replica" * (self.tails == "replica")
 
 
 ROWS: Final = (
@@ -174,6 +204,12 @@ ROWS: Final = (
     Row(slow_lines, 2, 0, 5),
     Row(restarted, 2, 0, 2),
     Row(restarted, 3, 0, 2),
+    Row(killed, 3, 0, 20, "replica"),
+    Row(stopped, 3, 0, 2, "replica"),
+    Row(store_killed, 2, 0, 10, "replica"),
+    Row(replica_stopped, 2, 0, 5, "replica"),
+    Row(cut_from_store, 3, 0, 5, "replica"),
+    Row(restarted, 2, 0, 2, "replica"),
 )
 
 
@@ -185,11 +221,14 @@ async def test_what_was_answered_survives(
     shots = int(os.environ.get("SHOTS", row.of_full)) if IS_FULL else row.shots
     of_hit: list[float] = []
     of_others: list[float] = []
-    async with Nodes(start_server, row.nodes, rng) as nodes:
+    sets = f"cluster.tails={row.tails}", f"storage.replicas={int(row.tails == 'replica')}"
+    async with AsyncExitStack() as stack:
+        replica = stack.enter_context(replica_of(store, tmp_path / "replica")) if row.tails == "replica" else None
+        nodes = await stack.enter_async_context(Nodes(start_server, row.nodes, rng, *sets))
         await nodes.begin(store)
         load.log = nodes.logs
         await load.begin(nodes.port, subscribers=2 if IS_FULL else 1, publishers=3)
-        world = World(nodes, store, rng)
+        world = World(nodes, store, replica, rng)
         for _ in range(shots):
             await load.answers(20, GOES_ON_S)
             await asyncio.sleep(rng.uniform(0, 0.5))
@@ -203,6 +242,8 @@ async def test_what_was_answered_survives(
             for each in load.subscribers:  # messages come to them all the time: no answer of theirs is waited for long
                 (of_hit if at_node[each.name] in shot.hit else of_others).append(each.longest_gap)
         await load.settle(GOES_ON_S)
+        if row.tails == "replica":
+            await asyncio.to_thread(until, lambda: all(is_on_replica(each) for each in nodes.all), GOES_ON_S)
         verdict = await asyncio.to_thread(load.judge, tmp_path)
         unexpected = {error for error in load.ledger.refusals if error and "resource." not in error}
         assert not unexpected, unexpected
@@ -210,9 +251,10 @@ async def test_what_was_answered_survives(
             assert "the store has lost" not in each.server.stderr, each.server.stderr
     ledger = load.ledger
     tell(
-        f"{shots} x {row.fault.__name__} of {row.nodes} nodes; {ledger.answered_count} publishes answered,"
-        f" {ledger.refusals.total()} refused, {len(ledger.received)} subscribers, {ledger.duplicates} duplicates; without an"
-        f" answered connect: clients of the nodes that were hit {spread(of_hit)}, others {spread(of_others)}{verdict}"
+        f"{shots} x {row.fault.__name__} of {row.nodes} nodes with tails on the {row.tails};"
+        f" {ledger.answered_count} publishes answered, {ledger.refusals.total()} refused, {len(ledger.received)} subscribers,"
+        f" {ledger.duplicates} duplicates; without an answered connect: clients of the nodes that were hit {spread(of_hit)},"
+        f" others {spread(of_others)}{verdict}"
     )
 
 
@@ -278,6 +320,11 @@ async def test_an_heir_fails_between_two_slices(
         f"the heir {fault} with {left} of {HERD} sessions to come; all were at the third node {took:.1f} s later, with"
         " their own messages"
     )
+
+
+def is_on_replica(node: Node) -> bool:
+    """Whether it reads from a replica what other nodes publish."""
+    return bool(figures(node.server)["crewel_tail_on_replica"] == 1)
 
 
 def has_inherited(node: Node) -> bool:

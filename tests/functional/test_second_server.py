@@ -17,6 +17,7 @@ import redis
 from aiohttp import ClientSession, web
 
 from crewel import server as crewel_server
+from crewel.nodes.membership import Membership
 from crewel.settings import Settings
 from crewel.settings.storage import Cluster, Storage
 from crewel.storage.keys import FORMAT
@@ -168,4 +169,26 @@ async def test_attach_serves_nothing_any_more_and_the_application_goes_on(tmp_pa
         assert time.monotonic() - taken_at < 5
         async with http.post(url, json=handshake) as answer:
             assert answer.status == 503
+        await runner.cleanup()
+
+
+async def test_a_node_sweeps_when_it_knows_the_groups_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is due is published by a sweep, into the queues of the groups that the node knows."""
+    app, join, while_joining = web.Application(), Membership.join, set[str]()
+    storage = Storage(url=shared_store().url, prefix=own_prefix(), data_dir=str(tmp_path))
+    broker = crewel_server.attach(app, Settings(storage=storage, cluster=Cluster(enabled=True, listen="127.0.0.1:0")))
+
+    async def noted(membership: Membership) -> None:
+        await join(membership)
+        while_joining.update(broker.supervisor.restarts)
+
+    monkeypatch.setattr(Membership, "join", noted)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        assert "sweeper" not in while_joining
+        assert "sweeper" in broker.supervisor.restarts
+    finally:
         await runner.cleanup()

@@ -27,33 +27,85 @@ async def test_a_session_comes_as_it_was_left(store: Store) -> None:
             closed=[("/gone away", LogId(0), second)],
             pending={second: PendingMessage(0, 10)},
             inbox={first: PendingMessage(0, 10)},
+            owner_cursor=second,
         )
     ]
     record = await heir.record()
-    assert (record["owner"], record["at"], record["batch"]) == ("b", str(second), "2000")
+    assert (record["owner"], "at" in record, record["batch"]) == ("b", False, "2000")
+    assert await cursor_of(heir) == second
     assert await store.reader.smembers(store.keys.own("b")) == {JOE.encode()}
 
 
-async def test_the_cursor_of_the_dead_server_becomes_the_sessions_own(store: Store) -> None:
+async def heir_at(store: Store, cursor: int, token: str = "c") -> Owner:
+    """A server that starts where the log is read up to there."""
+    heir = await started(store, token)
+    await heir.commit(cursor)
+    return heir
+
+
+async def cursor_of(owner: Owner) -> int:
+    return int((await owner.node())["cursor"])
+
+
+async def test_the_lowest_cursor_of_dead_servers_becomes_the_heirs(store: Store) -> None:
+    """Sessions of other servers have a cursor of their own."""
     first, second = await started(store, "a"), await started(store, "b")
     await first.login(JOE)
     await second.login(ANN)
     await first.commit(100)
     await second.commit(70)
-    records = await (await started(store, "c")).adopt_all()
-    assert {name: record.own_cursor for name, record in records.items()} == {JOE: 100, ANN: 70}
+    heir = await heir_at(store, 300)
+    records = await heir.adopt_all(count=1)
+    found = {name: (record.own_cursor, record.owner_cursor) for name, record in records.items()}
+    assert found == {JOE: (100, 70), ANN: (70, 70)}
+    assert await cursor_of(heir) == 70
+    assert [(await heir.record(name)).get("at") for name in (JOE, ANN)] == ["100", None]
+
+
+async def test_a_dead_server_without_sessions_has_no_say(store: Store) -> None:
+    first, second = await started(store, "a"), await started(store, "b")
+    await first.login(JOE)
+    await first.commit(100)
+    await second.commit(70)
+    heir = await heir_at(store, 300)
+    await heir.adopt_all()
+    assert await cursor_of(heir) == 100
 
 
 async def test_a_session_keeps_the_cursor_of_its_own_until_it_is_in_step(store: Store) -> None:
+    first, second = await started(store, "a"), await started(store, "b")
+    await first.login(JOE)
+    await second.login(ANN)
+    await first.commit(100)
+    await second.commit(70)
+    third = await heir_at(store, 300)
+    await third.adopt_all()
+    await third.commit(90)
+    records = await (await heir_at(store, 300, "d")).adopt_all()
+    assert {name: record.own_cursor for name, record in records.items()} == {JOE: 100, ANN: 90}
+
+
+async def test_a_session_is_in_step_once_it_has_caught_up(store: Store) -> None:
     first = await started(store, "a")
     await first.login(JOE)
     await first.login(ANN)
     await first.commit(100)
-    second = await started(store, "b")
+    second = await started(store, "b")  # further behind: nothing was published
     await second.adopt_all()
     await second.commit(500, change(JOE, caught_up=True))
     records = await (await started(store, "c")).adopt_all()
     assert {name: record.own_cursor for name, record in records.items()} == {JOE: 500, ANN: 100}
+
+
+async def test_a_cursor_of_its_own_goes_when_it_is_the_heirs(store: Store) -> None:
+    first, second = await started(store, "a"), await started(store, "b")
+    await first.login(JOE)
+    await first.commit(100)
+    await second.adopt_all()  # it is behind
+    await second.commit(100)
+    (record,) = (await (await heir_at(store, 300)).adopt_all()).values()
+    assert (record.own_cursor, record.owner_cursor) == (100, 100)
+    assert "at" not in await second.record()
 
 
 async def test_a_slice_holds_so_many_sessions_at_most(store: Store) -> None:

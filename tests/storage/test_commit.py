@@ -60,12 +60,12 @@ async def test_commit_keeps_the_batch_numbers_that_a_login_reserved(store: Store
 
 
 async def test_a_session_in_step_has_no_cursor_of_its_own_any_more(store: Store) -> None:
-    await owner_of(store, JOE, ANN)
-    owner = await started(store, "b")
+    await (await owner_of(store, JOE, ANN)).commit(5)
+    owner = await started(store, "b")  # further behind: nothing was published
     await owner.adopt_all()
-    await owner.commit(1, change(JOE, opened=[1], caught_up=True), change(ANN, opened=[1]))
+    await owner.commit(6, change(JOE, opened=[6], caught_up=True), change(ANN, opened=[6]))
     assert "at" not in await owner.record(JOE)
-    assert (await owner.record(ANN))["at"] == "0"
+    assert (await owner.record(ANN))["at"] == "5"
 
 
 async def test_intervals_are_forgotten_when_the_cursor_has_passed_them(store: Store) -> None:

@@ -302,7 +302,7 @@ def is_polling(crewel: Server[Instance]) -> bool:
     """Whether the one session is in the pause after a failure."""
     polling: bool = crewel.call(
         lambda instance: (
-            [each.mailbox.dispatcher.state for each in instance.broker.sessions.by_id.values()]
+            [each.mailbox._dispatcher.state for each in instance.broker.sessions.by_id.values()]
             == [DispatcherState.POLLING]
         )
     )

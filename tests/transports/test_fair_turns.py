@@ -282,7 +282,7 @@ async def test_a_connect_of_a_socket_that_was_lost_before_its_turn_is_not_held(l
     assert session.held is None
     lane.broker.publish("/room", "kept")
     await asyncio.sleep(0)
-    assert [b"kept" in entry.wire for entry in session.mailbox.queue] == [True]
+    assert [b"kept" in entry.wire for entry in session.mailbox._queue] == [True]
 
 
 def keep_full(turns: FairTurns) -> None:

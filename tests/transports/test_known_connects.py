@@ -61,7 +61,7 @@ class Waiting(SocketClient):
     def open_messages(self) -> int:
         session = self.broker.sessions.by_id.get(self.client_id)
         assert session is not None
-        return len(session.mailbox.batches.unacknowledged)
+        return len(session.mailbox._batches.unacknowledged)
 
 
 @pytest.fixture

@@ -234,7 +234,7 @@ async def test_a_fan_out_reaches_sockets_of_every_kind_and_none_that_has_ended(l
     assert not clients[0].wire.written
     session = lane.broker.session(clients[0].client_id)
     assert session is not None
-    assert len(session.mailbox.queue) == 1, "it waits for the client's next connection"
+    assert len(session.mailbox._queue) == 1, "it waits for the client's next connection"
     for client in clients[1:]:
         payload = client.wire.written.pop()
         if isinstance(client, DeflatingClient):

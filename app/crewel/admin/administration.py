@@ -85,8 +85,7 @@ class Administration(ServerView):
         session = self.find(name)
         if session is None or len(session.subscriptions) > _MOST_NOTED:
             return frozenset(), ""
-        durable = session.durable
-        waiting = durable.find(LogId(int(message_id))) if durable is not None and message_id.isdecimal() else None
+        waiting = session.mailbox.view().find(LogId(int(message_id))) if message_id.isdecimal() else None
         return frozenset(session.subscriptions), "" if waiting is None else waiting.channel
 
     def _turned_away(self, name: str, policy: str, count: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from crewel.admin.audit import Outcome
+from crewel.admin.example import Example
 from crewel.admin.request_fields import PAGE, choice_field, page_fields, place, text_field
 from crewel.admin.route import Ask, Route, send_lines
 from crewel.bayeux.codec import encode
@@ -67,6 +68,8 @@ async def _portions(ask: Ask, wanted: AuditFilter, page: Page) -> AsyncGenerator
         page = await audit_stream.page(ask.admin.store, wanted, page.next, _EXPORTED, newest_first=False)
 
 
+_SAMPLE: Final = {"who": "admin", "what": "hold session", "about": "client/bob/1", "outcome": "done"}
+
 AUDIT_ROUTES: Final = (
     Route(
         "GET",
@@ -76,6 +79,7 @@ AUDIT_ROUTES: Final = (
         "`entries`, a list; `next`, the cursor of the next page, empty if this is the last: earlier pages may be short"
         " or empty; `kept`: the number of entries; `max`: their maximum number; `held`: the operators with the most, each with"
         f" `who` and `entries`. Beyond `max`, the first of these loses its oldest. An entry has {_ENTRY}.",
+        Example({"what": "hold session", "since": "2h"}, {"entries": [_SAMPLE], "next": ""}),
         query=(
             *_FILTERS,
             *page_fields("entries", place),
@@ -87,6 +91,7 @@ AUDIT_ROUTES: Final = (
         "Export the audit, the oldest first, as lines of JSON.",
         _export,
         "One entry per line, as in the list.",
+        Example({"what": "hold session"}, _SAMPLE),
         query=_FILTERS,
         media_type="application/x-ndjson",
     ),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from inspect import isawaitable
 from itertools import chain
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -81,16 +82,6 @@ def union(lists: list[list[str]]) -> list[str]:
     return sorted({*chain.from_iterable(lists)})
 
 
-def union_line(lists: list[list[str]]) -> str:
-    """The names of all nodes, each once, separated by commas."""
-    return ",".join(union(lists))
-
-
-def union_count(lists: list[list[str]]) -> int:
-    """How many they are."""
-    return len(union(lists))
-
-
 COUNT: Final = Argument("a whole number from 1 to 1000000", _count)
 FLAG: Final = Argument("true or false", _flag)
 
@@ -131,6 +122,16 @@ class Command(NamedTuple):
             "role": self.needs(writes=False).word,
             "writeRole": None if self.write is None else self.needs(writes=True).word,
         }
+
+
+def of_list(row: Command, name: str, meaning: str, made: Callable[[list[str]], Any]) -> Command:
+    """The property of this name, which is made of the names that this row lists."""
+
+    async def answer(call: Call) -> Any:
+        names = row.answer(call)
+        return made(await names if isawaitable(names) else names)
+
+    return row._replace(name=name, meaning=meaning, answer=answer, join=lambda lists: made(union(lists)), asks=row.name)
 
 
 def operation_commands(level: Level) -> tuple[Command, ...]:

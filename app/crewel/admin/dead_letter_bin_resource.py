@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from crewel.admin.dead_letter_resource import CHOICE, LETTER, filter_of, shown
+from crewel.admin.dead_letter_resource import CHOICE, LETTER, SAMPLE, filter_of, shown
+from crewel.admin.example import SAMPLES, Example
 from crewel.admin.operation import About
 from crewel.admin.request_fields import NEXT, PAGE, WITH_REASON, count_text, cursor, flag_field, json_field, text_field
 from crewel.admin.role_scopes import refused
@@ -149,6 +150,7 @@ DEAD_LETTER_BIN_ROUTES: Final = (
         _list,
         f"`letters`, a list of dead letters as in the list of those, each with {_KEPT}. `next`: the cursor of the next page,"
         " empty if this is the last. `kept`: how many there are in all; null for an operator of some channels.",
+        Example({"since": "2h"}, {"letters": [SAMPLE | {"discarded": {"who": "admin"}}], "next": ""}),
         query=(
             *_FILTERS,
             _SINCE,
@@ -164,6 +166,7 @@ DEAD_LETTER_BIN_ROUTES: Final = (
         "Show one discarded dead letter that can be restored.",
         _show,
         f"{LETTER} Also {_KEPT}.",
+        Example({}, SAMPLE | {"discarded": {"who": "admin", "job": ""}}),
         refusals={404: "There is no such dead letter in the bin, or it has been removed."},
         about=About.MANY,
     ),
@@ -177,6 +180,7 @@ DEAD_LETTER_BIN_ROUTES: Final = (
         " place; at most 1000. A request takes five seconds at"
         " most. `next` is empty if nothing is left to do. Otherwise, send the request again with this `next` as `after`;"
         " with `ids`, send those after `next`.",
+        Example({"ids": [SAMPLES["id"]], "reason": "discarded by mistake"}, {"restored": 1, "next": ""}),
         body=(
             next(each for each in CHOICE if each.name == "ids"),
             _JOB._replace(meaning="Instead of `ids`: those that this job discarded."),
@@ -200,6 +204,7 @@ DEAD_LETTER_BIN_ROUTES: Final = (
         _edit,
         "`original`: the id of the dead letter, which is in the bin; `redrivenAs`: the new id of the message. If it fails"
         " again, the new dead letter has `redriveOf`, the id of the original, and `edited`.",
+        Example({"data": {"order": 17}, "reason": "a field was missing"}, {"original": SAMPLES["id"]}),
         body=(
             json_field(
                 "data",

@@ -11,6 +11,8 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
+from crewel.admin.dead_letter_filters import ATTRIBUTES, FILTERS, dead_letter_id
+from crewel.admin.example import SAMPLES, Example
 from crewel.admin.jobs import choice_of, filters_of
 from crewel.admin.operation import About
 from crewel.admin.receiver_facts import standing_of
@@ -26,7 +28,6 @@ from crewel.admin.request_fields import (
     flag_text,
     list_field,
     number_field,
-    pattern,
     text_field,
 )
 from crewel.admin.role_scopes import refused
@@ -35,8 +36,7 @@ from crewel.bayeux.codec import encode
 from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import IllegalArgument
-from crewel.qos.fields import number, text_that
-from crewel.qos.names import parse_name
+from crewel.qos.fields import number
 from crewel.security.grants import Role
 from crewel.storage import dead_letter_bin, dead_letter_store
 from crewel.storage.dead_letter_groups import (
@@ -53,12 +53,10 @@ from crewel.storage.dead_letter_groups import (
 from crewel.storage.dead_letter_matching import parse_field
 from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
 from crewel.storage.dead_letter_store import Page
-from crewel.times import EXPECTED, since
 
 _MOST_WORKED: Final = 10_000
 _MOST_TOLD: Final = 1000
 _SECONDS: Final = 5.0
-_MOST_FIELD: Final = 1024
 _RECEIVER: Final = "receiver"
 _WITHOUT: Final[Mapping[str, dict[str, Any]]] = {
     "code": {"code": ""},
@@ -82,37 +80,6 @@ _FEW: Final = 2000
 # Fields
 
 
-_dead_id: Final = text_that(is_dead_id, "the id of a dead letter, such as 1795179106957-0")
-
-
-def _receiver(value: object) -> str:
-    name = parse_name(value) if isinstance(value, str) else None
-    if name is None:
-        raise ValueError("the name of a session or a subject: client/joe/1 or client/joe")
-    return name.relative
-
-
-def _code(value: object) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 128 or not value.replace(".", "").isalnum():
-        raise ValueError("an error code, or its beginning: user.update")
-    return value.rstrip(".")
-
-
-def _field(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _MOST_FIELD:
-        raise ValueError("a field of the data and its value: order=100 or lines.sku=A7")
-    parse_field(value)
-    return value
-
-
-def _returns(value: object) -> int:
-    """In a query it is a text, in a body a number."""
-    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else value
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 10**9:
-        raise ValueError("a whole number from 0 on")
-    return number
-
-
 def _kinds(value: object) -> tuple[str, ...]:
     kinds = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else ()
     if not kinds or not set(kinds) <= set(GROUPED):
@@ -126,33 +93,12 @@ def _all(value: object) -> bool:
     return True
 
 
-WITH_FIELD: Final = text_field(
-    "field",
-    "Only those whose data has this field with exactly this value: `order=100`, `lines.sku=A7`. A path goes through lists.",
-    _field,
-)
 _FILTERS: Final = (
-    text_field("code", "Only dead letters with this error code, or one below it.", _code),
-    text_field("receiver", "Only those of this session (client/joe/1) or of this subject (client/joe).", _receiver),
-    text_field("channel", "Only those of this channel or pattern.", pattern),
-    text_field("since", f"Only those from this time on: {EXPECTED}.", since),
-    text_field("until", "Only those up to this id.", _dead_id),
-    text_field(
-        "contains", "Only those with this text in data, options, reason, sender, message id or the code as given."
-    ),
-    text_field("like", "Only those whose data has this shape: `like` of a group."),
-    text_field("deadReason", "Only those with this reason, whatever its numbers are: `value` of a group by reason."),
-    WITH_FIELD,
-    Field(
-        "returns",
-        _returns,
-        {"type": "integer", "minimum": 0},
-        "Only those whose message was redriven so many times before, and came back each time. 0: never redriven.",
-    ),
-    text_field("after", "Continue after this id: `next` of the previous page.", cursor(_dead_id)),
+    *FILTERS,
+    text_field("after", "Continue after this id: `next` of the previous page.", cursor(dead_letter_id)),
 )
 CHOICE: Final = (
-    list_field("ids", "These dead letters.", _dead_id),
+    list_field("ids", "These dead letters.", dead_letter_id),
     Field("all", _all, {"type": "boolean"}, "Instead of `ids`: all dead letters, or those that match the filters."),
     *_FILTERS,
     flag_field("dryRun", "Only count them."),
@@ -186,20 +132,9 @@ def wanted_field(ask: Ask) -> str:
 def filter_of(ask: Ask, needed: Role, until: str = "") -> DeadLetterFilter:
     """What the fields ask for, of the channels for which the operator has the role that is needed. Raises IllegalArgument for a
     field that operators do not see."""
-    fields, within = ask.fields, sorted(ask.scope.patterns(needed))
-    return DeadLetterFilter(
-        fields.get("code", ""),
-        fields.get("receiver", ""),
-        fields.get("channel", ""),
-        fields.get("since", 0),
-        fields.get("until", until),
-        fields.get("contains", ""),
-        fields.get("like", ""),
-        fields.get("deadReason", ""),
-        wanted_field(ask),
-        tuple(within),
-        fields.get("returns"),
-    )
+    given = {ATTRIBUTES[each.name]: ask.fields[each.name] for each in FILTERS if each.name in ask.fields}
+    within = tuple(sorted(ask.scope.patterns(needed)))
+    return DeadLetterFilter(**{"until": until, **given, "field": wanted_field(ask), "within": within})
 
 
 # Looking
@@ -210,7 +145,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
     page = await dead_letter_store.page(
         ask.admin.store,
         filter_of(ask, Role.VIEW),
-        ask.after(_dead_id),
+        ask.after(dead_letter_id),
         fields.get("count", PAGE),
         newest_first=fields.get("newestFirst", False),
     )
@@ -291,7 +226,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
     store = ask.admin.store
     # Up to the newest of now: an export ends although new dead letters arrive.
     wanted = filter_of(ask, Role.VIEW, await dead_letter_store.newest(store))
-    page = await dead_letter_store.page(store, wanted, ask.after(_dead_id), _EXPORTED)
+    page = await dead_letter_store.page(store, wanted, ask.after(dead_letter_id), _EXPORTED)
     with ask.action("export dead letters", **ask.fields) as action:
         return await send_lines(ask, _portions(ask, wanted, page, action))
 
@@ -353,7 +288,7 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
         raise IllegalArgument("ids", 'is required, or "all": true, but not both')
     if ids is None:
         bound = dead_letter_store.newest if ask.covers_all else dead_letter_store.now
-        return Chosen(filter_of(ask, needed, fields.get("until") or await bound(store)), ask.after(_dead_id))
+        return Chosen(filter_of(ask, needed, fields.get("until") or await bound(store)), ask.after(dead_letter_id))
     for each in _FILTERS:
         if each.name in fields:
             raise IllegalArgument(each.name, 'needs "all": true, and excludes `ids`')
@@ -445,6 +380,9 @@ LETTER: Final = (
     " before that."
 )
 
+SAMPLE: Final = {"id": SAMPLES["id"], "receiver": "/node/heron/client/joe/1", "errorCode": "user.update.error"}
+"""Some of a dead letter, in examples."""
+
 DEAD_LETTER_ROUTES: Final = (
     Route(
         "GET",
@@ -452,6 +390,7 @@ DEAD_LETTER_ROUTES: Final = (
         "List the dead letters, the oldest first, a page at a time.",
         _list,
         f"`letters`, a list; `next`, the cursor of the next page, empty if this is the last. A dead letter has {LETTER}",
+        Example({"receiver": "client/joe/1", "since": "2h"}, {"letters": [SAMPLE], "next": ""}),
         query=(
             *_FILTERS,
             count_text("At most this many dead letters."),
@@ -468,12 +407,13 @@ DEAD_LETTER_ROUTES: Final = (
         " many discarded ones are in the bin; both null for an operator of some channels. With `by` also `groups`: by kind,"
         " what `GET /dead-letters/groups` answers, from one look, so that the numbers agree; and `partial`: whether there are"
         " at least `count`, because a request does not read more, and no index has the number.",
+        Example({"by": "code"}, {"groups": {"code": {"groups": [{"value": "user.update.error"}]}}}),
         query=(
             text_field("by", f"Also count them by these kinds, separated by commas: {', '.join(GROUPED)}.", _kinds),
             flag_text(
                 "facets", "true: count each kind without the filter of that kind, as if no group of it were chosen."
             ),
-            *_FILTERS[:-1],
+            *FILTERS,
         ),
         about=About.MANY,
     ),
@@ -484,6 +424,7 @@ DEAD_LETTER_ROUTES: Final = (
         _accounts,
         "`accounts`, a list of `account`, `count` and `bytes`, the most bytes first; `max` and `maxBytes`: the bounds of all;"
         " `bytes`: what all take, with the bin. Beyond a bound, the account that holds most loses its oldest dead letters.",
+        Example({}, {"accounts": [{"account": "client/joe"}], "maxBytes": 134217728}),
         query=(count_text("At most this many accounts."),),
     ),
     Route(
@@ -496,9 +437,10 @@ DEAD_LETTER_ROUTES: Final = (
         " `partial`: whether there are more than one request reads, so that larger groups may be missing. By reason, likeness"
         " or returns, or with a filter, a request reads the newest 20,000 dead letters. By likeness, a group also has `like`,"
         " for the filter, and `example`, the id of its newest dead letter.",
+        Example({"by": "reason"}, {"by": "reason", "groups": [{"value": "no pizza", "count": 1}], "partial": False}),
         query=(
             choice_field("by", "Group them by this", GROUPED),
-            *_FILTERS[:-1],
+            *FILTERS,
         ),
         about=About.MANY,
     ),
@@ -508,6 +450,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Export all dead letters, the oldest first, as lines of JSON.",
         _export,
         "One dead letter per line, as in the list.",
+        Example({"channel": "/kitchen/**"}, SAMPLE),
         query=_FILTERS,
         media_type="application/x-ndjson",
         about=About.MANY,
@@ -518,6 +461,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Show one dead letter.",
         _show,
         LETTER,
+        Example({}, SAMPLE),
         refusals={404: "There is no such dead letter, or it has been removed."},
         about=About.MANY,
     ),
@@ -527,6 +471,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Redrive dead letters, each to its receiver.",
         _redrive,
         f"`redriven`: how many were sent. {_WORK}",
+        Example({"ids": [SAMPLES["id"]], "rate": 50}, {"redriven": 1, "next": ""}),
         body=(*CHOICE, *REDRIVE_FIELDS),
         role=Role.OPERATE,
         about=About.MANY,
@@ -537,6 +482,7 @@ DEAD_LETTER_ROUTES: Final = (
         "Discard dead letters: the bin keeps them for `delivery.discarded_kept_ms`, so that they can be restored.",
         _discard,
         f"`discarded`: how many. {_WORK}",
+        Example({"ids": [SAMPLES["id"]], "reason": "order was cancelled"}, {"discarded": 1, "next": ""}),
         body=(*CHOICE, FOR_GOOD),
         about=About.MANY,
     ),

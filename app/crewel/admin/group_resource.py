@@ -7,6 +7,7 @@ from typing import Final
 
 from crewel.admin.cause_words import GROUP as GROUP_QUEUE
 from crewel.admin.cause_words import usual_advice
+from crewel.admin.example import Example
 from crewel.admin.merges import Parts, Row, longest, merged
 from crewel.admin.operation import About
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
@@ -51,7 +52,7 @@ def _member(ask: Ask, session: Session, queue: str) -> Row:
     admin = ask.admin
     # What stopped it may be a message of another channel.
     cause, since = receiver_stop(admin, session) if ask.covers_session(session) else ("", None)
-    mine = sorted(place for place, each in session.inbox.items() if each.source == queue)
+    mine = sorted(place for place, each in session.mailbox.view().inbox.items() if each.source == queue)
     return {
         "name": session.name,
         "node": admin.node,
@@ -89,6 +90,7 @@ GROUP_ROUTES: Final = (
         " `state`, `held`, `open` (how many messages of the group it has), `oldest` (when the oldest of those was published,"
         " or null) and `messages` (ids of the first 20). Its `cause` and `since` say why it gets nothing, and since when:"
         " empty and null also if the operator's role does not cover the member.",
+        Example({"name": "cooks"}, {"name": "cooks", "members": [{"name": "client/bob/1", "held": True}]}),
         query=(
             text_field("name", "The name of the group.", required="the name of a group on the pattern in the path"),
         ),

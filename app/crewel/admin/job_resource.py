@@ -10,6 +10,7 @@ from typing import Any, Final
 from crewel.admin.command import demand
 from crewel.admin.dead_letter_resource import CHOICE, FOR_GOOD, REDRIVE_FIELDS, chosen_of
 from crewel.admin.everywhere import sessions_of, waiting_elsewhere
+from crewel.admin.example import SAMPLES, Example
 from crewel.admin.jobs import Work, choice_of, filters_of, receiver_names
 from crewel.admin.message_history import outcome_word
 from crewel.admin.operation import About
@@ -279,6 +280,7 @@ _SUMMARIES: Final = {
     "resume": "Resume a paused job. A discard needs the role destroy.",
     "stop": "Stop a job permanently. Its completed work remains.",
 }
+_SAMPLE: Final = {"id": SAMPLES["job"], "what": Work.REDRIVE, "state": JobState.DONE, "who": "admin", "undone": 0}
 
 JOB_ROUTES: Final = (
     Route(
@@ -287,6 +289,7 @@ JOB_ROUTES: Final = (
         "Start a job, which the server runs: a redrive or discard of dead letters, or a drain of receivers.",
         _begin,
         f"The job: {_JOB}. {_MORE}",
+        Example({"what": "redrive", "all": True, "rate": 50}, {"what": "redrive", "state": "running"}),
         body=(
             choice_field("what", "What it does (a discard needs the role destroy)", Work, f"one of {', '.join(Work)}"),
             *(each for each in CHOICE if each.name not in ("dryRun", "count")),
@@ -312,6 +315,7 @@ JOB_ROUTES: Final = (
         "List the jobs, the newest first, a page at a time.",
         _list,
         f"`jobs`, a list; `next`, the cursor of the next page, empty if this is the last. A job has {_JOB}. {_MORE}",
+        Example({"state": "done"}, {"jobs": [_SAMPLE], "next": ""}),
         query=(
             choice_field("state", "Only those in this state", JobState),
             *page_fields("jobs", place),
@@ -330,6 +334,7 @@ JOB_ROUTES: Final = (
         " by the facts up to `readTo`, milliseconds since 1970. `partial`: whether there are later facts; the next"
         " request continues with them, up to 100,000 messages of a job. `next`, the cursor of the next page, empty if"
         " this is the last: earlier pages may be short or empty, and a page may have more dead letters than requested.",
+        Example({}, {"letters": [{"letter": SAMPLES["id"], "to": "client/joe/1"}], "next": ""}),
         query=(
             text_field("after", "`next` of the previous page.", cursor(place)),
             count_text("Approximate number of dead letters."),
@@ -343,6 +348,7 @@ JOB_ROUTES: Final = (
         "Show one job.",
         _show,
         f"{_JOB}. Also `may`: the role that the operator has for the job. {_MORE}",
+        Example({}, _SAMPLE),
         refusals=_UNKNOWN,
         about=About.MANY,
     ),
@@ -353,6 +359,7 @@ JOB_ROUTES: Final = (
             _SUMMARIES[verb],
             _steering(verb),
             "The job, as above.",
+            Example({"reason": "too much load"}, {**_SAMPLE, "state": STEERINGS[verb].state}),
             body=(WITH_REASON,),
             role=Role.OPERATE,
             action=f"{verb} job",

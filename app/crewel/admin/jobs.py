@@ -16,6 +16,7 @@ from enum import StrEnum
 from time import time
 from typing import TYPE_CHECKING, Any, Final
 
+from crewel.admin.dead_letter_filters import ATTRIBUTES
 from crewel.admin.everywhere import drain_elsewhere
 from crewel.admin.receiver_condition import listed
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
@@ -311,7 +312,7 @@ def choice_of(chosen: Chosen) -> dict[str, Any]:
 
 def filters_of(choice: Mapping[str, Any]) -> dict[str, Any]:
     """The filters of what `choice_of` has made, by the names of the fields of a request."""
-    names = {"since_ms": "since", "reason": "deadReason"}
+    names = {attribute: name for name, attribute in ATTRIBUTES.items()}
     return {names.get(name, name): value for name, value in choice["wanted"].items()}
 
 

@@ -14,7 +14,9 @@ from operator import attrgetter
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
-from crewel.admin.dead_letter_resource import WITH_FIELD, wanted_field
+from crewel.admin.dead_letter_filters import WITH_FIELD
+from crewel.admin.dead_letter_resource import wanted_field
+from crewel.admin.example import SAMPLES, Example
 from crewel.admin.merges import Parts, Row
 from crewel.admin.message_history import (
     ACKNOWLEDGED,
@@ -487,6 +489,7 @@ MESSAGE_ROUTES: Final = (
         " `filters` (of its subscriptions) and `discarded`:"
         " `letter`, `at`, `who`, `reason`, `job`. `notFor`: subscribers that do not receive it, each with `why`. Each"
         " list has at most 1,000 entries, receivers that lack the message first; `states` counts all receivers.",
+        Example({"receiver": "joe"}, {"receivers": [{"receiver": "client/joe/1", "state": "acknowledged"}]}),
         query=(text_field("receiver", "Only receivers with this text in their names."),),
         refusals={404: "There is no record of the message, or it has been removed."},
         about=About.MANY,
@@ -503,6 +506,7 @@ MESSAGE_ROUTES: Final = (
         " A search by text or field finds messages that are or recently were pending, but not those that were redriven to a"
         " receiver. A search by key finds messages as long as their facts exist; their data is null if the store no"
         " longer has it.",
+        Example({"key": "order-5"}, {"messages": [{"message": SAMPLES["message"], "channel": "/kitchen/orders"}]}),
         query=(
             text_field("contains", "Only those with this text in data, options or sender."),
             WITH_FIELD,
@@ -521,6 +525,7 @@ MESSAGE_ROUTES: Final = (
         " letter has been removed, also `at` and `job` (empty without a job); if redriven, `redrivenAs`, and `edited` if an"
         " operator changed the message; if discarded, `who`, `reason`, and `binned`: whether"
         " it can be restored; if restored, `restoredAs`, its new id, and `who`.",
+        Example({}, {"end": "redriven", "message": SAMPLES["message"], "redrivenAs": SAMPLES["message"]}),
         refusals={
             404: "There is no record of the dead letter, or the record has been removed, or the dead letter was dropped."
         },

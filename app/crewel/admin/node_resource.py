@@ -13,7 +13,8 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.call import Call
-from crewel.admin.command import FLAG, Access, Command, union, union_count, union_line
+from crewel.admin.command import FLAG, Access, Command, of_list, union
+from crewel.admin.example import Example
 from crewel.admin.operation import Level
 from crewel.admin.request_fields import json_field
 from crewel.admin.route import Ask, Route
@@ -58,14 +59,6 @@ async def _topics(call: Call) -> list[str]:
     return [view.name for view in views if view.state in (State.ALIVE, State.UNREFERENCED)]
 
 
-async def _count_topics(call: Call) -> int:
-    return len(await _topics(call))
-
-
-async def _topics_line(call: Call) -> str:
-    return ",".join(await _topics(call))
-
-
 async def _subscriptions(call: Call) -> list[str]:
     named = call.admin.named()
     found = [f"{session.name} {channel}" async for session in named for channel in session.subscriptions]
@@ -105,27 +98,18 @@ async def _dump(call: Call) -> dict[str, Any]:
 _read = partial(Command, Level.NODE, Access.READ)
 _operate = partial(Command, Level.NODE, Access.OPERATE)
 
+_CLIENT_LIST: Final = _read("clientList", "Names of these subjects.", lambda c: c.admin.subjects(), join=union)
+_TOPIC_LIST: Final = _read("topicList", "Names of these topics.", _topics, join=union)
+
 NODE_COMMANDS: Final = (
     _read("version", "Version of the server.", lambda c: VERSION),
     _read("uptime", "Seconds since the server started.", _uptime),
     _read("serverTimestamp", "The server's clock.", lambda c: format_timestamp(time() * 1000)),
     _read("numNodes", "Number of nodes.", lambda c: 1, join=sum),
     _read("nodeList", "Names of the nodes.", lambda c: [c.admin.node], join=union),
-    _read(
-        "numClients",
-        "Subjects that have sessions.",
-        lambda c: len(c.admin.subjects()),
-        join=union_count,
-        asks="clientList",
-    ),
-    _read("clientList", "Names of these subjects.", lambda c: c.admin.subjects(), join=union),
-    _read(
-        "clients",
-        "These names on one line.",
-        lambda c: ",".join(c.admin.subjects()),
-        join=union_line,
-        asks="clientList",
-    ),
+    of_list(_CLIENT_LIST, "numClients", "Subjects that have sessions.", len),
+    _CLIENT_LIST,
+    of_list(_CLIENT_LIST, "clients", "These names on one line.", ",".join),
     _read("aliveCallbackClients", "Sessions whose client is connected.", _alive, join=union),
     _read(
         "numSessions",
@@ -139,11 +123,9 @@ NODE_COMMANDS: Final = (
         _session_names,
         join=union,
     ),
-    _read(
-        "numTopics", "Topics that were published to and not erased.", _count_topics, join=union_count, asks="topicList"
-    ),
-    _read("topicList", "Names of these topics.", _topics, join=union),
-    _read("topics", "These names on one line.", _topics_line, join=union_line, asks="topicList"),
+    of_list(_TOPIC_LIST, "numTopics", "Topics that were published to and not erased.", len),
+    _TOPIC_LIST,
+    of_list(_TOPIC_LIST, "topics", "These names on one line.", ",".join),
     _read(
         "numSubscriptions",
         "Subscriptions of all sessions.",
@@ -241,6 +223,7 @@ NODE_ROUTES: Final = (
         "`nodes`, a list, the oldest first. A node has `node` (its name), `state` (ALIVE, or DEAD until other nodes"
         " have taken over all its sessions), `own` (whether it sent this response), `sessions` (how many it has in the"
         " store), `since` (milliseconds since 1970) and `process`.",
+        Example({}, {"nodes": [{"node": "heron", "state": "ALIVE", "own": True}]}),
     ),
     Route(
         "GET",
@@ -249,6 +232,7 @@ NODE_ROUTES: Final = (
         _alerts,
         "`alerts`, a list in the order of the names. An alert has `session`, `since` and `raised` (milliseconds since 1970),"
         " `held_ms` (how long it had been on hold when the alert was raised), `code`, `who` and `reason`.",
+        Example({}, {"alerts": [{"session": "client/bob/1", "who": "admin", "reason": "database is down"}]}),
     ),
     Route(
         "GET",
@@ -257,6 +241,7 @@ NODE_ROUTES: Final = (
         _settings,
         "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator if it"
         " was changed while the server runs), `live` (whether it can change) and `why`. Secrets are ***.",
+        Example({}, {"settings": [{"name": "bayeux.max_lazy_ms", "value": 5000, "source": "default", "live": True}]}),
     ),
     Route(
         "PATCH",
@@ -264,6 +249,7 @@ NODE_ROUTES: Final = (
         "Change settings while the server runs: all given settings, or none. They apply until the server ends.",
         _change_settings,
         "`settings`, as above, of the given names.",
+        Example({"bayeux.max_lazy_ms": 2000}, {"settings": [{"name": "bayeux.max_lazy_ms", "value": 2000}]}),
         body=tuple(json_field(each.name, each.why) for each in declared().values()),
     ),
 )

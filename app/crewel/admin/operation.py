@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from crewel.admin.example import Example
 from crewel.admin.request_fields import WITH_REASON, Field, flag_text, text_field
 from crewel.security.grants import Role
 
@@ -84,6 +85,7 @@ class Operation:
     """Does it, with the fields of the request in `call.fields`. May return an awaitable."""
     printed: Callable[[Mapping[str, Any]], str]
     """The text for people, from the answer of the server."""
+    example: Example
     key: str = ""
     """The field of the answer that has the result of the effect; empty if it has none."""
     result: str = ""
@@ -134,6 +136,7 @@ OPERATIONS: Final = (
         "Activate a session that is on hold. It gets the held message at its old position.",
         lambda call: call.admin.dispatchers.activate(call.session),
         lambda answer: f"active, {_waiting(answer)}",
+        Example({"reason": "database is back"}, {"active": True}),
         role=Role.OPERATE,
     ),
     Operation(
@@ -144,6 +147,7 @@ OPERATIONS: Final = (
             call.session, call.who, code=call.fields.get("code", ""), reason=call.fields.get("reason", "")
         ),
         lambda answer: f"on hold, {_waiting(answer)}",
+        Example({"reason": "database is down"}, {"active": False, "cause": "database is down, by admin"}),
         fields=(
             text_field("reason", "Reason, for other operators."),
             text_field("code", "Code, for other operators."),
@@ -158,6 +162,7 @@ OPERATIONS: Final = (
             call, "skipped", call.admin.dispatchers.skip(call.session, call.fields.get("message", ""))
         ),
         lambda answer: f"{answer['letters']} became dead letters, {_waiting(answer)}",
+        Example({"reason": "order was cancelled"}, {"letters": 1}),
         "letters",
         "how many became dead letters, 0 or 1",
         command="skipCallbackMessage",
@@ -170,6 +175,7 @@ OPERATIONS: Final = (
         "Turn the whole queue into dead letters. The session stays as it is.",
         lambda call: _taken_out(call, "drained", call.admin.dispatchers.drain(call.session)),
         lambda answer: f"{answer['letters']} became dead letters, {_waiting(answer)}",
+        Example({"reason": "joe was replaced"}, {"letters": 1, "waiting": 0}),
         "letters",
         "how many became dead letters",
         command="drainCallbackQueue",
@@ -181,6 +187,7 @@ OPERATIONS: Final = (
         "Drop the queue without dead letters.",
         lambda call: _taken_out(call, "cleared", call.admin.dispatchers.clear(call.session)),
         lambda answer: f"{answer['cleared']} messages dropped",
+        Example({"reason": "test data"}, {"cleared": 1, "waiting": 0}),
         "cleared",
         "how many messages were dropped",
         command="clearCallbackQueue",
@@ -191,6 +198,7 @@ OPERATIONS: Final = (
         "End the pause after a client failure: send the queue now.",
         lambda call: call.admin.dispatchers.retry(call.session),
         lambda answer: "tried again" if answer["retried"] else "nothing waited for a retry",
+        Example({}, {"retried": False}),
         "retried",
         "whether there was a pause",
         command="retryCallbackNow",
@@ -202,6 +210,7 @@ OPERATIONS: Final = (
         "Ping the client.",
         lambda call: call.admin.ping(call.session),
         lambda answer: f"{answer['pingMs']} ms",
+        Example({}, {"name": "client/joe/1"}),
         "pingMs",
         "the round trip in milliseconds",
         command="pingClientCallbackServer",
@@ -214,6 +223,7 @@ OPERATIONS: Final = (
         "Extend the lifetime of the session as if its client had just connected.",
         lambda call: call.admin.refresh(call.session),
         lambda answer: "refreshed",
+        Example({}, {"name": "client/joe/1"}),
         command="refreshSession",
         role=Role.OPERATE,
     ),
@@ -223,6 +233,7 @@ OPERATIONS: Final = (
         "End the session. The queue of a named session becomes dead letters.",
         lambda call: call.admin.end(call.session, call.who),
         lambda answer: "ended",
+        Example({"reason": "joe was replaced"}, {"name": "client/joe/1", "killed": True}),
         "killed",
         "true",
     ),
@@ -232,6 +243,7 @@ OPERATIONS: Final = (
         "Drop the queue of the subject without dead letters.",
         lambda call: call.admin.destinations.clear(call.subject),
         lambda answer: f"{answer['cleared']} messages dropped",
+        Example({"reason": "test data"}, {"name": "client/joe", "cleared": 1}),
         "cleared",
         "how many messages were dropped",
         command="clearSubjectQueue",
@@ -244,6 +256,7 @@ OPERATIONS: Final = (
         "End all sessions of the subject. Their queues become dead letters; messages to the subject wait for its next session.",
         lambda call: call.admin.kill(call.sessions, call.who),
         lambda answer: f"{answer['killed']} sessions ended",
+        Example({"reason": "left the company"}, {"name": "client/joe", "killed": 1}),
         "killed",
         "how many sessions ended",
         command="killClient",
@@ -254,6 +267,7 @@ OPERATIONS: Final = (
         "Refuse logins of the subject until the server ends, and end all its sessions.",
         lambda call: call.admin.block(call.subject, call.sessions, call.who),
         lambda answer: f"blocked, {answer['killed']} sessions ended",
+        Example({"reason": "left the company"}, {"name": "client/joe", "killed": 1}),
         "killed",
         "how many sessions ended",
         command="blockClientAndResetConnections",
@@ -264,6 +278,7 @@ OPERATIONS: Final = (
         "Accept logins of the subject again.",
         lambda call: call.admin.set_blocked(call.subject, is_blocked=False),
         lambda answer: "not blocked",
+        Example({}, {"name": "client/joe"}),
         role=Role.OPERATE,
     ),
     Operation(
@@ -273,6 +288,7 @@ OPERATIONS: Final = (
         " end. Queued messages are delivered.",
         lambda call: call.admin.erase_topic(call.name, force=call.fields.get("force", False)),
         lambda answer: _ENDS.get(answer["state"], "erased, and created again since"),
+        Example({"reason": "test data"}, {"channel": "/kitchen/orders", "state": "SOFTERASED"}),
         command="eraseTopic",
         fields=(flag_text("force", "true: do not deliver queued messages."),),
         method="DELETE",
@@ -284,6 +300,7 @@ OPERATIONS: Final = (
         "Clear a topic's history. Subscribers are not notified.",
         lambda call: call.admin.clear_history(call.name),
         lambda answer: f"{answer['cleared']} messages removed",
+        Example({"reason": "test data"}, {"channel": "/kitchen/orders", "cleared": 1}),
         "cleared",
         "how many messages were removed",
         command="clearHistoryQueue",

@@ -10,6 +10,7 @@ from time import time
 from typing import Any, Final
 
 from crewel.admin.administration import Administration
+from crewel.admin.example import Example
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json
 from crewel.admin.findings import findings
 from crewel.admin.merges import At
@@ -248,6 +249,7 @@ OVERVIEW_ROUTES: Final = (
         " and groups are full, or soon or nearly so, or fall behind, by the kind of the cause. With `cluster.enabled`, all"
         " figures except `uptimeMs` cover all `nodes`: samples are sums (for percentiles, the largest). `unreached`: how"
         " many nodes did not answer, `failed` of them because of an internal error.",
+        Example({}, {"node": "heron", "findings": [{"key": "group-empty", "level": "bad", "count": 1}]}),
         query=(number_text("after", "Only samples that are newer: milliseconds since 1970.", 0, _LATEST, 0),),
         merge=At.HANDLER,
     ),

@@ -26,10 +26,15 @@ class First(Generic[T]):
     def __init__(self, count: int, key: Callable[[T], Any] = lambda item: item, *, largest: bool = False) -> None:
         """`key`: by what they are compared; the items unless given. `largest`: the largest are the first."""
         self._count, self._key = count, key
-        self._pick = heapq.nlargest if largest else heapq.nsmallest
+        self._is_largest, self._pick = largest, heapq.nlargest if largest else heapq.nsmallest
         self._found: list[T] = []
+        self._beaten: Any = None  # what only better ones can replace
         self.added = 0
         """How many there were."""
+
+    def admits(self, key: Any) -> bool:
+        """Whether an item with this key can be among the first. If not, there were more than those already."""
+        return self._beaten is None or (key > self._beaten if self._is_largest else key < self._beaten)
 
     def add(self, item: T) -> None:
         """Take one more into account."""
@@ -37,6 +42,7 @@ class First(Generic[T]):
         self.added += 1
         if len(self._found) >= self._count + _AT_ONCE:
             self._found = self.items()
+            self._beaten = self._key(self._found[-1])
 
     def items(self) -> list[T]:
         """The first of those so far."""
@@ -44,16 +50,20 @@ class First(Generic[T]):
 
 
 async def sorted_page(
-    fields: Mapping[str, Any], items: AsyncIterable[T], ranked: Callable[[T], tuple[Any, str]]
+    fields: Mapping[str, Any],
+    items: AsyncIterable[T],
+    ranked: Callable[[T], tuple[Any, str]],
+    is_wanted: Callable[[T], bool] = lambda item: True,
 ) -> tuple[list[T], str]:
     """The items of the page that these fields ask for, and the cursor of the next page, empty if this is the last. `ranked`:
-    what an item is sorted by, unless by name, and its name. Raises IllegalArgument."""
+    what an item is sorted by, unless by name, and its name. It is asked of all items, and `is_wanted` only of those that
+    could be on the page: most of very many could not. Raises IllegalArgument."""
     sort = fields.get("sort", "name")
     after = place_of(fields.get("after"), sort)
     found: First[tuple[Place, T]] = First(fields.get("count", PAGE), key=itemgetter(0))
     async for item in items:
         place = place_in_order(sort, *ranked(item))
-        if after is None or place > after:
+        if (after is None or place > after) and found.admits(place) and is_wanted(item):
             found.add((place, item))
     page = found.items()
     return [item for _, item in page], cursor(page[-1][0], sort) if found.added > len(page) else ""

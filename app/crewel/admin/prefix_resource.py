@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
+from crewel.admin.example import Example
 from crewel.admin.merges import Parts, Row
 from crewel.admin.operation import About
 from crewel.admin.request_fields import PAGE, flag_text, page_fields, text_field
@@ -114,6 +115,7 @@ PREFIX_ROUTES: Final = (
         "`below`; `prefixes`, a list; `next`, the cursor of the next page, empty if this is the last. An entry has `prefix`,"
         " `topics` (how many topics have this name or are below it), `deeper` (how many are below it), and their messages:"
         " `history` and `queued`.",
+        Example({"below": "/kitchen"}, {"prefixes": [{"prefix": "/kitchen/orders", "topics": 1}], "next": ""}),
         query=(
             text_field("below", "The prefix, such as /kitchen. Without it, the first segments."),
             flag_text("internal", "true: only the server's own topics, /__sys__…; false: only the others."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from crewel.admin.example import Example
 from crewel.admin.operation import About
 from crewel.admin.request_fields import PAGE, page_fields
 from crewel.admin.route import Ask, NotThere, Route
@@ -50,6 +51,7 @@ PRESENCE_ROUTES: Final = (
         _list,
         "`channels`, a list; `next`, the cursor of the next page, empty if this is the last. A channel has `channel`,"
         " `members` (how many are present) and `sessions` (how many sessions they have). Members of all nodes are counted.",
+        Example({}, {"channels": [{"channel": "/kitchen/orders", "members": 1, "sessions": 1}], "next": ""}),
         query=page_fields("channels"),
         about=About.MANY,
     ),
@@ -60,6 +62,7 @@ PRESENCE_ROUTES: Final = (
         _show,
         "`channel`, `sessions` (how many are present) and `members`, a list. A member has `id` (its subject, or a text that"
         " begins with anonymous/), `sessions` and `data`, with fields that `admin.mask` names as `***`.",
+        Example({}, {"sessions": 1, "members": [{"id": "ann", "sessions": 1, "data": {"name": "Ann"}}]}),
         refusals={404: "Sessions cannot be present on this channel."},
         about=About.CHANNEL,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from crewel.admin.example import SAMPLES, Example
 from crewel.admin.operation import About
 from crewel.admin.request_fields import WITH_REASON, flag_field, json_field
 from crewel.admin.route import Ask, Route
@@ -42,6 +43,7 @@ PUBLISH_ROUTES: Final = (
         "Publish a test message to a channel, as the server itself.",
         _publish,
         "`channel`; `id`: the id of the stored message, or null if it was not to be stored.",
+        Example({"data": {"dish": "pizza"}, "persistent": True}, {"id": SAMPLES["message"]}),
         body=(
             json_field("data", "The data of the message, any JSON.", "any JSON"),
             flag_field("persistent", "Store it: subscribers that are away get it too."),

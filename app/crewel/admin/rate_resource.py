@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from crewel.admin.example import Example
 from crewel.admin.operation import About
 from crewel.admin.request_fields import choice_field
 from crewel.admin.route import Ask, Route
@@ -57,6 +58,7 @@ RATE_ROUTES: Final = (
         " slice, by name (client/joe/1, a channel, or pattern and name of a group). Only the 1000 with the most are there. A"
         " slice is null if there are too many facts to reach back to it. What had no message is left out, and receivers are for"
         " an operator of some channels.",
+        Example({"by": "receiver"}, {"by": "receiver", "rates": {"client/joe/1": []}}),
         query=(choice_field("by", "Of these", KINDS),),
         about=About.MANY,
     ),

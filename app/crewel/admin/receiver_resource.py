@@ -7,15 +7,17 @@ from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
+from crewel.admin.example import Example
 from crewel.admin.merges import Pages
 from crewel.admin.operation import About
 from crewel.admin.paging import sorted_page
 from crewel.admin.receiver_condition import TROUBLES, Condition, Facts, causes_of, conditions_of, has_cause, trouble_of
-from crewel.admin.receiver_facts import add_what_the_store_says, session_facts, shared_facts, standing
+from crewel.admin.receiver_facts import add_what_the_store_says, at_rest, session_facts, shared_facts, standing
 from crewel.admin.request_fields import choice_field, flag_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
 from crewel.admin.server_view import oldest_of
+from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
@@ -39,20 +41,51 @@ _NOT_CONNECTED: Final = "none"
 _TRANSPORTS: Final = ("websocket", "long-polling", "callback-polling", _NOT_CONNECTED)
 
 
-class _Receiver(NamedTuple):
-    """What the list is filtered and sorted by."""
+class _Session:
+    """A named session as the list has it. It is looked at when it is asked: of most in a long list, only the name is."""
+
+    __slots__ = ("_dispatchers", "name", "session")
+
+    kind, members, queue = "session", 1, ""
+
+    def __init__(self, dispatchers: DispatcherRunner, session: Session) -> None:
+        self._dispatchers, self.session = dispatchers, session
+        self.name = session.name
+
+    @property
+    def state(self) -> str:
+        return self._dispatchers.state(self.session).value
+
+    @property
+    def is_held(self) -> bool:
+        return self.session.mailbox.view().holdback is not None
+
+    @property
+    def waiting(self) -> int:
+        return self.session.mailbox.view().depth
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.session.mailbox.view().size
+
+
+class _Shared(NamedTuple):
+    """A subject or group as the list has it."""
 
     kind: str
     name: str
     state: str
-    is_held: bool
     waiting: int
-    waiting_bytes: int | None
-    """None if it is not known without asking the store."""
-    session: Session | None
     members: int
     queue: str
-    """The name of the queue of a group or subject."""
+    """The name of its queue."""
+    is_held: bool = False
+    waiting_bytes: None = None
+    """Only the store knows."""
+    session: None = None
+
+
+_Receiver = _Session | _Shared
 
 
 def _facts(admin: Administration, receiver: _Receiver, scope: Scope) -> Facts:
@@ -62,6 +95,8 @@ def _facts(admin: Administration, receiver: _Receiver, scope: Scope) -> Facts:
 
 
 def _trouble(ask: Ask, receiver: _Receiver) -> int:
+    if receiver.session is not None and at_rest(ask.admin, receiver.session) is not None:
+        return 0
     facts = _facts(ask.admin, receiver, ask.scope)
     return trouble_of(facts, causes_of(facts))
 
@@ -78,32 +113,25 @@ _ORDERS: Final[Mapping[str, Callable[[Ask, _Receiver], int | None]]] = {
 
 async def _list(ask: Ask) -> dict[str, Any]:
     fields, admin = ask.fields, ask.admin
-    order, every = _ORDERS[fields.get("sort", "name")], _all(admin, fields.get("kind"))
-    wanted = (each async for each in every if _is_wanted(ask, each) and _is_covered(ask, each))
-    page, following = await sorted_page(fields, wanted, lambda each: (order(ask, each), each.name))
-    views = [_view(admin, receiver, ask.scope) async for receiver in in_turns(page)]
+    order = _ORDERS[fields.get("sort", "name")]
+    page, following = await sorted_page(
+        fields,
+        _all(admin, fields.get("kind")),
+        lambda each: (order(ask, each), each.name),
+        lambda each: _is_wanted(ask, each) and _is_covered(ask, each),
+    )
+    views = [_view(admin, receiver, ask.scope) async for receiver in in_turns(page) if _is_there(receiver)]
     if ask.covers_all:  # the times of messages of any channel
         await add_what_the_store_says(admin, views)
     return {"receivers": views, "next": following, "unknownSince": admin.unknown_since}
 
 
 async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiver]:
-    dispatchers = admin.dispatchers
     if kind in (None, "session"):
-        async for session in admin.named():
-            if session.is_live and not (session.grants is not None and session.grants.is_feed):
-                view = session.mailbox.view()
-                yield _Receiver(
-                    "session",
-                    session.name,
-                    dispatchers.state(session).value,
-                    view.holdback is not None,
-                    view.depth,
-                    view.size,
-                    session,
-                    1,
-                    "",
-                )
+        dispatchers = admin.dispatchers
+        async for session in in_turns(admin.sessions()):
+            if session.name:
+                yield _Session(dispatchers, session)
     if kind in (None, "subject"):
         async for subject in in_turns(admin.destinations.awaited()):
             sessions = admin.sessions_of(subject)
@@ -111,13 +139,13 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
             state = takes.value if sessions else _EMPTY
             waiting = admin.waiting_for(subject)
             queue = subject_queue(subject)
-            yield _Receiver("subject", f"client/{subject}", state, False, waiting, None, None, len(sessions), queue)
+            yield _Shared("subject", f"client/{subject}", state, waiting, len(sessions), queue)
     if kind in (None, "group"):
         async for group in in_turns(_groups(admin)):
             yield group
 
 
-def _groups(admin: Administration) -> Iterator[_Receiver]:
+def _groups(admin: Administration) -> Iterator[_Shared]:
     """The groups with members, and those that have messages only."""
     states, queues = admin.groups.states(), admin.queues
     for group in states:
@@ -125,12 +153,18 @@ def _groups(admin: Administration) -> Iterator[_Receiver]:
         queue = group_queue(group.pattern, group.name)
         members = admin.groups.members(queue)
         state = DispatcherState.ALIVE if any(map(admin.takes, members)) else DispatcherState.POLLING
-        yield _Receiver("group", name, state.value, False, group.waiting, None, None, len(members), queue)
+        yield _Shared("group", name, state.value, group.waiting, len(members), queue)
     with_members = {(group.pattern, group.name) for group in states}
     for queue in queues.names():
         of = group_of(queue)
         if of is not None and of not in with_members:
-            yield _Receiver("group", shown_name(queue), _EMPTY, False, queues.waiting(queue), None, None, 0, queue)
+            yield _Shared("group", shown_name(queue), _EMPTY, queues.waiting(queue), 0, queue)
+
+
+def _is_there(receiver: _Receiver) -> bool:
+    """Whether it is a receiver that has not ended meanwhile. The live feed of an operator's page is none."""
+    session = receiver.session
+    return session is None or (session.is_live and not (session.grants is not None and session.grants.is_feed))
 
 
 def _is_covered(ask: Ask, receiver: _Receiver) -> bool:
@@ -146,7 +180,8 @@ def _is_wanted(ask: Ask, receiver: _Receiver) -> bool:
     fields = ask.fields
     contains, state, held = (fields.get(name) for name in ("contains", "state", "held"))
     return (
-        (contains is None or contains.lower() in receiver.name.lower())
+        _is_there(receiver)
+        and (contains is None or contains.lower() in receiver.name.lower())
         and (state is None or receiver.state == state)
         and (held is None or receiver.is_held is held)
         and _has_client(receiver.session, fields)
@@ -235,6 +270,7 @@ RECEIVER_ROUTES: Final = (
         " `perMinute` (how many messages more wait than a minute before) and `takenPerMinute`. A session also has `node`,"
         " `transport` (none while its client is away), `address` (of its client behind trusted proxies; while it is away, the"
         " last one) and `client` (its `User-Agent`).",
+        Example({"sort": "trouble"}, {"receivers": [{"name": "client/bob/1", "cause": "database is down, by admin"}]}),
         query=(
             choice_field("kind", "Only those of this kind", _KINDS),
             choice_field("state", "Only those in this state", _STATES),

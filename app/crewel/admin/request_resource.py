@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
+from crewel.admin.example import Example
 from crewel.admin.operation import About
 from crewel.admin.request_fields import PAGE, count_text, text_field
 from crewel.admin.route import Ask, Route
@@ -38,6 +39,7 @@ REQUEST_ROUTES: Final = (
         "`requests`, a list of `channel`, `caller` (the name of the session, empty if it has none), `id` (of the"
         " message, or null) and `since` (milliseconds since 1970); `count`: their total number. The server does not"
         " list requests between clients, because it does not know which of them are pending.",
+        Example({"caller": "client/joe"}, {"requests": [{"channel": "/service/print"}], "count": 1}),
         query=(
             text_field("channel", "Only those on channels that begin with this text."),
             text_field("caller", "Only those of sessions whose name begins with this text: client/joe."),

@@ -23,6 +23,7 @@ from crewel.admin.command import demand, read_order, without_node
 from crewel.admin.commands import COMMANDS, failure_json, missing_order, run
 from crewel.admin.dead_letter_bin_resource import DEAD_LETTER_BIN_ROUTES
 from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
+from crewel.admin.example import Example
 from crewel.admin.group_resource import GROUP_ROUTES
 from crewel.admin.job_resource import JOB_ROUTES
 from crewel.admin.merges import At
@@ -106,6 +107,7 @@ ROUTES: Final = (
         " before the name), `name`, `access` (r, rw, or x for an operation) and `meaning`. `takes` describes its value,"
         " or is null; `needsValue`: whether the value is required. `role`: the necessary role; `writeRole`: the role"
         " for writing, or null.",
+        Example({}, {"commands": [{"level": "session", "name": "cbQueueNumMsgs", "access": "r", "role": "view"}]}),
         about=About.MANY,
     ),
     Route(
@@ -114,6 +116,7 @@ ROUTES: Final = (
         "Run a command, such as __cmd:client/joe/1/?dispatcherActive=true.",
         _command,
         "`command`: the command with its node; `result`: the result, or OK if a value was written.",
+        Example({"command": "__cmd:?nodeList"}, {"command": "__cmd:/node/heron/?nodeList", "result": ["heron"]}),
         body=(json_field("command", "The command.")._replace(schema={"type": "string"}),),
         role=Role.VIEW,  # each command has its own
         about=About.MANY,
@@ -139,7 +142,15 @@ ROUTES: Final = (
     *REQUEST_ROUTES,
     *NODE_ROUTES,
     *AUDIT_ROUTES,
-    Route("GET", "/openapi.json", "Show this description.", _document, "An OpenAPI document.", is_public=True),
+    Route(
+        "GET",
+        "/openapi.json",
+        "Show this description.",
+        _document,
+        "An OpenAPI document.",
+        Example({}, {"openapi": "3.1.0"}),
+        is_public=True,
+    ),
 )
 
 

@@ -20,6 +20,7 @@ from aiohttp import web
 from crewel.admin.administration import Administration
 from crewel.admin.audit import Action
 from crewel.admin.call import Call
+from crewel.admin.example import SAMPLES, VARIABLES, Example
 from crewel.admin.merges import Merge, Pages, Parts
 from crewel.admin.operation import OPERATIONS, About, Level, Operation
 from crewel.admin.places import open_place, seal_place
@@ -38,15 +39,6 @@ from crewel.transports.http_connection import Connection
 log = logging.getLogger(__name__)
 
 API: Final = "/admin/api"
-_VARIABLES: Final = {
-    "subject": "The subject: joe of client/joe/1.",
-    "number": "The session's number: 1 of client/joe/1.",
-    "id": "The dead id.",
-    "job": "The id of a job.",
-    "message": "The id of a stored message, or of a dead letter.",
-    "scheduled": "The id of a scheduled message.",
-    "channel": "The channel's name with its slashes, without the first one: a/b of /a/b.",
-}
 _ERROR: Final = {
     "type": "object",
     "required": ["errorCode", "message"],
@@ -182,6 +174,7 @@ class Route:
     handler: Handler
     answer: str
     """What the body of a 200 holds, in one line."""
+    example: Example
     query: tuple[Field, ...] = ()
     body: tuple[Field, ...] = ()
     is_public: bool = False
@@ -359,6 +352,7 @@ def _of_operation(
         operation.meaning,
         handle,
         with_result,
+        operation.example,
         refusals={**unknown, **operation.refusals},
         query=() if has_body else operation.asked,
         body=operation.asked if has_body else (),
@@ -396,11 +390,11 @@ def _operation(route: Route) -> dict[str, Any]:
         "summary": route.summary,
         "responses": _responses(route),
     }
-    names = VARIABLE.findall(route.path)
+    names, given = VARIABLE.findall(route.path), route.example.fields
     parameters = [
-        *(_parameter(name, "path", _VARIABLES[name], required=True) for name in names),
+        *(_parameter(name, "path", VARIABLES[name], required=True, example=SAMPLES[name]) for name in names),
         *(_parameter(name, "query", IN_QUERY[name]) for name in names if name in IN_QUERY),
-        *(_query_parameter(each) for each in route.query),
+        *(_query_parameter(each, given) for each in route.query),
     ]
     if parameters:
         operation["parameters"] = parameters
@@ -412,7 +406,8 @@ def _operation(route: Route) -> dict[str, Any]:
         }
         if required := [each.name for each in route.body if each.required]:
             schema["required"] = required
-        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        example = {"example": given} if given else {}
+        operation["requestBody"] = {"content": {"application/json": {"schema": schema, **example}}}
     operation["security"] = [] if route.is_public else [{"token": [route.needs.word]}]
     return operation
 
@@ -422,13 +417,15 @@ def _operation_id(route: Route) -> str:
     return route.method.lower() + "".join(word.title() for word in words)
 
 
-def _parameter(name: str, place: str, description: str, **more: bool) -> dict[str, Any]:
+def _parameter(name: str, place: str, description: str, **more: bool | str) -> dict[str, Any]:
     return {"name": name, "in": place, **more, "description": description, "schema": {"type": "string"}}
 
 
-def _query_parameter(field: Field) -> dict[str, Any]:
-    required = {"required": True} if field.required else {}
-    return {"name": field.name, "in": "query", **required, "description": field.meaning, "schema": dict(field.schema)}
+def _query_parameter(field: Field, given: Mapping[str, Any]) -> dict[str, Any]:
+    more = {"required": True} if field.required else {}
+    if field.name in given:
+        more["example"] = given[field.name]
+    return {"name": field.name, "in": "query", **more, "description": field.meaning, "schema": dict(field.schema)}
 
 
 def _described(field: Field) -> dict[str, Any]:
@@ -437,7 +434,7 @@ def _described(field: Field) -> dict[str, Any]:
 
 def _responses(route: Route) -> dict[str, Any]:
     of_all = _OF_ALL if isinstance(route.merge, Pages | Parts) else ""
-    good = {"description": route.answer + of_all, "content": {route.media_type: {}}}
+    good = {"description": route.answer + of_all, "content": {route.media_type: {"example": route.example.answer}}}
     refusals = dict(route.refusals) if route.is_public else _CLOSED | _ALWAYS | dict(route.refusals)
     refused = {
         str(status): {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from crewel.admin.example import SAMPLES, Example
 from crewel.admin.operation import About
 from crewel.admin.request_fields import PAGE, WITH_REASON, cursor, list_field, page_fields, pattern, text_field
 from crewel.admin.role_scopes import refused
@@ -96,6 +97,8 @@ _MESSAGE: Final = (
     " server. `bytes`: the size of its JSON. `qos`: what its publisher asked for"
 )
 
+_SAMPLE: Final = {"id": SAMPLES["scheduled"], "channel": "/kitchen/orders", "data": {"word": "pizza"}, "refusal": ""}
+
 SCHEDULED_ROUTES: Final = (
     Route(
         "GET",
@@ -104,6 +107,7 @@ SCHEDULED_ROUTES: Final = (
         _list,
         f"`messages`, a list. A message has {_MESSAGE}. `next`: the cursor of the next page, empty if this is the last."
         " `total`: how many there are in all; null for an operator of some channels.",
+        Example({"channel": "/kitchen/**"}, {"messages": [_SAMPLE], "next": ""}),
         query=(
             text_field("channel", "Only those on this channel or pattern.", pattern),
             *page_fields("messages", cursor(_place)),
@@ -116,6 +120,7 @@ SCHEDULED_ROUTES: Final = (
         "Show one scheduled message.",
         _show,
         f"{_MESSAGE}. Also `may`, the highest role of the operator on its channel.",
+        Example({}, _SAMPLE),
         refusals={404: "There is no such scheduled message: it has been published or cancelled."},
         about=About.MANY,
     ),
@@ -125,6 +130,7 @@ SCHEDULED_ROUTES: Final = (
         "Cancel scheduled messages: they are not published.",
         _cancel,
         "`cancelled`: how many were there. The others had been published or cancelled.",
+        Example({"ids": [SAMPLES["scheduled"]], "reason": "wrong oven"}, {"cancelled": 1}),
         body=(list_field("ids", "Ids of scheduled messages.", _id), WITH_REASON),
         role=Role.DESTROY,
         action="cancel scheduled messages",

@@ -39,7 +39,7 @@ _MOST_LOOKED_UP: Final = 100
 
 def oldest_of(session: Session) -> int | None:
     """When the oldest of its stored messages was published: milliseconds since 1970; None without one."""
-    place = None if session.durable is None else session.durable.oldest()
+    place = session.mailbox.view().oldest
     return None if place is None else place // 1000
 
 

@@ -12,22 +12,20 @@ from aiohttp import web
 
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
-from crewel.admin.client_connection import transport_of
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands
+from crewel.admin.example import Example
 from crewel.admin.merges import At, Pages
 from crewel.admin.operation import About, Level
 from crewel.admin.paging import sorted_page
 from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_what_the_store_says, standing_of
-from crewel.admin.receiver_resource import last_failure
 from crewel.admin.rejected_shapes import rejected_shape
 from crewel.admin.request_fields import PAGE, choice_field, count_text, flag_text, number_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
-from crewel.admin.session_view import absolute_name, expires_ms, qos_of, session_view, subject_of
+from crewel.admin.session_view import session_view, subject_of
 from crewel.admin.trace import trace
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
-from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.delivery.dispatcher_states import DispatcherState
@@ -57,16 +55,6 @@ def _subscription_dump(call: Call) -> dict[str, list[dict[str, Any]]]:
     return plain | call.admin.subscriptions.options.as_json(call.session)
 
 
-def _holdback(call: Call) -> dict[str, Any] | None:
-    held = call.session.mailbox.view().holdback
-    return None if held is None else held.as_json()
-
-
-def _expire_date(call: Call) -> str:
-    expires = expires_ms(call.admin, call.session)
-    return "" if expires is None else format_timestamp(expires)
-
-
 def _polling_since(call: Call) -> str:
     """The date since which nothing goes to the client, which is gone or has failed; empty while it is there."""
     session, dispatchers = call.session, call.admin.dispatchers
@@ -80,17 +68,17 @@ def _polling_since(call: Call) -> str:
     return format_timestamp(call.admin.clock_ms(since))
 
 
-def _is_stalled(call: Call) -> bool:
-    return call.session.mailbox.view().waits_until > 0
-
-
-def _last_failure(call: Call) -> str:
-    return ": ".join((last_failure(call.session, call.scope) or {}).values())
-
-
 def _forget_failure(call: Call) -> str:
-    call.session.mailbox.dispatcher.last_failure = None
+    call.session.mailbox.forget_failure()
     return "OK"
+
+
+def _or_without(value: float | None) -> float:
+    return value or -1  # as xmlBlaster says that there is none
+
+
+def _without_wait(holdback: dict[str, Any] | None) -> dict[str, Any] | None:
+    return holdback and {name: value for name, value in holdback.items() if name != "waits"}
 
 
 def _failures(call: Call) -> int:
@@ -114,34 +102,38 @@ _read = partial(Command, Level.SESSION, Access.READ)
 _write = partial(Command, Level.SESSION, Access.WRITE)
 _operate = partial(Command, Level.SESSION, Access.OPERATE)
 
+
+def _field(name: str, meaning: str, field: str, shown: Callable[[Any], Any] = lambda value: value) -> Command:
+    """A property that is this field of the session as REST tells it, in this form."""
+    return _read(name, meaning, lambda c: shown(session_view(c.admin, c.session, c.scope)[field]))
+
+
 SESSION_COMMANDS: Final = (
-    _read("id", "Its public name.", lambda c: absolute_name(c.admin, c.session)),
-    _read("loginName", "Its subject.", lambda c: subject_of(c.session)),
+    _field("id", "Its public name.", "id"),
+    _field("loginName", "Its subject.", "subject"),
     _read("publicSessionId", "Its number.", lambda c: int(c.name.rpartition("/")[2])),
-    _read("qos", "The options of its login, as in effect.", lambda c: qos_of(c.admin, c.session)),
-    _read(
-        "callbackConfigured",
-        "Whether a connect is held or a socket is open.",
-        lambda c: transport_of(c.session) is not None,
-    ),
-    _read("connectionState", "ALIVE, POLLING or DEAD.", lambda c: c.admin.dispatchers.state(c.session).value),
+    _field("qos", "The options of its login, as in effect.", "qos"),
+    _field("callbackConfigured", "Whether a connect is held or a socket is open.", "transport", bool),
+    _field("connectionState", "ALIVE, POLLING or DEAD.", "state"),
     _read("loginDate", "When the session came to this server.", login_date),
     _read("uptime", "Seconds since `loginDate`.", uptime),
-    _read(
+    _field(
         "sessionTimeoutExpireDate",
         "When it ends if its client does not connect; empty while a connect is held.",
-        _expire_date,
+        "expires",
+        lambda expires: "" if expires is None else format_timestamp(expires),
     ),
     _read(
         "pollingSinceDate",
         "Start of the absence or failure of its client; empty while it is ALIVE.",
         _polling_since,
     ),
-    _read("stalled", "Whether delivery pauses after a failure of its client.", _is_stalled),
-    _read(
+    _field("stalled", "Whether delivery pauses after a failure of its client.", "retry", bool),
+    _field(
         "lastCallbackException",
         "The last failure that its client reported; empty if none.",
-        _last_failure,
+        "lastFailure",
+        lambda failure: ": ".join((failure or {}).values()),
     ),
     _operate("clearLastCallbackException", "Clears that failure.", _forget_failure, role=Role.OPERATE),
     _read(
@@ -149,23 +141,13 @@ SESSION_COMMANDS: Final = (
         "How often in a row its client has failed; any OK resets it to 0.",
         _failures,
     ),
-    _read(
-        "pingRoundTripDelay",
-        "Round trip of its last ping in milliseconds; -1 without a ping.",
-        lambda c: c.admin.pings.get(c.session, -1),
+    _field(
+        "pingRoundTripDelay", "Round trip of its last ping in milliseconds; -1 without a ping.", "pingMs", _or_without
     ),
-    _read(
-        "cbQueueNumMsgs",
-        "Messages in its queue, including those sent and not acknowledged.",
-        lambda c: c.session.mailbox.view().depth,
-    ),
-    _read("cbQueueNumBytes", "Bytes of these messages.", lambda c: c.session.mailbox.view().size),
-    _read("cbQueueMaxMsgs", "Maximum number of messages in its queue.", lambda c: c.admin.bounds(c.session)[0]),
-    _read(
-        "cbQueueMaxBytes",
-        "Maximum bytes of its queue; -1: no limit.",
-        lambda c: c.admin.bounds(c.session)[1] or -1,
-    ),
+    _field("cbQueueNumMsgs", "Messages in its queue, including those sent and not acknowledged.", "waiting"),
+    _field("cbQueueNumBytes", "Bytes of these messages.", "waitingBytes"),
+    _field("cbQueueMaxMsgs", "Maximum number of messages in its queue.", "maxEntries"),
+    _field("cbQueueMaxBytes", "Maximum bytes of its queue; -1: no limit.", "maxBytes", _or_without),
     _read(
         "peekCallbackMessages", "The oldest messages of the queue, which keeps them.", _peek, COUNT._replace(default=1)
     ),
@@ -183,16 +165,16 @@ SESSION_COMMANDS: Final = (
         FLAG,
         _set_active,
     ),
-    _read("holdback", "Who put it on hold, and why; null if it is not on hold.", _holdback),
+    _field("holdback", "Who put it on hold, and why; null if it is not on hold.", "holdback", _without_wait),
     *operation_commands(Level.SESSION),
     _operate(
         "killSession",
         "Ends it; the queue of a named session becomes dead letters.",
         lambda c: c.admin.kill(c.sessions, c.who),
     ),
-    _read("numSubscriptions", "Its subscriptions.", lambda c: len(c.session.subscriptions)),
-    _read("subscribedTopics", "Channels of its subscriptions.", lambda c: sorted(c.session.subscriptions)),
-    _read("subscriptions", "These channels on one line.", lambda c: ",".join(sorted(c.session.subscriptions))),
+    _field("numSubscriptions", "Its subscriptions.", "subscriptions", len),
+    _field("subscribedTopics", "Channels of its subscriptions.", "subscriptions"),
+    _field("subscriptions", "These channels on one line.", "subscriptions", ",".join),
     _read(
         "subscriptionDump",
         "Its subscriptions with their options: groups, filters and more.",
@@ -211,10 +193,10 @@ _TRACE_S: Final = 60
 _MOST_TRACE_S: Final = 3600
 
 
-_ORDERS: Final[Mapping[str, Callable[[MailboxView], int]]] = {
-    "name": lambda view: 0,
-    "waiting": lambda view: view.depth,
-    "waitingBytes": lambda view: view.size,
+_ORDERS: Final[Mapping[str, Callable[[Session], int]]] = {
+    "name": lambda _: 0,
+    "waiting": lambda session: session.mailbox.view().depth,
+    "waitingBytes": lambda session: session.mailbox.view().size,
 }
 """By what a list is sorted."""
 
@@ -224,16 +206,18 @@ async def _list(ask: Ask) -> dict[str, Any]:
     fields, dispatchers = ask.fields, ask.admin.dispatchers
     order, unnamed = _ORDERS[fields.get("sort", "name")], 0
 
-    async def wanted() -> AsyncIterator[Session]:
+    async def named() -> AsyncIterator[Session]:
         nonlocal unnamed
         async for session in in_turns(ask.admin.sessions()):
-            unnamed += not session.name
-            if not session.name:
-                continue
-            if _is_wanted(dispatchers, session, fields) and ask.covers_session(session) and _stands(ask, session):
+            if session.name:
                 yield session
+            else:
+                unnamed += 1
 
-    page, following = await sorted_page(fields, wanted(), lambda each: (order(each.mailbox.view()), each.name))
+    def is_wanted(session: Session) -> bool:
+        return _is_wanted(dispatchers, session, fields) and ask.covers_session(session) and _stands(ask, session)
+
+    page, following = await sorted_page(fields, named(), lambda each: (order(each), each.name), is_wanted)
     views = [session_view(ask.admin, session, ask.scope) async for session in in_turns(page) if session.is_live]
     if ask.covers_all:
         await add_what_the_store_says(ask.admin, views)
@@ -348,6 +332,7 @@ SESSION_ROUTES: Final = (
         _list,
         "`sessions`, a list; `next`, the cursor of the next page, empty if this is the last; `unnamed`, how many sessions"
         " have no name; `unknownSince`, as in the list of receivers.",
+        Example({"active": False}, {"sessions": [{"name": "client/bob/1", "cause": "database is down, by admin"}]}),
         query=(
             text_field("subject", "Only this subject's: joe."),
             choice_field("state", "Only those in this state of the API", DispatcherState),
@@ -371,6 +356,7 @@ SESSION_ROUTES: Final = (
         " turned away, and `lastFailure` is null if it is about a channel that the role does not cover. `conditions` and"
         " `causes`: as in the list of receivers; for rejected messages (`rejects`) also `shape`: which other fields they have"
         " than those that were acknowledged, or empty. `may`: the operator's highest role.",
+        Example({}, {"name": "client/joe/1", "state": "ALIVE", "active": True, "subscriptions": ["/kitchen/orders"]}),
         refusals=_UNKNOWN,
         about=About.SESSION,
         merge=At.OWNER,
@@ -381,6 +367,7 @@ SESSION_ROUTES: Final = (
         "Read the queue of a session without changing it.",
         _messages,
         "`name`, `waiting`: how many there are, and `messages` as the session would get them.",
+        Example({"count": 5}, {"waiting": 4, "messages": [{"data": {"word": "pizza 4"}}]}),
         query=(count_text("At most this many of the first messages."),),
         refusals=_UNKNOWN,
         about=About.SESSION,
@@ -396,6 +383,7 @@ SESSION_ROUTES: Final = (
         " covered all its subscriptions. An event has `what` (opened, lost, back, failed, held, released, skipped,"
         " drained, cleared, overflow, killed, died, closed), `since` and `at` (when it happened first and last), `count` (how"
         " often in a row) and the fields of its kind.",
+        Example({"count": 5}, {"events": [{"what": "failed", "code": "user.update.error"}]}),
         query=(count_text("At most this many of the newest events."),),
         refusals={404: "There is no such session, and no record of a former one."},
         about=About.SESSION,
@@ -409,6 +397,7 @@ SESSION_ROUTES: Final = (
         "One message per line: `at`, `way` (in: from the client; out: to it), `message`, and `lost`: how many messages before"
         " it are missing because the reader was too slow. Replies to publishes are not shown. While there are no messages,"
         " empty lines keep the connection open. Ask the node that has the session; another one refuses with 400 and names it.",
+        Example({"seconds": 1}, {"way": "out", "message": {"channel": "/kitchen/orders"}}),
         query=(number_text("seconds", "How long.", 1, _MOST_TRACE_S, _TRACE_S),),
         media_type="application/x-ndjson",
         refusals=_UNKNOWN,

@@ -24,7 +24,7 @@ def session_view(admin: Administration, session: Session, scope: Scope) -> dict[
     max_entries, max_bytes, policy = admin.bounds(session)
     return {
         "name": session.name,
-        "id": absolute_name(admin, session),
+        "id": f"/node/{admin.node}/{session.name}",
         "node": admin.node,
         "subject": subject_of(session),
         **standing_of(admin, session, covered(scope)),
@@ -51,10 +51,10 @@ def session_view(admin: Administration, session: Session, scope: Scope) -> dict[
         "address": address_of(session),
         "client": program_of(session),
         "loggedIn": int(admin.clock_ms(session.added_at)),
-        "expires": expires_ms(admin, session),
+        "expires": None if session.expires_at == inf else int(admin.clock_ms(session.expires_at)),
         "ends": _ends(admin, session),
         "retry": _retry(admin, session),
-        "qos": qos_of(admin, session),
+        "qos": _qos_of(admin, session),
         "pingMs": admin.pings.get(session),
     }
 
@@ -64,11 +64,11 @@ def subject_of(session: Session) -> str:
     return session.name.split("/")[1]
 
 
-def qos_of(admin: Administration, session: Session) -> dict[str, Any]:
+def _qos_of(admin: Administration, session: Session) -> dict[str, Any]:
     """The options of its login, as in effect."""
     max_entries, max_bytes, policy = admin.bounds(session)
     settings = admin.settings
-    rules, asked, burst = admin.dispatchers.rules(session), session.asked, session.mailbox.view().burst
+    rules, asked, burst = admin.dispatchers.rules(session), session.asked, session.asked.burst
     return {
         "name": session.name,
         "ack": session.acknowledges,
@@ -96,11 +96,6 @@ def qos_of(admin: Administration, session: Session) -> dict[str, Any]:
     }
 
 
-def absolute_name(admin: Administration, session: Session) -> str:
-    """`/node/heron/client/joe/1`."""
-    return f"/node/{admin.node}/{session.name}"
-
-
 def _ends(admin: Administration, session: Session) -> dict[str, Any] | None:
     """When the session ends unless its client comes, and why; None while it is connected."""
     ends_at, why = outlook(session, admin.times, admin.now())
@@ -117,8 +112,3 @@ def _retry(admin: Administration, session: Session) -> dict[str, int] | None:
 
 def _ms(seconds: float) -> int:
     return -1 if seconds == inf else round(seconds * 1000)
-
-
-def expires_ms(admin: Administration, session: Session) -> int | None:
-    """When it expires unless its client comes: milliseconds since 1970; None while it is connected."""
-    return None if session.expires_at == inf else int(admin.clock_ms(session.expires_at))

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from crewel.admin.administration import Administration
+from crewel.admin.example import Example
 from crewel.admin.feed import NOTICES, OVERVIEW
 from crewel.admin.operation import About
 from crewel.admin.request_fields import text_field
@@ -147,6 +148,7 @@ SIGN_IN_ROUTES: Final = (
         "Sign in a page with a token, or with the code of a one-time link. Sets a cookie.",
         _sign_in,
         _ME,
+        Example({"token": "the-admin-token"}, {"who": "admin", "role": "destroy"}),
         body=(
             text_field(
                 "token", "The admin token, or a token whose claims make the page's user an operator.", text(MAX_SECRET)
@@ -166,6 +168,7 @@ SIGN_IN_ROUTES: Final = (
         "Sign the page out, at all nodes: its cookie, its live feeds and their tokens hold no more.",
         _sign_out,
         "`who`, the operator's name.",
+        Example({}, {"who": "admin"}),
         role=Role.VIEW,
         about=About.MANY,
     ),
@@ -178,7 +181,16 @@ SIGN_IN_ROUTES: Final = (
         " of Bayeux; and `channels`: `overview`, with the overview after each sample, and `notices`. A notice has"
         " `node`, `at`, `kind` (`held`, `released`, `died`, `letters`, `job`) and the fields of its kind. The session"
         " has the operator's rights until the sign-in ends; a sign-out of the page ends the session, and the token.",
+        Example({}, {"path": "/cometd", "channels": {"notices": "/__sys__notices"}}),
         role=Role.VIEW,
     ),
-    Route("GET", "/me", "Show who the operator is.", _me, _ME, about=About.MANY),
+    Route(
+        "GET",
+        "/me",
+        "Show who the operator is.",
+        _me,
+        _ME,
+        Example({}, {"who": "admin", "role": "destroy", "everywhere": "destroy", "node": "heron"}),
+        about=About.MANY,
+    ),
 )

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
-from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands, union
+from crewel.admin.command import COUNT, FLAG, Access, Command, of_list, operation_commands, union
+from crewel.admin.example import Example
 from crewel.admin.merges import AtAll, Pages, Row, longest, merged
 from crewel.admin.operation import About, Level
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
@@ -23,11 +24,7 @@ from crewel.security.grants import Role, role_of
 # Commands
 
 
-def _numbers(call: Call) -> str:
-    return _line_of(session.name for session in call.sessions)
-
-
-def _line_of(names: Iterable[str]) -> str:
+def _numbers(names: Iterable[str]) -> str:
     return ",".join(map(str, sorted(int(name.rpartition("/")[2]) for name in names)))
 
 
@@ -48,18 +45,14 @@ def _set_blocked(call: Call) -> Awaitable[None]:
 _read = partial(Command, Level.SUBJECT, Access.READ)
 _write = partial(Command, Level.SUBJECT, Access.WRITE)
 
+_SESSION_LIST: Final = _read(
+    "sessionList", "Names of its sessions.", lambda c: sorted(session.name for session in c.sessions), join=union
+)
+
 SUBJECT_COMMANDS: Final = (
     _read("numSessions", "Its sessions.", lambda c: len(c.sessions), join=sum),
-    _read(
-        "sessionList", "Names of its sessions.", lambda c: sorted(session.name for session in c.sessions), join=union
-    ),
-    _read(
-        "sessions",
-        "Numbers of its sessions on one line.",
-        _numbers,
-        join=lambda lists: _line_of(union(lists)),
-        asks="sessionList",
-    ),
+    _SESSION_LIST,
+    of_list(_SESSION_LIST, "sessions", "Numbers of its sessions on one line.", _numbers),
     _read(
         "uptime",
         "Seconds since its first session; 0 if it has none.",
@@ -186,6 +179,7 @@ SUBJECT_ROUTES: Final = (
         "List the subjects that have sessions or queued messages by name, a page at a time.",
         _list,
         "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last.",
+        Example({"count": 2}, {"subjects": [{"name": "client/ann", "sessions": ["client/ann/1"]}], "next": "bob"}),
         query=page_fields("subjects"),
         about=About.MANY,
         merge=Pages("subjects", "subject", _as_one),
@@ -197,6 +191,7 @@ SUBJECT_ROUTES: Final = (
         _show,
         "The subject: name, sessions, queued, maxEntries. `causes`: what is wrong with its queue, as in the list of receivers."
         " `may`: the operator's highest role for it.",
+        Example({}, {"name": "client/joe", "sessions": ["client/joe/1"], "blocked": False, "queued": 1}),
         refusals=_UNKNOWN,
         about=About.SUBJECT,
         merge=AtAll(_as_one),
@@ -207,6 +202,7 @@ SUBJECT_ROUTES: Final = (
         "Read the messages that wait for a session of the subject, without removing them.",
         _messages,
         "`name`, `queued`: how many there are, and `messages` as a session would get them.",
+        Example({"count": 5}, {"name": "client/joe", "queued": 1, "messages": [{"channel": "/kitchen/orders"}]}),
         query=(count_text("At most this many of the first messages."),),
         refusals=_UNKNOWN,
         about=About.SUBJECT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any, Final
 
+from crewel.admin.example import Example
 from crewel.admin.merges import Parts, Row
 from crewel.admin.route import Ask, Route
 from crewel.admin.server_timeline import together
@@ -39,6 +40,7 @@ TIMELINE_ROUTES: Final = (
         " take-over has `sessions`, `of` (nodes) and"
         " `planned` (whether these ended as planned)."
         " Refused logins have `code`, `reason`, `count` and the last `name` and `address`.",
+        Example({}, {"events": [{"what": "started", "node": "heron", "after": ""}], "whole": True}),
         merge=Parts(_as_one, patience_s=_PATIENCE_S),
     ),
 )

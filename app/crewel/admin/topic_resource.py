@@ -10,6 +10,7 @@ from typing import Any, Final
 from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.command import COUNT, Access, Argument, Command, operation_commands, union
+from crewel.admin.example import Example
 from crewel.admin.merges import Pages, Row, merged
 from crewel.admin.operation import About, Level
 from crewel.admin.request_fields import PAGE, choice_field, count_text, flag_text, page_fields, pattern, text_field
@@ -308,6 +309,7 @@ TOPIC_ROUTES: Final = (
         _list,
         "`topics`, a list; `next`, the cursor of the next page, empty if this is the last. With `cluster.enabled`, a"
         " page with `state` or `condition` may be shorter.",
+        Example({"pattern": "/kitchen/**"}, {"topics": [{"channel": "/kitchen/orders", "condition": "in use"}]}),
         query=(
             text_field("pattern", "Only those of this channel or pattern.", pattern),
             choice_field("state", "Only those in this state", _STATES),
@@ -324,6 +326,7 @@ TOPIC_ROUTES: Final = (
         "Show one topic.",
         _show,
         f"{_VIEW} `may`: the operator's highest role for it.",
+        Example({}, {"channel": "/kitchen/orders", "history": {"maxEntries": 9}, "subscribers": 1}),
         refusals=_UNKNOWN,
         about=About.CHANNEL,
     ),
@@ -333,6 +336,7 @@ TOPIC_ROUTES: Final = (
         "Read messages of a topic's history without removing them.",
         _history,
         "`channel`, `epoch`, `entries`: how many there are, and `messages` as a subscriber would receive them.",
+        Example({"count": 2}, {"channel": "/kitchen/orders", "messages": [{"data": {"word": "pasta"}}]}),
         query=(
             count_text("At most this many of the newest messages."),
             flag_text("newestFirst", "false: the oldest of them first."),

@@ -311,7 +311,7 @@ class Inbound:
         if (
             channel.is_meta
             and session is not None
-            and session.mailbox.dispatcher.reported
+            and session in self._outbound.connects.reported
             and len(exchange.replies) + 1 == len(exchange.elements)
         ):
             self._dispatchers.conclude(session)

@@ -72,7 +72,7 @@ class MetaHandlers:
             if session.name:
                 self._names.prove(session)
                 self._addressing.on_connect(session)
-        if session.mailbox.is_absent or session.mailbox.count_evicted():
+        if session.mailbox.is_absent or session.mailbox.evicted:
             awaited = self._durability.on_connect(session)
             if awaited is not None:
                 return _connect_later(awaited, reply)

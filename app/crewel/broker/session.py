@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.pending_dead_letters import Payers
-    from crewel.delivery.records import LogId, PendingMessage
     from crewel.settings import Settings
 
 
@@ -94,7 +93,6 @@ for _state in State:
     _state.is_live = Event.CONNECT in TRANSITIONS[_state]
 
 
-_NOTHING: Final[Mapping[LogId, PendingMessage]] = {}
 _secrets: list[str] = []
 _ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
 
@@ -382,7 +380,7 @@ class Session:
     def go_away(self) -> None:
         """Its client has been away for long: memory keeps of what is stored no more than its place."""
         self.answered = None
-        self.mailbox.evict()
+        self.mailbox.go_away()
 
     def forget_peer(self, peer: Peer) -> None:
         """This request, or socket, has ended."""
@@ -408,7 +406,6 @@ class Session:
     def log_in(self, qos: ConnectQos) -> None:
         """Its login asks for this."""
         self.asked = qos if qos is NOTHING_ASKED else replace(qos, token=None, resume=None, nonce=None)
-        self.mailbox.burst = qos.burst
 
     @property
     def takes_ptp(self) -> bool:
@@ -431,7 +428,7 @@ class Session:
         """It comes back from the store as its last login made it, and its client is away."""
         self.browser, self.reply_id = browser, reply_id
         self.acknowledges = self.connect_only = acknowledges
-        self.mailbox.is_absent = True
+        self.mailbox.go_away()
         self.authenticate(grants)
 
     def remember(self, former: Session) -> None:
@@ -454,11 +451,6 @@ class Session:
         if self.durable is not None:
             self.durable.payers = payers
 
-    @property
-    def inbox(self) -> Mapping[LogId, PendingMessage]:
-        """What the store keeps for it outside the log, by place: what is addressed to it, or comes from a shared queue."""
-        return _NOTHING if self.durable is None else self.durable.inbox
-
     def join_store(self, durable: DurableSession) -> None:
         """The store has it, and this says what it is to receive."""
         self.mailbox.keep_in(StoreLedger(durable, self._broker.no_ledger.listener))
@@ -471,7 +463,7 @@ class Session:
 
     def recover_to(self, entry: Entry) -> None:
         """Its client knows that it misses nothing; this is the last of that."""
-        self.mailbox.recovered = entry
+        self.mailbox.recover_to(entry)
 
     def take_turn(self, turn: int) -> None:
         """It gets a message that one of several receivers gets."""

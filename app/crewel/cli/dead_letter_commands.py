@@ -1,7 +1,7 @@
 """`crewel dead-letters`: messages that could not be delivered, their receivers and reasons, and how to redrive them."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -106,55 +106,17 @@ def _choose(ids: list[str] | None, asked: Mapping[str, Any], *, or_all: bool = F
 
 def filters_of(asked: Mapping[str, Any]) -> dict[str, str | int]:
     """The filters as the server takes them. Ends the command with 2 for one that does not fit."""
-    read: dict[str, Callable[[str], str | int]] = {
-        "code": str,
-        "receiver": _receiver,
-        "channel": _channel,
-        "since": _since,
-        "field": _field,
-        "with_reason": str,
-    }
-    names = {"with_reason": "deadReason"}
-    return {names.get(name, name): read[name](asked[name]) for name in read if asked.get(name) is not None}
+    from crewel.admin.dead_letter_filters import FILTERS as FIELDS
 
-
-def _receiver(text: str) -> str:
-    from crewel.qos.names import parse_name
-
-    name = parse_name(text)
-    if name is None:
-        raise typer.BadParameter(f"--receiver takes a session or a subject, joe/1 or joe, not {text}")
-    return name.relative
-
-
-def _channel(text: str) -> str:
-    from crewel.bayeux.channel import parse
-
-    channel = parse(text)
-    if channel is None:
-        raise typer.BadParameter(f"--channel takes a channel or a pattern such as /chat/**, not {text}")
-    return channel.name
-
-
-def _field(text: str) -> str:
-    from crewel.storage.dead_letter_matching import parse_field
-
-    try:
-        parse_field(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"--field takes {error}, not {text}") from None
-    return text
-
-
-def _since(text: str) -> int:
-    from time import time
-
-    from crewel.times import parse_timestamp
-
-    try:
-        return parse_timestamp(text, int(time() * 1000))
-    except ValueError as error:
-        raise typer.BadParameter(f"--since takes {error}, not {text}") from None
+    found = {}
+    for each in FIELDS:
+        name = "with_reason" if each.name == "deadReason" else each.name
+        if (text := asked.get(name)) is not None:
+            try:
+                found[each.name] = each.check(text)
+            except ValueError as error:
+                raise typer.BadParameter(f"--{name.replace('_', '-')} takes {error}, not {text}") from None
+    return found
 
 
 # Commands

@@ -1,9 +1,22 @@
 """An example for the help of each command. tests/cli/test_examples.py reads each as the command line does."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
 import typer
+
+from crewel.admin.operation import OPERATIONS, Level, Operation
+
+_NAMES: Final = {Level.SESSION: "joe/1", Level.SUBJECT: "joe", Level.TOPIC: "/kitchen/orders"}
+
+
+def _of_operation(operation: Operation) -> str:
+    """The example of its row, as it is typed."""
+    yes = ["--yes"] if operation.verb == "erase" else []
+    options = [word for name, text in operation.example.fields.items() for word in (f"--{name}", text)]
+    return shlex.join(["crewel", f"{operation.level}s", operation.verb, _NAMES[operation.level], *yes, *options])
+
 
 EXAMPLES: Final[Mapping[str, str]] = {
     "serve": "crewel serve --port 8081 --data-dir /var/lib/crewel",
@@ -38,25 +51,10 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "sessions list": "crewel sessions list --held",
     "sessions peek": "crewel sessions peek joe/1 --count 5",
     "sessions show": "crewel sessions show joe/1",
-    "sessions activate": "crewel sessions activate joe/1 --reason 'database is back'",
-    "sessions hold": "crewel sessions hold joe/1 --reason 'database is down'",
-    "sessions skip": "crewel sessions skip joe/1 --reason 'order was cancelled'",
-    "sessions drain": "crewel sessions drain joe/1 --reason 'joe was replaced'",
-    "sessions clear": "crewel sessions clear joe/1 --reason 'test data'",
-    "sessions retry": "crewel sessions retry joe/1",
-    "sessions ping": "crewel sessions ping joe/1",
-    "sessions refresh": "crewel sessions refresh joe/1",
-    "sessions kill": "crewel sessions kill joe/1 --reason 'joe was replaced'",
     "subjects list": "crewel subjects list",
     "subjects show": "crewel subjects show joe",
-    "subjects clear": "crewel subjects clear joe --reason 'test data'",
-    "subjects kill": "crewel subjects kill joe --reason 'left the company'",
-    "subjects block": "crewel subjects block joe --reason 'left the company'",
-    "subjects unblock": "crewel subjects unblock joe",
     "topics list": "crewel topics list --pattern '/chat/**'",
     "topics show": "crewel topics show /chat/demo",
-    "topics erase": "crewel topics erase /chat/demo --yes --reason 'test data'",
-    "topics clear": "crewel topics clear /chat/demo --reason 'test data'",
     "topics history": "crewel topics history /chat/demo --count 10 --newest-first",
     "scheduled list": "crewel scheduled list --channel '/reminders/**'",
     "scheduled show": "crewel scheduled show 1795324804876345",
@@ -78,6 +76,7 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "jobs stop": "crewel jobs stop 1795335085761-934338 --reason 'wrong filter'",
     "jobs follow": "crewel jobs follow 1795335085761-934338",
     "mock salesforce": "crewel mock salesforce --port 8090 --edition developer",
+    **{f"{each.level}s {each.verb}": _of_operation(each) for each in OPERATIONS},
 }
 """By the words of the command."""
 

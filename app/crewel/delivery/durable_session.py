@@ -115,7 +115,7 @@ class DurableSession:
         self.own_cursor = LogId(0)
         """Of one that was adopted: entries up to here are accounted for, whatever the node's cursor says."""
         self.has_own_cursor = False
-        """Whether the store still has that, for the node's cursor has not reached it."""
+        """Whether the store has that, for the node's cursor was another one, and has not reached it."""
         self.ending: LogId | None = None
         self.death: tuple[str, str] | None = None
         """Code and reason, if it ends because its receiver has failed for good."""
@@ -157,7 +157,7 @@ class DurableSession:
         durable.ending, durable.death, durable.inbox_until = record.ending, record.death, record.inbox_until
         durable.batch = durable._stored_batch = record.batch
         if record.own_cursor is not None:
-            durable.own_cursor, durable.has_own_cursor = record.own_cursor, True
+            durable.own_cursor, durable.has_own_cursor = record.own_cursor, record.own_cursor != record.owner_cursor
         if record.pending or record.inbox or record.notices:  # most have none
             durable._adopt_messages(record, {} if sent is None else sent)
         durable.failed = dict(record.failed)
@@ -618,13 +618,18 @@ class DurableSession:
         """Whether dead letters are stored later than with the next commit."""
         return self.dead_letters is not None and self.dead_letters.withheld > 0
 
+    @property
+    def may_have_changes(self) -> bool:
+        """Whether the store may have to learn something, less what is not applied: of most sessions it has not."""
+        has_any = self.applied or self._stored or self._stored_inbox or self.closing or self.has_own_cursor
+        return bool(has_any or self._stored_notices or self.dead_letters) or self.batch != self._stored_batch
+
     def take_change(self, cursor: LogId, committed: LogId) -> Change | None:
         """Return what the store has to learn, None if nothing, when the node's cursor will be `cursor`; `committed` is the one
         that the store has. From now on the session counts it as stored, for a commit is repeated until it is applied: a second
         call returns None."""
         self.apply_pending()
-        has_any = self.applied or self._stored or self._stored_inbox or self.closing or self.has_own_cursor
-        if not (has_any or self._stored_notices or self.dead_letters) and self.batch == self._stored_batch:
+        if not self.may_have_changes:
             return None  # what was taken since the last commit has been settled
         caught_up = self.has_own_cursor and cursor >= self.own_cursor
         opened, settled, removed = self._open_changes(self.last_reportable(cursor))

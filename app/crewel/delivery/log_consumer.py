@@ -95,9 +95,11 @@ class LogConsumer:
         self._tells_end = False  # whether one of its sessions is ending
         self._withholds = False  # whether the dead letters of these sessions are stored later
 
-    def begin_at(self, cursor: LogId) -> None:
-        """Read from here on: no session that was added is further behind. Must come before anything is taken."""
-        self.cursor = self._committed = cursor
+    def begin_at(self, cursor: LogId, stored: LogId | None = None) -> None:
+        """Read from here on: no session that was added is further behind. Must come before anything is taken. `stored`: the
+        cursor that the store has, if that is not the newest entry any more; nothing is committed before it is reached."""
+        self.cursor = cursor
+        self._committed = self._committed if stored is None else stored
         self._low_watermark = min(self._low_watermark, cursor)
 
     # Sessions
@@ -113,7 +115,8 @@ class LogConsumer:
             self._low_watermark = min(self._low_watermark, LogId(durable.first_needed - 1))
         if durable.closing or durable.ending is not None:
             self.closing[durable] = None
-        self.mark_dirty(durable)
+        if durable.may_have_changes or durable.ending is not None:
+            self.mark_dirty(durable)
 
     def drop(self, durable: DurableSession) -> None:
         """The session has ended in the store, or another node has taken it. Its requests under way are forgotten."""
@@ -472,6 +475,8 @@ class LogConsumer:
     def _begin(self) -> bool:
         """Fix where the cursor is to be, and the sessions to be looked at before. False: there is nothing to say."""
         cursor = min([self.cursor, *(each.cursor for group in self._requests.values() for each in group)])
+        if cursor < self._committed:
+            return False  # a commit never sets the cursor back: sessions in step with it have accounted for more
         if cursor > self._committed:
             for durable in self._uncommitted:
                 self.mark_dirty(durable)

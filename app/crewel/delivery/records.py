@@ -135,7 +135,7 @@ class SessionRecord:
     login: dict[str, Any]
     """What the login fixed (clientId, cookie, ConnectQos, claims): JSON, opaque to the store."""
     own_cursor: LogId | None = None
-    """The session's own cursor while it is being adopted; None: its owner's counts."""
+    """How far it has accounted for the log, if it is being adopted; None: its owner's cursor counts."""
     batch: int = 0
     """Batch numbers up to this one are reserved."""
     ending: LogId | None = None
@@ -161,6 +161,9 @@ class SessionRecord:
     """Why its dispatcher delivers nothing, if it does not (`Holdback`, or it rejects everything): JSON, opaque to the store."""
     death: tuple[str, str] | None = None
     """Code and reason, if its end was begun because its receiver failed for good."""
+    owner_cursor: LogId | None = None
+    """The cursor that the store has of its new owner, where that is known. If `own_cursor` is the same, the session is in step:
+    the store need not have it."""
 
     awaited_since_ms: int = field(default=0, compare=False)
     """When a server first took it over since its client was there, milliseconds since 1970; 0: none has."""

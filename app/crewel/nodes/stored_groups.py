@@ -119,7 +119,8 @@ class StoredGroups:
 
     async def look(self) -> None:
         """Read the groups of the nodes where they have changed. Raises StoreError."""
-        tokens = [each.token for each in self._registry.others()]
+        # Of a dead one too, until its sessions have all come to others.
+        tokens = [token for token in self._registry.members.nodes if token != self._registry.own]
         self._seen = {token: self._seen.get(token, _NOTHING) for token in tokens}
         if not tokens:
             return

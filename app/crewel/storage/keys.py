@@ -271,8 +271,9 @@ KEYS: tuple[Key, ...] = (
     Key(
         "s:<session>",
         "hash",
-        "`owner` token; `r` options of its login, as JSON; `at` log id, while it is being adopted; `batch` highest"
-        " reserved batch number; `ending` log id, once its end has begun; `death` code and reason of the end, as JSON,"
+        "`owner` token; `r` options of its login, as JSON; `at` log id up to which it has accounted for the log, while that is"
+        " not its owner's cursor; `batch` highest reserved batch number; `ending` log id, once its end has begun; `death`"
+        " code and reason of the end, as JSON,"
         " if its receiver has failed permanently; `away` while its client has not come: token, milliseconds since 1970 at"
         " which a server first took it over without its client, and those at which it ends if its client had gone before"
         " (0: neither); `d` why it receives nothing at present, as JSON; `s:<pattern>` log id"

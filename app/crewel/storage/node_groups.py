@@ -29,7 +29,9 @@ async def changes(store: Store, tokens: Sequence[str]) -> list[int]:
     pipeline = store.reader.pipeline(transaction=False)
     for token in tokens:
         pipeline.hget(store.keys.node(token), "groups")
-    return [int(each or 0) for each in await pipeline.execute()]
+        pipeline.hget(store.keys.left(token), "groups")  # if it is dead
+    found = await pipeline.execute()
+    return [int(alive or dead or 0) for alive, dead in zip(found[::2], found[1::2], strict=True)]
 
 
 async def of(store: Store, token: str) -> list[str]:

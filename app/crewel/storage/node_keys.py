@@ -48,7 +48,8 @@ NODE_KEYS: Final = (
         "hash",
         "`name`; `cursor` log id up to which it has consumed the log; `low` log id up to which none of its sessions"
         " needs anything; `seq` number of its last commit; `opening`, `opened` a commit in several parts, and their"
-        " number; `since` microseconds of its start; `epoch` the number of its start; for a node also `tag`, `link`"
+        " number; `since` microseconds of its start; `epoch` the number of its start; `scan` the position among its"
+        " sessions of the server that adopts them; for a node also `tag`, `link`"
         " (its address for other nodes), `process` (as in `lease:<token>`) and `groups`, how often `groups:<token>` has"
         " changed",
         "until all its sessions are adopted",
@@ -59,8 +60,7 @@ NODE_KEYS: Final = (
     Key(
         "left:<token>",
         "hash",
-        "as `node:<token>`; `heir` token of the node that takes over its sessions; `scan` the position of the heir"
-        " among them",
+        "as `node:<token>`; `heir` token of the node that takes over its sessions",
         "until the heir has committed them",
         "inherit, release, adopt",
         "inherit, adopt, members, trim",
@@ -97,8 +97,8 @@ NODE_KEYS: Final = (
         "groups:<token>",
         "set",
         "queues of groups",
-        "as `node:<token>`",
-        "note_groups, inherit, adopt",
+        "as `node:<token>`, or `left:<token>`",
+        "note_groups, release, adopt",
         "nodes",
         "The groups that have members at that node.",
     ),

@@ -150,14 +150,16 @@ def adopt(k: Keys, token: str, count: int) -> Step[Slice]:
 
 
 def _slice(answer: Any) -> Slice:
-    return Slice([], adopted(answer))
+    cursor, *sessions = answer
+    return Slice([], adopted(sessions, LogId(int(cursor))))
 
 
-def adopted(answer: Any) -> list[SessionRecord]:
-    """Return the sessions of an answer that has for each its name, `at`, `batch`, and the record as HGETALL gives it."""
+def adopted(answer: list[Any], cursor: LogId | None = None) -> list[SessionRecord]:
+    """Return the sessions of an answer that has for each its name, how far it has accounted for the log, `batch`, and the
+    record as HGETALL gives it. `cursor` is that of their new owner in the store."""
     flat = iter(answer)
     return [
-        filled(SessionRecord(SessionName(name.decode()), {}, LogId(int(at)), int(batch)), record)
+        filled(SessionRecord(SessionName(name.decode()), {}, LogId(int(at)), int(batch), owner_cursor=cursor), record)
         for name, at, batch, record in zip(flat, flat, flat, flat, strict=True)
     ]
 

@@ -145,7 +145,7 @@ class TestOneOfThem:
         world.wait(world.store.run([log.append(access.keys, access.token, submissions, access.facts_max)]))
         world.broker.addressing.shared_queues.refresh(queue)
         world.settle()
-        assert [len(each.session.inbox) for each in members] == [100] * 12
+        assert [len(each.session.mailbox.view().inbox) for each in members] == [100] * 12
         assert waiting(world) == 100
 
     def test_what_waits_behind_very_many_that_no_free_member_may_have_is_leased(self, world: StoredWorld) -> None:
@@ -330,7 +330,7 @@ class TestAbsence:
         messages = come(second)
         assert ids(messages) == ids(has)
         assert all(origin(each)["redeliver"] for each in messages)
-        assert first.session.mailbox.dispatcher.failures == 0
+        assert first.session.mailbox._dispatcher.failures == 0
         settled(second, *messages)
         assert ends(world) == {(each, "settled"): 1 for each in wanted}
 

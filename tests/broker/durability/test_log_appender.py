@@ -40,7 +40,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 
 def queued(receiver: Receiver) -> int:
-    return len(receiver.session.mailbox.queue)
+    return len(receiver.session.mailbox._queue)
 
 
 def test_what_the_tail_brings_is_not_waited_for_a_second_time(stored: StoredWorld, slow: Slow) -> None:

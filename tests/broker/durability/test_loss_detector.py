@@ -139,7 +139,7 @@ def test_a_session_that_is_read_again_is_away_since_the_same_time_and_keeps_its_
         assert dispatchers.is_away(joe.session)
         assert dispatchers.away_since(joe.session) == came
         stored.advance(20)
-    assert joe.session.mailbox.dispatcher.last_failure == ("user.update.error", "no")
+    assert joe.session.mailbox._dispatcher.last_failure == ("user.update.error", "no")
 
 
 def test_after_a_restart_a_client_is_away_since_the_start_until_it_is_seen(

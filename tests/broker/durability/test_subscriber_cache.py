@@ -341,7 +341,7 @@ class TestUnusual:
         ann = Receiver(stored).started("/a", update=False)
         store(stored, 1, 2)
         assert data(ann.take()) == [1, 2]
-        assert joe.session.mailbox.queue == []
+        assert joe.session.mailbox._queue == []
         assert data(joe.take()) == [1, 2]
 
     def test_who_is_held_back_gets_it_afterwards(self, stored: StoredWorld, ann: Receiver) -> None:

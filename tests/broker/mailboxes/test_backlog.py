@@ -15,7 +15,7 @@ TEXT = "x" * 1000
 
 
 def waiting(client: Client) -> list[int]:
-    return [data[0] for data in data_of(entry.fields for entry in client.session.mailbox.queue)]
+    return [data[0] for data in data_of(entry.fields for entry in client.session.mailbox._queue)]
 
 
 def flood(world: World, count: int, channel: str = "/a", text: str = TEXT) -> None:
@@ -55,7 +55,7 @@ def test_what_was_taken_makes_room_in_bytes(make_world: MakeWorld) -> None:
     flood(world, 2)
     assert waiting(client) == [*range(2, 9), 0, 1]
     assert not world.broker.metrics.dropped
-    client.session.mailbox.replace(client.session.mailbox.queue[:1])  # as what expires or is settled leaves
+    client.session.mailbox._replace(client.session.mailbox._queue[:1])  # as what expires or is settled leaves
     flood(world, 8)
     assert waiting(client) == [2, *range(8)]
     assert not world.broker.metrics.dropped
@@ -110,7 +110,7 @@ def test_long_queues_make_room_when_all_together_have_too_much_and_short_ones_go
     assert world.broker.mailboxes.outbound.backlog.size <= 110_000, "but for what each message takes beside its body"
     flood(world, 5)
     assert waiting(modest) == list(range(5))
-    assert len(hogs[0].session.mailbox.queue) > 20
+    assert len(hogs[0].session.mailbox._queue) > 20
     assert world.broker.metrics.dropped["dropOldest"] > 150
 
 
@@ -194,4 +194,4 @@ def test_what_arrives_itself_gives_way_to_what_is_all_above_it(
     client = Client(world).joined("/a")
     for number, priority in enumerate((9, 5, 5, arriving)):
         world.broker.publish("/a", [number], qos={"priority": priority})
-    assert [(entry.priority, entry.fields["data"][0]) for entry in client.session.mailbox.queue] == left
+    assert [(entry.priority, entry.fields["data"][0]) for entry in client.session.mailbox._queue] == left

@@ -179,7 +179,7 @@ class TestLimit:
         first, second = self.tabs(world, 2)
         held: Any = first.connect()
         getattr(self, how)(held, first)
-        second.session.mailbox.replace([])
+        second.session.mailbox._replace([])
         assert second.connect(advice={"timeout": 60000}).is_held
 
     def test_a_session_that_replaces_its_own_connect_keeps_its_place(self, world: World) -> None:

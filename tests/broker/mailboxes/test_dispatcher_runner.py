@@ -220,7 +220,7 @@ class TestAbsence:
         assert joe.take() == []
         assert len(stored.ended()) == 2
         assert joe.session.mailbox.view().depth == 0
-        assert joe.session.mailbox.dispatcher.messages.opened == {}
+        assert joe.session.mailbox._dispatcher.messages.opened == {}
 
     @pytest.mark.parametrize("settle", ["batch", "message"])
     def test_what_a_status_names_is_not_settled_by_the_batch(self, stored: StoredWorld, settle: str) -> None:
@@ -370,7 +370,7 @@ class TestHoldback:
         with pytest.raises(IllegalArgument) as refused:
             stored.wait(dispatchers.hold(client.session, "admin"))
         assert "does not acknowledge" in refused.value.message
-        assert client.session.mailbox.dispatcher is NO_DISPATCHER
+        assert client.session.mailbox._dispatcher is NO_DISPATCHER
         assert (client.session.mailbox.view().depth, client.session.mailbox.view().holdback) == (0, None)
 
     def test_without_a_store_it_holds_in_memory(self, make_world: MakeWorld) -> None:
@@ -515,7 +515,20 @@ class TestRetries:
         assert data(each for each in lost.answer if "data" in each) == [1]
         (again,) = joe.take(failed(message, GONE))  # which acknowledges what came before that answer
         assert origin(again)["redeliver"] == 2
-        assert joe.session.mailbox.dispatcher.failures == 1
+        assert joe.session.mailbox._dispatcher.failures == 1
+
+    def test_an_ok_counts_although_the_message_is_on_its_way_again(self, stored: StoredWorld) -> None:
+        """It came too late for the wait, and the answer with the second delivery was lost."""
+        joe = Receiver(stored).started("/a", ackWait=3000, dispatcher={"retries": -1, "delay": 0}, **MESSAGE)
+        store(stored, "/a", 1)
+        (message,) = joe.take()
+        stored.advance(3.1)
+        lost = joe.reconnect(advice={"timeout": 0})
+        assert data(each for each in lost.answer if "data" in each) == [1]
+        assert joe.take(ok(message)) == []  # which acknowledges what came before that answer
+        assert rejected(joe.tell(ok(message)))[0]["reason"] == NOT_OPEN
+        stored.settle()
+        assert not stored.letters()
 
     def test_more_failures_in_a_row_than_retries_end_the_session_with_letters(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **MESSAGE, **RETRIES)
@@ -597,7 +610,7 @@ class TestAckWait:
             stored.advance(2.5)
             assert "ext" not in joe.tell({"id": origin(message)["id"], "state": "WORKING"})
         assert joe.take() == []
-        assert joe.session.mailbox.dispatcher.failures == 0
+        assert joe.session.mailbox._dispatcher.failures == 0
 
     def test_without_retries_it_becomes_a_letter_and_the_session_lives(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", ackWait=3000, **MESSAGE)

@@ -93,7 +93,7 @@ class TestQueued:
         assert data(joe.take()) == ["old"]
         assert expired(stored) == [mortal]
         assert stored.broker.metrics.ended[EndReason.EXPIRED] == 2
-        assert joe.session.mailbox.expiry == 0
+        assert joe.session.mailbox._expiry == 0
 
     def test_what_waits_for_a_client_that_is_away_goes(
         self, stored: StoredWorld, joe: Receiver, *, sweeps: bool
@@ -332,7 +332,7 @@ class TestClocksThatAreSet:
         assert expired(stored) == []
         self.pass_by(stored, clocks, 0.8)
         assert expired(stored) == [let_go_of]
-        assert joe.session.mailbox.queue == []
+        assert joe.session.mailbox._queue == []
 
     def test_what_is_published_after_lives_as_long_as_it_is_to(self, stored: StoredWorld, jump: float) -> None:
         Receiver(stored).started("/a", **MESSAGE)

@@ -147,7 +147,7 @@ def test_a_persistent_publish_is_answered_before_all_receivers_have_it(stored: S
     clients = [Receiver(stored).started("/a", name=f"joe{number}/1") for number in range(1, 21)]
     stored.wait(stored.broker.publish_stored("/a", 1))
     assert stored.broker.mailboxes.outbound.fan_outs.pending
-    assert clients[-1].session.mailbox.queue == []
+    assert clients[-1].session.mailbox._queue == []
     stored.settle()
     assert [data(client.take()) for client in clients] == [[1]] * 20
 
@@ -179,7 +179,7 @@ def test_a_message_that_an_operator_took_out_meanwhile_is_not_queued(stored: Sto
     clients = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(1, 6)]
     stored.wait(stored.broker.publish_stored("/a", 1))
     last = clients[-1]
-    assert last.session.mailbox.queue == []
+    assert last.session.mailbox._queue == []
     assert stored.wait(stored.broker.mailboxes.dispatchers.drain(last.session)) == 1
     stored.settle()
     assert data(last.take()) == []

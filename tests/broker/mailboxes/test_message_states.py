@@ -38,7 +38,7 @@ class OneMessage:
         origin = Origin(str(PLACE), "0")
         self.entry = Entry.logged("/a", PLACE, b"{}", origin=origin, expires=EXPIRES)
         self.durable.take(PLACE, PendingMessage(0, 2, "/a", expires=EXPIRES))
-        self.mailbox.queue = [self.entry]
+        self.mailbox._queue = [self.entry]
         self.clock = 0
 
     @property
@@ -46,10 +46,10 @@ class OneMessage:
         mailbox, entry = self.mailbox, self.entry
         places = {
             MessageState.STORED: self.durable.is_evicted(PLACE),
-            MessageState.QUEUED: entry in mailbox.queue,
-            MessageState.SENT: entry in mailbox.batches.unacknowledged and entry not in mailbox.queue,
-            MessageState.OPEN: str(PLACE) in mailbox.dispatcher.messages.opened
-            and entry not in (*mailbox.queue, *mailbox.batches.unacknowledged),
+            MessageState.QUEUED: entry in mailbox._queue,
+            MessageState.SENT: entry in mailbox._batches.unacknowledged and entry not in mailbox._queue,
+            MessageState.OPEN: str(PLACE) in mailbox._dispatcher.messages.opened
+            and entry not in (*mailbox._queue, *mailbox._batches.unacknowledged),
         }
         found = [state for state, is_there in places.items() if is_there]
         assert len(found) <= 1, f"it is in several places: {found}"
@@ -59,7 +59,7 @@ class OneMessage:
     def load(self) -> None:
         """As `BacklogLoader` does."""
         if self.durable.load([PLACE]):
-            self.mailbox.queue = [self.entry]
+            self.mailbox._queue = [self.entry]
 
     def take(self) -> None:
         """As a response does."""
@@ -89,8 +89,8 @@ START: dict[MessageState, tuple[MessageEvent, ...]] = {
 HAPPENS: dict[MessageEvent, Callable[[OneMessage], object]] = {
     MessageEvent.LOADED: OneMessage.load,
     MessageEvent.TAKEN: OneMessage.take,
-    MessageEvent.ACKNOWLEDGED: lambda it: it.mailbox.acknowledge(it.mailbox.batches.number - 1),
-    MessageEvent.STATUS_AWAITED: lambda it: it.mailbox.acknowledge(it.mailbox.batches.number - 1),
+    MessageEvent.ACKNOWLEDGED: lambda it: it.mailbox.acknowledge(it.mailbox._batches.number - 1),
+    MessageEvent.STATUS_AWAITED: lambda it: it.mailbox.acknowledge(it.mailbox._batches.number - 1),
     MessageEvent.NOT_ACKNOWLEDGED: lambda it: it.mailbox.acknowledge(None),
     MessageEvent.SETTLED: lambda it: it.report(Verdict.OK),
     MessageEvent.PUT_BACK: lambda it: it.report(Verdict.FAILED, "communication.noConnection"),
@@ -100,7 +100,7 @@ HAPPENS: dict[MessageEvent, Callable[[OneMessage], object]] = {
     MessageEvent.DEAD_LETTERED: lambda it: Ends(it.mailbox).dead_letter_one("", "user.update.deadMessage", ""),
     MessageEvent.DROPPED: lambda it: Ends(it.mailbox).drop_first(1),
     MessageEvent.OVERFLOWED: OneMessage.overflow,
-    MessageEvent.EXPIRED: lambda it: it.mailbox.expire(EXPIRES, is_away=False),
+    MessageEvent.EXPIRED: lambda it: it.mailbox.expire(EXPIRES),
 }
 
 

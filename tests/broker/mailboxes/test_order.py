@@ -79,7 +79,7 @@ class TestRestart:
         joe = login(world, "joe/1", "/a", dispatcher={"retries": 1, "delay": 60000})
         store(world, "/a", 1)
         joe.take(*[failed(each, GONE) for each in joe.take()])
-        assert joe.session.mailbox.dispatcher.failures == 1
+        assert joe.session.mailbox._dispatcher.failures == 1
         world.commit()
         world.crash()
         again = make_stored(prefix=world.prefix)

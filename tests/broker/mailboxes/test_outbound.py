@@ -314,7 +314,7 @@ class TestQueueBound:
         world = make_world("bayeux.max_queue_messages=3")
         client = Client(world).joined("/a")
         world.broker.durability.acknowledgements.begin(client.session)
-        client.session.mailbox.retained = 2
+        client.session.mailbox._retained = 2
         world.broker.publish("/a", 1)
         world.settle()
         assert client.is_known

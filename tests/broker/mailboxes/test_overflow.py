@@ -176,13 +176,13 @@ class TestDroppingTheOldest:
         world, mailbox = joe.world, joe.session.mailbox
         for value in [*range(50), *[str(number) * 1000 for number in range(50)]]:
             world.broker.publish("/a", value)
-            assert mailbox.count_bytes() <= self.MOST_BYTES
+            assert mailbox._count_bytes() <= self.MOST_BYTES
         assert data(joe.take())[-1] == "49" * 1000
 
     def test_a_queue_full_of_small_transient_messages_keeps_to_its_bytes(self, joe: Receiver) -> None:
         for value in [*range(100), *["large" * 200] * 100]:
             joe.world.broker.publish("/a", value)
-            assert joe.session.mailbox.count_bytes() <= self.MOST_BYTES
+            assert joe.session.mailbox._count_bytes() <= self.MOST_BYTES
 
     def test_stored_messages_keep_to_the_bytes_of_the_queue(self, joe: Receiver) -> None:
         durable = joe.session.durable
@@ -198,7 +198,7 @@ class TestDroppingTheOldest:
         kept = store(joe.world, "/a", *range(5))
         for _ in range(20):
             joe.world.broker.publish("/a", "large" * 200)
-        assert mailbox.count_bytes() <= self.MOST_BYTES
+        assert mailbox._count_bytes() <= self.MOST_BYTES
         assert joe.session.durable is not None
         assert [*map(str, joe.session.durable.pending)] == kept
 
@@ -232,7 +232,7 @@ class TestDroppingTheOldest:
         assert mailbox.is_absent is not is_resent
         kept = store(world, "/a", *range(5))
         store(world, "/a", "large" * 1000)
-        assert [*map(str, mailbox.stored())][1:] == kept
+        assert [*map(str, mailbox._ledger.places())][1:] == kept
 
     @pytest.mark.parametrize("is_away", [False, True])
     @pytest.mark.parametrize("is_stored", [False, True])
@@ -322,16 +322,16 @@ class TestWhatCounts:
         self, stored: StoredWorld, joe: Receiver
     ) -> None:
         stored.sweep_after(AWAY_S)
-        assert joe.session.mailbox.room() == 2
+        assert joe.session.mailbox.view().room == 2
         store(stored, "/a", 0)
-        assert joe.session.mailbox.room() == 1
+        assert joe.session.mailbox.view().room == 1
 
     @pytest.mark.parametrize(
         "end",
         [
             lambda mailbox: Ends(mailbox).drop_first(2),
             lambda mailbox: [Ends(mailbox).dead_letter_one("", "user.update.holdback", "skipped") for _ in range(2)],
-            lambda mailbox: mailbox.expire(10**18, is_away=True),
+            lambda mailbox: mailbox.expire(10**18, is_gone=True),
         ],
         ids=["dropped", "skipped", "expired"],
     )
@@ -361,7 +361,7 @@ class TestWhatCounts:
         for _ in range(3):  # a client that never makes progress has to wait
             request = joe.reconnect()
         assert request.is_held
-        assert len(joe.session.mailbox.queue) == 4
+        assert len(joe.session.mailbox._queue) == 4
         for number in range(4, 8):
             stored.broker.publish("/a", f"{number}" * 50)
-            assert sum(len(each.wire) for each in joe.session.mailbox.queue) <= 400
+            assert sum(len(each.wire) for each in joe.session.mailbox._queue) <= 400

@@ -43,7 +43,7 @@ def test_more_numbers_are_reserved_before_those_that_are_run_out(
 ) -> None:
     durable = durable_of(joe)
     reserved = durable.batch
-    joe.session.mailbox.batches.number = reserved - SPARE
+    joe.session.mailbox._batches.number = reserved - SPARE
     joe.ack = reserved - SPARE - 1
     take(joe)
     assert joe.ack == reserved - SPARE
@@ -51,14 +51,14 @@ def test_more_numbers_are_reserved_before_those_that_are_run_out(
     for _ in range(3):
         take(joe)
         assert durable.batch == reserved + BATCH_BLOCK
-    joe.session.mailbox.batches.number = reserved + BATCH_BLOCK - SPARE + 1
+    joe.session.mailbox._batches.number = reserved + BATCH_BLOCK - SPARE + 1
     joe.ack = reserved + BATCH_BLOCK - SPARE
     take(joe)
     assert durable.batch == reserved + 2 * BATCH_BLOCK
 
 
 def test_the_next_commit_has_the_store_reserve_them(stored: StoredWorld, joe: Receiver) -> None:
-    joe.session.mailbox.batches.number = durable_of(joe).batch
+    joe.session.mailbox._batches.number = durable_of(joe).batch
     joe.ack = durable_of(joe).batch - 1
     joe.take()
     stored.commit()

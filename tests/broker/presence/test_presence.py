@@ -181,7 +181,7 @@ def test_a_session_that_takes_nothing_gets_no_changes_and_then_a_reset(world: Wo
     for number in range(300):
         joe.call("enter", number)
     world.settle()
-    waiting = [each for each in watcher.session.mailbox.queue if each.channel == CHANGES]
+    waiting = [each for each in watcher.session.mailbox._queue if each.channel == CHANGES]
     assert 0 < len(waiting) <= 100
     watcher.socket.is_writable = True
     world.broker.mailboxes.outbound.make_ready((watcher.session,))

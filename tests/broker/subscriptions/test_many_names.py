@@ -50,7 +50,7 @@ def test_a_full_queue_is_looked_at_once_for_all_names(asking: Asking) -> None:
     for number in range(300):
         world.broker.publish("/full", number)
     world.settle()
-    assert len(client.session.mailbox.queue) == 300
+    assert len(client.session.mailbox._queue) == 300
     counted = calls(lambda: client.say("/meta/subscribe", subscription=NAMES, ext={"subscribe": {}}))
     assert client.session.subscriptions >= set(NAMES)
     assert counted[Entry.is_notice.fget.__qualname__] <= 4 * 300  # type: ignore[union-attr]

@@ -191,7 +191,7 @@ class TestSubscribingAgain:
         erase(stored, "/a/b")
         joe.subscribe("/a/b")
         stored.settle()
-        assert not any(each.is_notice for each in joe.session.mailbox.queue)
+        assert not any(each.is_notice for each in joe.session.mailbox._queue)
 
     def test_a_notice_that_the_client_has_stays_open(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a/b", name="joe/1", settle="message")

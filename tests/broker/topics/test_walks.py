@@ -42,7 +42,7 @@ class Walk:
 
     def take(self) -> None:
         """Let the reader take what waits."""
-        if self.reader.session.mailbox.queue:
+        if self.reader.session.mailbox._queue:
             self.reader.connect(advice={"timeout": 0})
 
     def erase(self, *, force: bool) -> None:

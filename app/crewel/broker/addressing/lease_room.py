@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.broker.session import Session
 from crewel.qos.names import is_exclusive
 
@@ -20,15 +21,15 @@ def lease_room(session: Session, name: str, waiting: int) -> int:
         return 0
     room = bounds.max_entries - waiting
     if is_exclusive(name):
-        leased = sum(is_exclusive(pending.source) for pending in session.inbox.values())
-        room = min(room, (view.burst.max_entries or AHEAD) - leased)
+        leased = sum(is_exclusive(pending.source) for pending in view.inbox.values())
+        room = min(room, (session.asked.burst.max_entries or AHEAD) - leased)
         if view.max_open:
             # Another member may process at once what would wait here behind open messages.
-            room = min(room, view.room_at_client - _unsent_leases(session))
+            room = min(room, view.room_at_client - _unsent_leases(view))
     return max(0, min(room, _AT_ONCE))
 
 
-def _unsent_leases(session: Session) -> int:
+def _unsent_leases(view: MailboxView) -> int:
     """How many messages the session has leased that its client has not got."""
-    sent = {entry.position for entry in session.mailbox.at_client()}
-    return sum(is_exclusive(pending.source) and place not in sent for place, pending in session.inbox.items())
+    sent = view.sent_places()
+    return sum(is_exclusive(pending.source) and place not in sent for place, pending in view.inbox.items())

@@ -43,7 +43,7 @@ class Requeue:
         that has not failed it before. What is to be a dead letter becomes one at once."""
         entry, code, reason, attempts, given, tries = delivery
         place = entry.position
-        waiting = session.inbox.get(place)
+        waiting = session.mailbox.view().inbox.get(place)
         if waiting is None or not is_exclusive(waiting.source) or is_below(code, POISON):
             return False
         failures = self._shared_queues.failures
@@ -63,7 +63,7 @@ class Requeue:
         failures = self._shared_queues.failures
         places = [
             place
-            for place, waiting in session.inbox.items()
+            for place, waiting in session.mailbox.view().inbox.items()
             if is_exclusive(waiting.source)
             and queue in ("", waiting.source)
             and self._has_others(waiting.source, (*failures.of(place).by, session.name))
@@ -116,7 +116,8 @@ class Requeue:
         access, mailbox, name = self._access, session.mailbox, SessionName(session.name)
         if access.phase.is_adopting:
             return  # what has been read of the session may still have them, and then it gets them again
-        durable, given = session.durable, {place: session.inbox[place] for place in places}
+        durable, inbox = session.durable, mailbox.view().inbox
+        given = {place: inbox[place] for place in places}
         sources = {waiting.source: None for waiting in given.values()}
         made = {place: mailbox.give_back(place) + attempts for place in places}
 

@@ -30,6 +30,7 @@ from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import DEAD_SESSION, EndReason, LogId, PendingDeadLetter, PendingMessage, SessionName
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
+from crewel.event_loop import in_turns
 from crewel.qos.connect import Bounds
 from crewel.qos.names import Name, group_of, is_exclusive, one_queue, subject_of, subject_queue
 from crewel.storage import receivers, shared_queue_store
@@ -68,7 +69,10 @@ class SharedQueues:
         self._spawn = self._runtime.spawn
         self.failures = Failures()
         self._turns = count(1)
-        self._metrics.gauge("queued", lambda: sum(queue.count for queue in self._known.values()))
+        self._metrics.count("queued", self._queued)
+
+    async def _queued(self) -> int:
+        return sum([queue.count async for queue in in_turns(self._known.values())])
 
     # What is in them
 
@@ -235,11 +239,12 @@ class SharedQueues:
 
     def is_able(self, session: Session) -> bool:
         """Whether the session's client is there, and gets messages."""
-        return session.is_live and not session.mailbox.is_absent and not session.mailbox.is_blocked
+        view = session.mailbox.view()
+        return session.is_live and not (view.is_absent or view.is_blocked)
 
     def may_take(self, session: Session) -> bool:
         """Whether the session gets messages, and its client is there or is expected back."""
-        return self._counts(session) and not session.mailbox.is_blocked
+        return self._counts(session) and not session.mailbox.view().is_blocked
 
     def _counts(self, session: Session | None) -> bool:
         """Whether a message that all others have failed waits for this member. It does if its client is there, or if this
@@ -249,7 +254,7 @@ class SharedQueues:
 
     def is_gone(self, session: Session) -> bool:
         """Whether its client is gone; after a restart, whether it has not come in time."""
-        return session.mailbox.is_absent and self._mailboxes.times.is_gone(session, self._loop.time())
+        return session.mailbox.view().is_absent and self._mailboxes.times.is_gone(session, self._loop.time())
 
     def _room(self, session: Session, name: str) -> int:
         return lease_room(session, name, session.mailbox.view().depth) if self.is_able(session) else 0
@@ -429,7 +434,7 @@ class SharedQueues:
         """A session that is connected has this message now, or still. Of one that it was to give back, its dispatcher may
         remember some of the attempts."""
         if waiting.attempts:
-            waiting = waiting._replace(attempts=max(waiting.attempts - session.mailbox.attempts(place), 0))
+            waiting = waiting._replace(attempts=max(waiting.attempts - session.mailbox.view().attempts(place), 0))
         self._outbound.loader.on_inbox_message(durable, place, waiting)
 
     async def _hand_over(self, queue: SharedQueue) -> None:

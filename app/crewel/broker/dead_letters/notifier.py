@@ -198,7 +198,7 @@ class DeadLetterNotifier:
         for session in self._channels.subscribers(self._channel):
             if not session.is_operator:
                 continue
-            if session.mailbox.room():
+            if session.mailbox.view().room:
                 listening.append(session)
             else:
                 self._runtime.metrics.letters_not_shown["channel"] += 1

@@ -69,8 +69,7 @@ class Acknowledgements:
             session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
 
     def _take(self, session: Session, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> None:
-        session.mailbox.acknowledge(batch, is_busy=is_busy, may_wait=may_wait)
-        if session.mailbox.limit is not None:
+        if session.mailbox.acknowledge(batch, is_busy=is_busy, may_wait=may_wait):
             self._dispatchers.note_room(session)
 
     def _settled(self, session: Session, durable: DurableSession, entries: list[Entry]) -> None:

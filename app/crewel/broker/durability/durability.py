@@ -181,7 +181,7 @@ class Durability:
         self._clock.continue_from(last)
         self._epoch = await node_leases.epoch(self._access.store, self._access.token)
         await self._shared_queues.keep_groups()
-        cursor, newest, count = last, LogId(0), 0
+        cursor, stored, newest, count = last, None, LogId(0), 0
         kept: list[SessionRecord] = []
         same: dict[Any, Any] = {}
         sent: dict[Any, Any] = {}
@@ -192,7 +192,7 @@ class Durability:
             async for adopted in slices:
                 for record in adopted:
                     record.share(_bound(same))
-                cursor = min(cursor, LogConsumer.starting_cursor(adopted, last))
+                cursor, stored = min(cursor, LogConsumer.starting_cursor(adopted, last)), adopted[0].owner_cursor
                 newest, count = max(newest, newest_outside_log(adopted)), count + len(adopted)
                 if is_first:  # while the store moves the next ones
                     async for record in in_turns(adopted):
@@ -210,7 +210,7 @@ class Durability:
         for record in kept:
             former = before.get(record.name)
             self.restore(record, _bound(sent), None if former is None else former.session)
-        self._access.node.begin_at(cursor)
+        self._access.node.begin_at(cursor, stored)
         self._access.enter(StorePhase.CATCHING_UP if self._access.phase.is_reloading else StorePhase.SERVING)
         self._continue(before)
         self._end_once_more(ended)
@@ -297,8 +297,10 @@ class Durability:
                 continue
             groups = self._addressing.groups.of(session)
             self._listener.set_aside(session)
-            before[durable.name] = _Former(set(durable.since), groups, session.mailbox.transients(), session, durable)
-            session.mailbox.replace([])  # a request that waits for something answers without them
+            before[durable.name] = _Former(
+                set(durable.since), groups, session.mailbox.view().transients(), session, durable
+            )
+            session.mailbox.clear()  # a request that waits for something answers without them
         self._access.changed(durable.name for durable in durables)
         return before, ended
 

@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from crewel.broker.handler_steps import resolve
-from crewel.broker.mailboxes.ends import Ends
+from crewel.broker.mailboxes.arrivals import Arrivals
 from crewel.broker.mailboxes.fan_outs import FanOuts
+from crewel.broker.mailboxes.ledger import Wanted
+from crewel.broker.mailboxes.notices import Notices
+from crewel.broker.mailboxes.offers import EVICTED
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, notice_entry
-from crewel.delivery.records import EndReason, Logged, LogId, PendingMessage
+from crewel.delivery.entry import Entry
+from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName
 from crewel.errors import StoreError
-from crewel.qos.publish import NORMAL
 from crewel.storage import log as stored_log
 
 log = logging.getLogger(__name__)
@@ -39,11 +41,11 @@ class Queues(Protocol):
 
     fan_outs: FanOuts
 
-    def enqueue(self, session: Session, entry: Entry, cursor: LogId) -> None:
-        """A message comes for the session past the log, which was read up to here."""
-
     def load(self, session: Session, entry: Entry) -> None:
         """What has waited in the store, or a notice, waits in memory."""
+
+    def came(self, session: Session, entry: Entry, answer: int) -> None:
+        """The mailbox of the session has been offered the entry, and has answered this."""
 
 
 @dataclass(eq=False)
@@ -76,8 +78,8 @@ class BacklogLoader:
 
     def load(self, session: Session) -> asyncio.Future[None] | None:
         """Fetch what is evicted for the session; the future says when it lies in the queue. None: nothing is evicted."""
-        durable = session.durable
-        if durable is None or not durable.evicted or not session.is_live or session.mailbox.view().is_paused:
+        durable, view = session.durable, session.mailbox.view()
+        if durable is None or not view.has_evicted or not session.is_live or view.is_paused:
             return None
         done = self.running.get(durable)
         if done is None:
@@ -127,94 +129,65 @@ class BacklogLoader:
     async def _read_some(self, session: Session, durable: DurableSession) -> bool:
         """Read what goes first, and queue it but for what goes behind messages that came meanwhile. False if that is all of
         it. Raises StoreError."""
+        mailbox = session.mailbox
         async with self._turns:
-            ids = durable.first_evicted(_BURST)
-            found = await self._found(durable, ids)
-        if durable.connected is not session or session.mailbox.view().is_paused:  # it may have been on hold meanwhile
+            if durable.connected is not session:  # it has ended while others were read for
+                return True
+            wanted = Arrivals(mailbox).wanted(_BURST)
+            found = await self._found(durable.name, wanted)
+        if durable.connected is not session or mailbox.view().is_paused:  # it may have been on hold meanwhile
             return True
-        queued = durable.load(set(ids))
-        self._queue(session, durable, queued, found)
-        return bool(queued) or not durable.evicted
+        entries, lost = Arrivals(mailbox).read({*wanted.places}, found)
+        for entry in entries:
+            self._outbound.load(session, entry)
+        if lost:
+            log.error("%d messages that are queued for a client are no longer in the store", lost)
+        return bool(entries or lost or not mailbox.view().has_evicted)
 
-    async def read(self, durable: DurableSession, ids: list[LogId]) -> list[Entry]:
-        """The messages of these ids that are open, with their bodies. Raises StoreError."""
-        found = await self._found(durable, ids)
-        return [Entry.read_back(found[each]) for each in ids if each in found]
+    async def read(self, name: str, wanted: Wanted) -> list[Entry]:
+        """The messages that are `wanted` for the session of this name and are open, with their bodies. Raises StoreError."""
+        found = await self._found(SessionName(name), wanted) if wanted.places else {}
+        return [Entry.read_back(found[each]) for each in wanted.places if each in found]
 
-    async def _found(self, durable: DurableSession, ids: list[LogId]) -> dict[LogId, Logged]:
+    async def _found(self, name: SessionName, wanted: Wanted) -> dict[LogId, Logged]:
         store = self._access.store
-        found = await stored_log.fetch(store, [each for each in ids if each in durable.pending])
-        spilled = [each for each in ids if each not in found and each not in durable.notices]
-        return found | await stored_log.fetch_inbox(store, durable.name, spilled) if spilled else found
-
-    def _queue(self, session: Session, durable: DurableSession, ids: list[LogId], found: dict[LogId, Logged]) -> None:
-        for log_id in ids:
-            logged, notice = found.get(log_id), durable.notices.get(log_id)
-            if notice is not None:
-                self._outbound.load(session, notice_entry(notice, log_id, durable.failed.get(notice.channel, "")))
-            elif logged is not None:
-                if log_id in durable.pending or log_id in durable.inbox:
-                    pending = durable.pending.get(log_id) or durable.inbox.get(log_id)
-                    # Its end is as it was counted when it was taken.
-                    entry = Entry.read_back(logged, 0 if pending is None else pending.expires)
-                    self._outbound.load(session, entry)
-            elif durable.end_message(log_id, EndReason.DROPPED):
-                log.error("a message that is queued for a client is no longer in the store")
-        self._access.node.mark_dirty(durable)
+        found = await stored_log.fetch(store, wanted.logged)
+        spilled = [each for each in wanted.messages if each not in found]
+        return found | await stored_log.fetch_inbox(store, name, spilled) if spilled else found
 
     # A message that comes past the log
 
-    def on_notice(self, session: Session, durable: DurableSession, channel: str, place: LogId, why: str) -> None:
+    def on_notice(self, session: Session, channel: str, place: LogId, why: str) -> None:
         """The store has put the notice that a topic was erased, or with `why` that a subscription has failed, into the
         session's record."""
-        told = PendingMessage(channel=channel)
-        of_topic = [each.priority for each in session.mailbox.transients() if told.is_about(each.channel)]
-        former = durable.notice(place, channel, min([NORMAL, *of_topic]), why)
-        if former:
-            session.mailbox.drop_where(lambda entry: entry.position in former)
-        self._access.node.mark_dirty(durable)
-        notice, view = durable.notices[place], session.mailbox.view()
-        if view.rejection is not None:
-            durable.end_message(place)
-        elif view.is_absent or view.is_paused or durable.has_evicted_before(place, notice.priority):
-            durable.evict(place)
-            self.load_if_waiting(session)
-        else:
-            self._outbound.load(session, notice_entry(notice, place, why))
+        self._outbound.came(session, *Notices(session.mailbox).offer(channel, place, why))
 
     def on_inbox_message(
         self, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None = None
     ) -> None:
         """The store has put a message into the inbox of a session that is connected. With the `entry` given, no room has been
         asked for in the session's queue, and it need not be read where nothing waits before it."""
-        if not durable.arrived(place, pending):
+        session: Session = durable.connected
+        if not Arrivals(session.mailbox).arrived(place, pending):
             return
-        self._access.node.mark_dirty(durable)
-        if place in durable.pending:
-            return  # the session has it by its subscription too: that is one message, which ends once
         fan_outs = self._outbound.fan_outs
         if fan_outs.pending and pending.channel in fan_outs.pending:
             fan_outs.add(pending.channel, self._queue_in_turn(durable, place, pending, entry))
         else:
-            self._queue_arrived(durable.connected, durable, place, pending, entry)
+            self._queue_arrived(session, place, pending, entry)
 
     def _queue_in_turn(
         self, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
     ) -> Iterator[None]:
         """Queue it when an older message of its channel has reached all of its receivers. By now it may have ended."""
         session: Session | None = durable.connected
-        if session is not None and place in durable.inbox and not durable.is_evicted(place):
-            self._queue_arrived(session, durable, place, pending, entry)
+        if session is not None:
+            self._queue_arrived(session, place, pending, entry)
         yield
 
-    def _queue_arrived(
-        self, session: Session, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
-    ) -> None:
-        rejection = session.mailbox.view().rejection
-        if rejection is not None:
-            Ends(session.mailbox).dead_letter_stored(place, *rejection)
-        elif entry is not None:
-            self._outbound.enqueue(session, entry, self._access.node.cursor)
-        else:
-            session.mailbox.evict_arrived(place, pending.priority)
+    def _queue_arrived(self, session: Session, place: LogId, pending: PendingMessage, entry: Entry | None) -> None:
+        answer = Arrivals(session.mailbox).offer(place, pending.priority, entry, self._access.node.cursor)
+        if entry is not None:
+            self._outbound.came(session, entry, answer)
+        elif answer == EVICTED:
             self.load_if_waiting(session)

@@ -69,6 +69,8 @@ class Connects:
         self._listener = listener
         self.held = 0
         """How many there are."""
+        self.reported: set[Session] = set()
+        """The sessions whose clients have reported failures, in a request that is not read to its end: `conclude` is next."""
         self._holds = True
         self.longest_pause_ms = 0
         """While the server ends and another one will have its sessions soon: how long clients are asked to wait at most."""
@@ -96,7 +98,6 @@ class Connects:
         """Hold a connect without advice. No fields: it is known to say that all has arrived. False: nothing has been done."""
         # The session is the socket's or the browser's, has connected before on the same transport, and nothing may leave.
         mailbox, pushes = session.mailbox, peer.pushes
-        durable = session.durable
         if not (
             session.state is _CONNECTED
             and mailbox.news != LEAVES
@@ -109,8 +110,7 @@ class Connects:
                 and (not self.browsers.has_limit or self.browsers.admits(session))
             )
             and session.advised_on == (transport := peer.transport)
-            and (self._holds and not mailbox.is_absent)
-            and (durable is None or not durable.evicted)
+            and (self._holds and not (mailbox.is_absent or mailbox.evicted))
         ):
             return False
         if not pushes and session.browser is not peer.browser and session.browser is not None:
@@ -138,7 +138,7 @@ class Connects:
         self._metrics.connects += 1
         deadline = now + (self._settings.timeout_ms if (own := session.timeout_ms) is None else own) / 1000
         self.hold(session, Held(peer, request, None, deadline))
-        if durable is not None and durable.evicted:
+        if mailbox.evicted:
             self._load_if_waiting(session)  # a status that it carried has put them back
         if deadline <= now:
             self.release(session, now)
@@ -147,7 +147,7 @@ class Connects:
     def _passes(self, session: Session, peer: Peer, message: Message) -> bool:
         """Whether the connect can still be held once the extensions have seen it. False: it has been answered."""
         passes = self._pipe.rcv_meta(session, message)
-        if session.mailbox.dispatcher.reported:
+        if session in self.reported:
             self._listener.conclude(session)
         if (
             passes
@@ -256,7 +256,7 @@ class Connects:
         like any other."""
         if peer.pushes or session.browser != peer.browser or peer.browser is None or session.verdict is not None:
             return False
-        if session.answered is not None and ext and ext.get("ack") == session.mailbox.batches.number - 1:
+        if session.answered is not None and ext and ext.get("ack") == session.mailbox.expected():
             return False  # it acknowledges the reply to the last one: a client that gives each connect the same id
         if message_id != session.connect_id:
             session.connect_before = None

@@ -29,6 +29,7 @@ from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import OnUserError, read_statuses
 from crewel.delivery.records import EndReason, SessionRecord
 from crewel.errors import IllegalArgument
+from crewel.event_loop import in_turns
 from crewel.qos.connect import ConnectQos, Retries
 
 log = logging.getLogger(__name__)
@@ -60,10 +61,14 @@ class DispatcherRunner:
         self._expiry = self._outbound.expiry
         self._node = self._runtime.settings.node.name
         self.pings = Pings(self._runtime, self._outbound.connects)
-        self._runtime.metrics.gauge(
-            "held_sessions", lambda: sum(each.mailbox.view().holdback is not None for each in self._sessions.values())
-        )
-        self._runtime.metrics.gauge("unclaimed", lambda: sum(each.mailbox.view().unclaimed for each in self.updated))
+        self._runtime.metrics.count("held_sessions", self._held_sessions)
+        self._runtime.metrics.count("unclaimed", self._unclaimed)
+
+    async def _held_sessions(self) -> int:
+        return sum([each.mailbox.view().holdback is not None async for each in in_turns(self._sessions.values())])
+
+    async def _unclaimed(self) -> int:
+        return sum([each.mailbox.view().unclaimed async for each in in_turns(self.updated)])
 
     # Logins
 
@@ -128,6 +133,7 @@ class DispatcherRunner:
         """The session ends: what of it is in memory only becomes dead letters, if a client may come back for it."""
         self._log_end(session, event)
         self.updated.discard(session)
+        self._outbound.connects.reported.discard(session)
         self.pings.ended(session)
         self._expiry.leave(session)
         lapsed = Ends(session.mailbox).leave()
@@ -157,7 +163,7 @@ class DispatcherRunner:
     def handle_statuses(self, session: Session, given: object, batch: int | None = None) -> list[dict[str, Any]]:
         """Carry out what the client says of its messages; returns the statuses that do not count, with why. What they mean
         for the client itself waits for `conclude`. `batch` is the last one that the client has got, if it says that as well:
-        of what was sent after it, it repeats what it had said before."""
+        a failure of what was sent after it repeats what it had said before."""
         mailbox, view = session.mailbox, session.mailbox.view()
         statuses, rejected = read_statuses(given)
         if not (view.rules.tells and session.is_live):
@@ -171,12 +177,15 @@ class DispatcherRunner:
                 "%s: no listener takes its messages of %s; they stay open until one does", session.name, channels
             )
         self._note(session, judgement)
-        if not view.has_reports:
+        if view.has_reports:
+            self._outbound.connects.reported.add(session)
+        else:
             self._follow(session)
         return rejected + judgement.rejected
 
     def conclude(self, session: Session) -> None:
         """The request that reported failures is read to its end: carry out what they mean for the client itself."""
+        self._outbound.connects.reported.discard(session)
         if not session.is_live:
             return
         was_rejecting = session.mailbox.view().rejection is not None
@@ -342,7 +351,7 @@ class DispatcherRunner:
         return count
 
     def _note_ended(self, session: Session) -> None:
-        if session.mailbox.limit is not None:
+        if session.mailbox.view().max_open:
             self.note_room(session)
 
     async def clear(self, session: Session) -> int:
@@ -357,9 +366,6 @@ class DispatcherRunner:
 
     async def peek(self, session: Session, count: int) -> list[Entry]:
         """The first so many of the waiting messages, the stored ones first. Raises StoreError."""
-        places = session.mailbox.stored()[:count]
-        durable = session.durable
-        stored: list[Entry] = []
-        if places and durable is not None:
-            stored = await self._outbound.loader.read(durable, places)
-        return stored + session.mailbox.transients()[: count - len(stored)]
+        view = session.mailbox.view()
+        stored = await self._outbound.loader.read(session.name, view.first_stored(count))
+        return stored + view.transients()[: count - len(stored)]

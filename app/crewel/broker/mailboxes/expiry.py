@@ -47,8 +47,8 @@ class Expiry:
 
     def _expired(self, now: int) -> Iterator[None]:
         """Take out what has to go out by now, of one session at each step."""
-        self._watched = {session for session in self._watched if session.is_live and session.mailbox.expiry}
-        due = {session for session in self._watched if session.mailbox.expiry <= now}
+        self._watched = {session for session in self._watched if session.is_live and session.mailbox.view().expiry}
+        due = {session for session in self._watched if session.mailbox.view().expiry <= now}
         for durable in self._access.node.expiring(now):
             if durable.connected is None:
                 # There are few, and in a later turn the node may have others.
@@ -56,15 +56,9 @@ class Expiry:
             else:
                 due.add(durable.connected)
         for session in due:
-            # It may have ended, or been looked at, in a turn before.
-            if session.is_live and session.mailbox.is_due(now):
-                self.expire(session, is_away=session.mailbox.view().is_absent)
+            if session.is_live and not session.mailbox.expire(self.now()):  # it may have ended in a turn before
+                self._watched.discard(session)
             yield
-
-    def expire(self, session: Session, *, is_away: bool) -> None:
-        """Take out what has to go out by now. `is_away`: so has what was sent and never acknowledged."""
-        if not session.mailbox.expire(self.now(), is_away=is_away):
-            self._watched.discard(session)
 
     def _end_stored(self, durable: DurableSession, places: Iterable[LogId]) -> None:
         durable.expire(places)

@@ -27,11 +27,11 @@ SIZE: Final = "resource.overflow.queue.bytes"
 def policy_of(mailbox: Mailbox) -> OverflowPolicy:
     """What a full queue does. A client that knows what it has missed must see no gap, nor must one that acknowledges, of what
     the store does not have."""
-    policy, recovered = mailbox.bounds.policy, mailbox.recovered
+    policy, recovered = mailbox._bounds.policy, mailbox._recovered
     if mailbox.evicted is UNSTORED:
-        is_strict = mailbox.batches is not NO_BATCHES or recovered is not None
+        is_strict = mailbox._batches is not NO_BATCHES or recovered is not None
     else:
-        is_strict = policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in mailbox.queue
+        is_strict = policy is OverflowPolicy.DROP_OLDEST and recovered is not None and recovered in mailbox._queue
     return OverflowPolicy.DISCONNECT if is_strict else policy
 
 
@@ -41,7 +41,7 @@ class FullQueue:
     __slots__ = ("_entry", "_is_stored", "_ledger", "_mailbox", "_place")
 
     def __init__(self, mailbox: Mailbox, entry: Entry) -> None:
-        self._mailbox, self._ledger, self._entry = mailbox, mailbox.ledger, entry
+        self._mailbox, self._ledger, self._entry = mailbox, mailbox._ledger, entry
         self._is_stored = mailbox.evicted is not UNSTORED
         self._place = entry.position if self._is_stored else LogId(0)
         """Where the store has it."""
@@ -50,21 +50,19 @@ class FullQueue:
         """Whether the message may wait: there is room, or the policy of the queue has made some. If not, it has ended, or the
         session must. What looks before, at each delivery, only says yes, and where this would."""
         mailbox, ledger, place = self._mailbox, self._ledger, self._place
-        rejection = mailbox.dispatcher.rejection
+        rejection = mailbox._dispatcher.rejection
         if rejection is not None:
             ledger.dead_letter(FailedDelivery(self._entry, rejection.code, rejection.reason, given=rejection.given))
             return False
-        if mailbox.recovered is not None and mailbox.recovered not in mailbox.queue:
-            mailbox.recovered = None  # it has gone out
+        if mailbox._recovered is not None and mailbox._recovered not in mailbox._queue:
+            mailbox._recovered = None  # it has gone out
         if self._certainly_fits():
             return True
-        now = ledger.listener.now()
-        if mailbox.is_due(now):
-            mailbox.expire(now, is_away=mailbox.is_absent)
+        mailbox.expire(ledger.listener.now())
         is_first = True
         while True:
             code = self._exceeded()
-            if place and (ledger.find(place) is None or mailbox.must_end):
+            if place and (ledger.find(place) is None or mailbox._must_end):
                 return False  # its own life had ended; or it becomes a dead letter with the end of the session
             if code is None:
                 if not place:  # a stored one is no transient one, and may be evicted
@@ -84,8 +82,8 @@ class FullQueue:
         mailbox = self._mailbox
         waiting = self._waiting_at_most()
         if (
-            (waiting < mailbox.most or not waiting)
-            and self._ledger.fits(mailbox.bounds.max_bytes)
+            (waiting < mailbox._most or not waiting)
+            and self._ledger.fits(mailbox._bounds.max_bytes)
             and self._has_bytes()
         ):
             return True
@@ -94,19 +92,19 @@ class FullQueue:
     def _exceeded(self) -> str | None:
         """The code of the bound that the message goes beyond."""
         mailbox, waiting = self._mailbox, self._count_waiting()
-        bounds = Bounds(mailbox.most, mailbox.bounds.max_bytes)
+        bounds = Bounds(mailbox._most, mailbox._bounds.max_bytes)
         code = bounds.exceeded(waiting, self._ledger.size) if waiting else None
         return SIZE if code is None and not self._has_bytes() else code
 
     def _waiting_at_most(self) -> int:
         """An upper bound that costs little: what is open at the client and waits again counts twice."""
         mailbox = self._mailbox
-        return len(mailbox.queue) + mailbox.retained + len(mailbox.evicted)
+        return len(mailbox._queue) + mailbox._retained + len(mailbox.evicted)
 
     def _has_bytes(self) -> bool:
         """Whether the queue has room for the bytes of a transient message; those of a stored one count where it is stored."""
         mailbox = self._mailbox
-        return bool(self._place) or not mailbox.queue or mailbox.has_bytes(len(self._entry.wire))
+        return bool(self._place) or not mailbox._queue or mailbox._has_bytes(len(self._entry.wire))
 
     def _count_waiting(self) -> int:
         """How many messages wait: exactly if they may be too many, and else whether any does. A large message may take the
@@ -115,13 +113,13 @@ class FullQueue:
         if not self._is_stored:
             return self._waiting_at_most()
         stored = self._count_stored()
-        if stored >= mailbox.most:
+        if stored >= mailbox._most:
             return stored
-        if self._waiting_at_most() < mailbox.most:
-            return stored or mailbox.retained or any(each.is_transient for each in mailbox.queue)
+        if self._waiting_at_most() < mailbox._most:
+            return stored or mailbox._retained or any(each.is_transient for each in mailbox._queue)
         seen, counts = self._seen(), self._ledger.counts or Counts()
         if counts.transients is None or counts.transients[0] != seen:
-            counts = self._ledger.counts = counts._replace(transients=(seen, len(mailbox.transients())))
+            counts = self._ledger.counts = counts._replace(transients=(seen, len(mailbox._transients())))
         assert counts.transients is not None
         return stored + counts.transients[1]
 
@@ -137,8 +135,9 @@ class FullQueue:
             self._ledger.counts = counts._replace(transients=changed)
 
     def _seen(self, stored: int = 0) -> Seen:
-        batches, queued, opened = self._mailbox.batches, self._mailbox.queue, self._mailbox.dispatcher.messages.opened
-        return Seen(batches.number, stored, len(queued), len(batches) + batches.resending, len(opened))
+        mailbox, batches = self._mailbox, self._mailbox._batches
+        opened = mailbox._dispatcher.messages.opened
+        return Seen(batches.number, stored, len(mailbox._queue), len(batches) + batches.resending, len(opened))
 
     # Policies
 
@@ -152,11 +151,11 @@ class FullQueue:
                     return True
                 ledger.end(self._place, EndReason.DROPPED)
             case OverflowPolicy.DISCONNECT:
-                mailbox.must_end = True
+                mailbox._must_end = True
             case OverflowPolicy.DEAD_MESSAGE:
                 if ledger.leaves_letters:
                     ledger.dead_letter(FailedDelivery(self._entry, code, "the queue of the receiver is full"))
-                    mailbox.must_end = ledger.charge() or mailbox.must_end
+                    mailbox._must_end = ledger.charge() or mailbox._must_end
                 else:
                     ledger.listener.left_no_letter()
                     ledger.end(self._place, EndReason.DROPPED)
@@ -168,12 +167,12 @@ class FullQueue:
         """Whether to drop messages makes room for the bytes of this one. What the client has, what goes out again, and what
         has a higher priority stays."""
         mailbox, ledger, priority = self._mailbox, self._ledger, self._entry.priority
-        queue, resending, most = mailbox.queue, mailbox.batches.resending, mailbox.bounds.max_bytes
+        queue, resending, most = mailbox._queue, mailbox._batches.resending, mailbox._bounds.max_bytes
         front = beyond(queue, resending, priority)
         sizes: Iterable[int]
         if (excess := ledger.size - most) > 0:
             waiting = ledger.size - (ledger.size_of(self._place) if self._place else 0)
-            stays = bool(mailbox.retained) or any(each.is_transient for each in queue[:front])
+            stays = bool(mailbox._retained) or any(each.is_transient for each in queue[:front])
             parked = () if resending else ledger.parked_sizes(priority)
             sizes = chain(
                 parked, (ledger.size_of(each.position) for each in islice(queue, front, None) if each.position)
@@ -181,7 +180,7 @@ class FullQueue:
         elif self._has_bytes():
             return True
         else:
-            waiting, stays = mailbox.count_bytes(), front > 0
+            waiting, stays = mailbox._count_bytes(), front > 0
             excess = waiting + len(self._entry.wire) - ledger.listener.share(most)
             sizes = (len(each.wire) for each in islice(queue, front, None) if not each.is_notice)
         seen = self._seen(self._count_stored()), waiting, priority
@@ -202,19 +201,19 @@ class FullQueue:
     def _drop_oldest(self, code: str) -> bool:
         """End the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
         What is evicted goes behind what is queued, but for what is being sent again at the queue's front, which stays."""
-        mailbox, ledger, resending = self._mailbox, self._ledger, self._mailbox.batches.resending
+        mailbox, ledger, resending = self._mailbox, self._ledger, self._mailbox._batches.resending
         if ledger.counts is not None:
             ledger.counts = ledger.counts._replace(droppable=None)  # what is dropped changes it
-        makes_room_in_memory = code == SIZE and not self._place and ledger.fits(mailbox.bounds.max_bytes)
+        makes_room_in_memory = code == SIZE and not self._place and ledger.fits(mailbox._bounds.max_bytes)
         evicted = None if resending or makes_room_in_memory else ledger.lowest()
         if evicted is not None and priority_of(evicted) <= self._entry.priority:
             ledger.unpark_rank(evicted)  # one that has ended since has another by now
-            mailbox.end_evicted(place_of(evicted), EndReason.DROPPED)
+            mailbox._end_evicted(place_of(evicted), EndReason.DROPPED)
             return True
-        index = least(mailbox.queue, resending)
-        if index is None or mailbox.queue[index].priority > self._entry.priority:
+        index = least(mailbox._queue, resending)
+        if index is None or mailbox._queue[index].priority > self._entry.priority:
             return False
-        dropped = mailbox.queue[index]
-        mailbox.end_at(index, EndReason.DROPPED)
+        dropped = mailbox._queue[index]
+        mailbox._end_at(index, EndReason.DROPPED)
         self._count_one(dropped, -1)
         return True

@@ -12,13 +12,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from crewel.broker.mailboxes.offers import UNSTORED
-from crewel.delivery.entry import Entry, place_of
+from crewel.delivery.entry import Entry, notice_entry, place_of
 from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter, PendingMessage
 
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.mailbox_listener import MailboxListener
     from crewel.delivery.dispatcher import FailedDelivery
     from crewel.delivery.durable_session import DurableSession
+    from crewel.delivery.records import Logged
     from crewel.qos.connect import OverflowPolicy
 
 EXHAUSTED: Final = "resource.exhaust"
@@ -45,6 +46,17 @@ class Counts(NamedTuple):
     """How many bytes may be dropped, for a message of a priority."""
 
 
+class Wanted(NamedTuple):
+    """Stored messages, and notices, that are to be read."""
+
+    places: list[LogId]
+    """Theirs, in the order in which they leave."""
+    logged: list[LogId]
+    """Of these, the messages that came by the log."""
+    messages: list[LogId]
+    """Of these, all but notices."""
+
+
 class NoLedger:
     """The store has nothing of the session. One serves all such sessions of a server."""
 
@@ -56,8 +68,12 @@ class NoLedger:
     """In place of the ranks of what is in the store only."""
     batch = 0
     """Batch numbers up to this one are reserved."""
+    inbox: Mapping[LogId, PendingMessage] = MappingProxyType({})
+    """What is pending outside the log, by place: what is addressed to it, or comes from a shared queue."""
     notices: Mapping[LogId, PendingMessage] = MappingProxyType({})
     """Notices of topics and subscriptions that wait behind messages, by their places."""
+    failed: Mapping[str, str] = MappingProxyType({})
+    """Why subscriptions have failed, JSON, by their patterns."""
     has_notices = False
     """Whether any waits, or did until the last commit."""
     death: tuple[str, str] | None = None
@@ -111,7 +127,19 @@ class NoLedger:
         """The bytes of the pending message at this place."""
         return 0
 
+    def oldest(self) -> LogId | None:
+        """The place of the oldest message that is pending; None without one."""
+        return None
+
     # What is in the store only
+
+    def first(self, most: int) -> Wanted:
+        """What is pending and goes first, at most so many."""
+        return Wanted([], [], [])
+
+    def is_parked(self, place: LogId) -> bool:
+        """Whether the message at this place waits in the store only."""
+        return False
 
     def park(self, place: LogId) -> None:
         """The message at this place waits in the store only."""
@@ -140,6 +168,15 @@ class NoLedger:
     def parked_sizes(self, priority: int) -> Iterator[int]:
         """The bytes of each message in the store only that has no higher priority than this."""
         return iter(())
+
+    # Notices
+
+    def notices_about(self, entries: Iterable[Entry]) -> set[LogId]:
+        """The places of the notices that are about the topics or subscriptions of these."""
+        return set()
+
+    def forget_notice(self, channel: str) -> None:
+        """The notice about this channel, if one waits, waits no more."""
 
     # Ends
 
@@ -226,9 +263,19 @@ class StoreLedger:
         return self.durable.batch
 
     @property
+    def inbox(self) -> Mapping[LogId, PendingMessage]:
+        """What is pending outside the log, by place: what is addressed to it, or comes from a shared queue."""
+        return self.durable.inbox
+
+    @property
     def notices(self) -> Mapping[LogId, PendingMessage]:
         """Notices of topics and subscriptions that wait behind messages, by their places."""
         return self.durable.notices
+
+    @property
+    def failed(self) -> Mapping[str, str]:
+        """Why subscriptions have failed, JSON, by their patterns."""
+        return self.durable.failed
 
     @property
     def has_notices(self) -> bool:
@@ -275,7 +322,45 @@ class StoreLedger:
         """The bytes of the pending message at this place."""
         return self.durable.size_of(place)
 
+    def oldest(self) -> LogId | None:
+        """The place of the oldest message that is pending; None without one."""
+        return self.durable.oldest()
+
     # What is in the store only
+
+    def wanted(self, most: int) -> Wanted:
+        """What is in the store only and goes first, at most so many."""
+        return self._wanted(self.durable.first_evicted(most))
+
+    def first(self, most: int) -> Wanted:
+        """What is pending and goes first, at most so many."""
+        return self._wanted(self.durable.in_order()[:most])
+
+    def _wanted(self, places: list[LogId]) -> Wanted:
+        pending, notices = self.durable.pending, self.durable.notices
+        logged = [each for each in places if each in pending]
+        return Wanted(places, logged, [each for each in places if each not in notices])
+
+    def read_back(self, places: Collection[LogId], found: Mapping[LogId, Logged]) -> tuple[list[Entry], int]:
+        """Of what was to be read at these places, that which goes before all else in the store only is there only no more.
+        Returns it, and how many messages of it the store had no more: they have ended."""
+        durable, entries, lost = self.durable, [], 0
+        for place in durable.load(places):
+            notice, logged = durable.notices.get(place), found.get(place)
+            if notice is not None:
+                entries.append(notice_entry(notice, place, durable.failed.get(notice.channel, "")))
+            elif logged is not None:
+                pending = durable.find(place)
+                # Its end is as it was counted when it was taken.
+                entries.append(Entry.read_back(logged, 0 if pending is None else pending.expires))
+            else:
+                lost += durable.end_message(place, EndReason.DROPPED)
+        self._changed()
+        return entries, lost
+
+    def is_parked(self, place: LogId) -> bool:
+        """Whether the message at this place waits in the store only."""
+        return self.durable.is_evicted(place)
 
     @property
     def evicted(self) -> list[int]:
@@ -321,6 +406,40 @@ class StoreLedger:
     def parked_sizes(self, priority: int) -> Iterator[int]:
         """The bytes of each message in the store only that has no higher priority than this."""
         return self.durable.evicted_sizes(priority)
+
+    # What comes past the log
+
+    def arrived(self, place: LogId, pending: PendingMessage) -> bool:
+        """The store has put a message into the inbox. False: that is known, or it is pending by the log too."""
+        if not self.durable.arrived(place, pending):
+            return False
+        self._changed()
+        return place not in self.durable.pending
+
+    def is_due_to_come(self, place: LogId) -> bool:
+        """Whether the message that arrived at this place is pending, and waits nowhere yet."""
+        return place in self.durable.inbox and not self.durable.is_evicted(place)
+
+    def notice(self, place: LogId, channel: str, lowest: int, why: str) -> list[LogId]:
+        """The store has put a notice at this place, about this topic, or with `why` about this subscription. Its priority is at
+        most `lowest`. Returns the places of those that it replaces."""
+        former = self.durable.notice(place, channel, lowest, why)
+        self._changed()
+        return former
+
+    def notices_about(self, entries: Iterable[Entry]) -> set[LogId]:
+        """The places of the notices that are about the topics or subscriptions of these."""
+        notices = self.durable.notices
+        if not notices:
+            return set()
+        found = [self.durable.find(each.position) if each.position else each for each in entries]
+        channels = {each.channel for each in found if each is not None}
+        return {place for place, each in notices.items() if any(map(each.is_about, channels))}
+
+    def forget_notice(self, channel: str) -> None:
+        """The notice about this channel, if one waits, waits no more."""
+        self.durable.forget_notice(channel)
+        self._changed()
 
     # Ends
 
@@ -420,4 +539,10 @@ class StoreLedger:
 
 
 Ledger: TypeAlias = NoLedger | StoreLedger
-"""What a mailbox asks. Both answer each question."""
+"""What a mailbox asks. Both answer each question, but for what only the store brings: see `of_store`."""
+
+
+def of_store(ledger: Ledger) -> StoreLedger:
+    """The ledger of a mailbox to which something comes from the store, which so has the session."""
+    assert isinstance(ledger, StoreLedger), "nothing comes from the store for a session that it does not have"
+    return ledger

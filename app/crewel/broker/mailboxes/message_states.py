@@ -35,7 +35,7 @@ class MessageEvent(Enum):
     SETTLED = "report", "the client reports success"
     PUT_BACK = "report", "the client reports a failure, and has another attempt"
     FAILED = "report", "the client reports that it never succeeds"
-    PAUSED = "pause", "the session is on hold, or waits after a failure"
+    PAUSED = "hold", "the session is on hold, or waits after a failure"
     RENEWED = "renew", "another client continues the session"
     DEAD_LETTERED = "dead_letter_one", "an operator makes it a dead letter"
     DROPPED = "drop_first", "an operator drops it"

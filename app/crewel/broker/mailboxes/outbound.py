@@ -198,10 +198,12 @@ class Outbound:
     def push(self, session: Session) -> None:
         """Send what is queued over the session's socket, as long as the socket takes it."""
         socket, mailbox = session.socket, session.mailbox
-        while socket is not None and mailbox.news and socket.is_writable and not mailbox.is_paused:
+        while socket is not None and mailbox.news and socket.is_writable:
             messages = self._take(session)
             if messages:
                 socket.send(messages)
+            elif mailbox.news != LEAVES:  # it is paused
+                return
 
     def _on_timer(self, session: Session, now: float) -> float:
         mailbox = session.mailbox
@@ -230,7 +232,7 @@ class Outbound:
         if session is not None:
             if not session.is_live and session.state is State.NEW:
                 session = None
-            elif session.mailbox.dispatcher.reported:
+            elif session in self.connects.reported:
                 self._listener.conclude(session)
         if exchange.connect is not None and session is not None and session.is_live:
             if len(exchange.elements) == 1 and exchange.is_overtaken(session, exchange.connect.get("id")):

@@ -57,7 +57,7 @@ class Departures:
     def take(self, session: Session) -> list[bytes]:
         """Return the messages that leave now."""
         mailbox = session.mailbox
-        entries = taken = mailbox.take(self._settings.max_response_bytes)
+        entries = taken = mailbox.take(self._settings.max_response_bytes, session.asked.burst)
         if not entries:
             return []
         try:
@@ -65,7 +65,7 @@ class Departures:
                 entries = self.pipe.departing(session, entries)
             count = len(entries)
             self._metrics.deliveries += count
-            if mailbox.dispatcher.rules.tells:
+            if mailbox.tells:
                 return self.encode(session, entries)
             return [entries[0].wire] if count == 1 else [entry.wire for entry in entries]
         except Exception as error:  # noqa: BLE001 - what fails once would fail at each connect

@@ -237,7 +237,7 @@ class Presence:
 
 def _has_room(session: Session) -> bool:
     view = session.mailbox.view()
-    return not view.is_absent and view.queued < _MOST_WAITING and session.mailbox.room() > 0
+    return not view.is_absent and view.queued < _MOST_WAITING and view.room > 0
 
 
 def _member(session: Session) -> str:

@@ -38,7 +38,7 @@ class OperatorChannels:
         return [
             session
             for session in self._channels.subscribers(parsed)
-            if session.is_operator and session is not but and session.mailbox.room()
+            if session.is_operator and session is not but and session.mailbox.view().room
         ]
 
     def publish(self, channel: str, data: Any, listening: list[Session], properties: Fields | None = None) -> None:

@@ -85,12 +85,12 @@ class SessionTable:
             self._connects.release(session, self._runtime.loop.time())
         if session.connect_only:
             # Only connects carry its messages, and none will come.
-            session.mailbox.drop_where(lambda entry: entry.channel != "/meta/disconnect")
+            session.mailbox.clear(but="/meta/disconnect")
         if session.socket is not None:
             self._outbound.push(session)
             session.use_socket(None)
         if event is Event.SILENCE:
-            session.mailbox.replace([])  # its socket may stay open, and would keep what it does not read
+            session.mailbox.clear()  # its socket may stay open, and would keep what it does not read
         self._outbound.timers.forget(session)
         self._times.wheel.forget(session)
 

@@ -12,9 +12,10 @@ from functools import partial
 from typing import Final
 
 from crewel.bayeux.codec import encode
+from crewel.broker.mailboxes.notices import Failure, Notices
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.broker.subscriptions.subscribers import Failure, Subscribers, Waiting
+from crewel.broker.subscriptions.subscribers import Subscribers, Waiting
 from crewel.qos.filters import Filter
 
 log = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ class SubscriptionFailures:
 
     def unreported(self, session: Session) -> dict[str, Failure]:
         """The subscriptions that have failed, by pattern, of which the session has not settled the notice."""
-        return self._subscribers.of(session).failures()
+        return Notices(session.mailbox).failures()
 
     def has_notices(self, session: Session) -> bool:
         """Whether there are some, or one is about to fail, or a notice of an erased topic waits; at little cost."""
@@ -100,7 +101,7 @@ class SubscriptionFailures:
         """The session has subscribed to these names again. A notice that has not left yet, that the topic was erased, would
         seem to be about the new subscriptions."""
         if session.mailbox.view().has_notices:
-            self._subscribers.of(session).withdraw_erased(names)
+            Notices(session.mailbox).withdraw_erased(names)
 
     def refusal(self, session: Session, names: Iterable[str]) -> tuple[str, Failure] | None:
         """The session subscribes to these patterns. If it cannot know yet that its subscription to one of them has failed, it
@@ -108,13 +109,13 @@ class SubscriptionFailures:
         "message"}` of a refusal, once."""
         if not self.has_notices(session):
             return None
-        subscriber = self._subscribers.of(session)
-        failures = subscriber.failures()
+        notices = Notices(session.mailbox)
+        failures = notices.failures()
         for name in names:
             if why := self._ending.get((session, name)):
                 return name, _refusal(why)  # and the notice comes
             why = failures.get(name)
-            if why is not None and subscriber.withdraw_failure(name):
+            if why is not None and notices.withdraw_failure(name):
                 return name, _refusal(why)
         return None
 

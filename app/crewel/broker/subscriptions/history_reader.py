@@ -137,7 +137,7 @@ class GetService:
             await self._runtime.turns.rest(session.account.name if session.account is not None else None)
         # One response is left free, so that refusals do not push out what was answered.
         size = sum(len(each.wire) for each in entries) + limits.max_response_bytes
-        if entries and session.mailbox.queue and not session.mailbox.has_bytes(size):
+        if entries and not session.mailbox.view().has_bytes(size):
             text = "the queue of the session has no room for the messages: take the waiting ones, then ask again"
             raise RemoteCallError({"errorCode": SIZE, "message": text})
         if asked.get("newestFirst", True):

@@ -175,7 +175,8 @@ class HistoryReads:
 
     def room_of(self, session: Session) -> Room:
         """What the session's queue can take now."""
-        return Room(session.mailbox.room(), session.mailbox.view().room_in_bytes)
+        view = session.mailbox.view()
+        return Room(view.room, view.room_in_bytes)
 
 
 @dataclass(eq=False)
@@ -279,7 +280,7 @@ class HistoryRead:
         """Queue the messages that the subscription wants, less those that wait anyway and were only asked for because they may
         have been missed."""
         readers, session = self._readers, self._session
-        waiting = _waiting(session)
+        waiting = session.mailbox.view().waiting_ids()
         for entry in self._result.entries:
             channel = parse(entry.channel)
             assert channel is not None
@@ -302,10 +303,3 @@ def _wanted(start: ReplayRequest, room: int) -> Wanted:
         # One more than fits shows that they do not.
         return Wanted(start.channel, Way.ALONE, room if start.replay == REPLAY_ALL else room + 1)
     return Wanted(start.channel, Way.NEWEST, room if start.entries == ALL else min(start.entries, room))
-
-
-def _waiting(session: Session) -> set[str]:
-    """The ids of the stored messages that are open for the session, or have not been sent yet."""
-    ids = {str(entry.position) for entry in session.mailbox.queue if entry.position}
-    ids |= {entry.origin.id for entry in session.mailbox.queue if entry.origin is not None}
-    return ids.union(map(str, session.mailbox.stored()))

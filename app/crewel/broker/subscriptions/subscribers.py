@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crewel.bayeux.codec import reread
 from crewel.broker.handler_steps import Steps
+from crewel.broker.mailboxes.notices import Notices
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import HistoryRead, HistoryReads, ReplayRequest, ReplayResult
 from crewel.broker.subscriptions.options import Choices, SubscriptionOptions
 from crewel.broker.subscriptions.subscription_store import Beginning, SubscriptionStore
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.entry import Entry, notice_entry
-from crewel.delivery.records import LogId, PendingMessage
+from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument, Refused, StoreError, StoreUnavailable
-from crewel.qos.publish import NORMAL
 from crewel.qos.subscribe import SubscribeQos
-from crewel.qos.update import FAILED
 
 Waiting = asyncio.Future[Any] | None
 """What has to be awaited, and then raises StoreError; None: it is done."""
-Failure = dict[str, str]
-"""`{"errorCode", "message"}`."""
 
 
 class Subscriber(ABC):
@@ -61,20 +56,6 @@ class Subscriber(ABC):
     @abstractmethod
     def end(self) -> None:
         """The session has ended, and so has what the store has of it."""
-
-    # Notices
-
-    @abstractmethod
-    def failures(self) -> dict[str, Failure]:
-        """Why subscriptions have failed, by pattern, of which the session has not settled the notice."""
-
-    @abstractmethod
-    def withdraw_erased(self, channels: Collection[str]) -> None:
-        """The notices that these topics were erased do not leave any more, as far as they have not left."""
-
-    @abstractmethod
-    def withdraw_failure(self, pattern: str) -> bool:
-        """The notice that the subscription has failed does not leave any more. False if it has left before."""
 
 
 @dataclass(slots=True)
@@ -130,33 +111,17 @@ class MemorySubscriber(Subscriber):
         if ends:
             self._parts.options.leave(self._session, channel)
         if tells:
-            notice = PendingMessage(channel=channel)
-            priorities = [each.priority for each in self._session.mailbox.in_memory() if notice.is_about(each.channel)]
-            notice = notice._replace(priority=min([NORMAL, *priorities]))
-            stamp = self._parts.readers.runtime.ids.stamp()
-            self._parts.readers.outbound.enqueue(self._session, notice_entry(notice, LogId(0), why, stamp))
+            readers, session = self._parts.readers, self._session
+            notice = Notices(session.mailbox).transient(channel, why, readers.runtime.ids.stamp())
+            readers.outbound.enqueue(session, notice)
 
     def end(self) -> None:
         """The store has nothing of it."""
 
-    def failures(self) -> dict[str, Failure]:
-        """Why subscriptions have failed, by pattern, of which the notice waits."""
-        queue = self._session.mailbox.queue
-        return {each.channel: reread(each.wire)["ext"]["subscribe"] for each in queue if _is_failure(each)}
-
-    def withdraw_erased(self, channels: Collection[str]) -> None:
-        """The notices that these topics were erased do not leave any more, as far as they have not left."""
-        _withdraw_erased(self._session, channels)
-
-    def withdraw_failure(self, pattern: str) -> bool:
-        """The notice that the subscription has failed does not leave any more: it waits."""
-        self._session.mailbox.drop_where(lambda entry: _is_failure(entry) and entry.channel == pattern)
-        return True
-
 
 @dataclass(slots=True)
 class StoredSubscriber(Subscriber):
-    """A session that the store has. Its notices are kept there, too."""
+    """A session that the store has."""
 
     _parts: Subscribers
     _session: Session
@@ -209,40 +174,6 @@ class StoredSubscriber(Subscriber):
         self._parts.stored.end(self._durable)
         self._session.leave_store()
 
-    def failures(self) -> dict[str, Failure]:
-        """Why subscriptions have failed, by pattern, of which the session has not settled the notice."""
-        waiting = {each.channel for each in self._durable.notices.values()}
-        return {name: reread(why.encode()) for name, why in self._durable.failed.items() if name in waiting}
-
-    def withdraw_erased(self, channels: Collection[str]) -> None:
-        """The notices that these topics were erased do not leave any more, as far as they have not left."""
-        _withdraw_erased(self._session, channels)
-        places: dict[str, list[LogId]] = {}
-        for place, each in self._durable.notices.items():
-            if each.channel in channels and each.channel not in self._durable.failed:  # else it is another notice
-                places.setdefault(each.channel, []).append(place)
-        view = self._session.mailbox.view()
-        for channel, some in places.items():
-            if not any(map(view.is_open, some)):  # else the client has it
-                self._forget_notice(channel)
-
-    def withdraw_failure(self, pattern: str) -> bool:
-        """The notice that the subscription has failed does not leave any more. False if it has left before."""
-        mailbox, [place] = self._session.mailbox, self._places(pattern)
-        if mailbox.view().is_open(place):
-            return False  # its client has it, and knows it if it comes again
-        is_unsent = self._durable.is_evicted(place) or any(entry.position == place for entry in mailbox.queue)
-        mailbox.forget_stored(place)
-        self._forget_notice(pattern)
-        return is_unsent
-
-    def _places(self, channel: str) -> list[LogId]:
-        return [place for place, each in self._durable.notices.items() if each.channel == channel]
-
-    def _forget_notice(self, channel: str) -> None:
-        self._durable.forget_notice(channel)
-        self._parts.readers.runtime.access.node.mark_dirty(self._durable)
-
 
 @dataclass(frozen=True, slots=True)
 class Subscribers:
@@ -256,11 +187,3 @@ class Subscribers:
         """This session."""
         durable = session.durable
         return MemorySubscriber(self, session) if durable is None else StoredSubscriber(self, session, durable)
-
-
-def _withdraw_erased(session: Session, channels: Collection[str]) -> None:
-    session.mailbox.drop_where(lambda entry: entry.is_notice and entry.channel in channels and not _is_failure(entry))
-
-
-def _is_failure(entry: Entry) -> bool:
-    return entry.origin is not None and entry.origin.state == FAILED

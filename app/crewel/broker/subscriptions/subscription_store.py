@@ -187,7 +187,7 @@ class SubscriptionStore:
         elif answer.prev > node.cursor:
             self._access.writing.probe()
         if durable.connected is session:
-            self._backlog.on_notice(session, durable, channel, answer.notice, why)
+            self._backlog.on_notice(session, channel, answer.notice, why)
 
     def _take_back(self, durable: DurableSession, patterns: list[str], pending: SubscriptionRequest) -> None:
         """It is unknown whether the store has these subscriptions: end them. The cursor waits until the store says from where
@@ -222,7 +222,7 @@ class SubscriptionStore:
     def _owe(self, durable: DurableSession, ids: Iterable[LogId]) -> None:
         for log_id in ids:
             durable.evict(log_id)
-        if durable.evicted and durable.connected is not None:
+        if durable.connected is not None:
             self._backlog.load_if_waiting(durable.connected)
 
     def end(self, durable: DurableSession) -> None:

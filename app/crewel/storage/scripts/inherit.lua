@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Moves sessions of dead nodes to this one, a slice at a time, so that the store continues serving in between. A node is dead
 -- when its lease has ended. Before its first session moves, its record is renamed: from then on the store refuses every step
--- of it, whatever it believes. The record stays, and keeps the log for its sessions, until release.lua. What an heir that has died
--- itself had not finished is continued.
+-- of it, whatever it believes. The record stays, and keeps the log for its sessions, until release.lua; so do its groups, for a node
+-- that starts meanwhile. What an heir that has died itself had not finished is continued.
 --
 -- A session that was in step with its former owner gets the owner's cursor as its own, `at`, and a new block of batch
 -- numbers, as in adopt.lua.
@@ -16,16 +16,15 @@
 -- KEYS[3]  own:<token>
 -- KEYS[4]  tags
 -- KEYS[5]  last
--- ARGV[1]  what all keys begin with; node:, left:, lease:, own:, unstored:, groups: and s: of the others are built from it
+-- ARGV[1]  what all keys begin with; node:, left:, lease:, own:, unstored: and s: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]  sessions to move at most; fewer are moved if they are large
 -- ARGV[4]  size of a block of batch numbers
 -- ARGV[5]...  tokens of nodes that are dead for certain: their leases do not count
 local nodes, node, own, tags = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local base, token, most, block = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local portion, most_fields = 50, 100000
+local base, token, most, block = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local call = redis.call
-local answer, moved, fields = {}, 0, 0
+local answer, step = {}, nil  -- what this node has taken is beyond what its record says: no session is in step
 
 -- include shared/adopting.lua
 
@@ -45,7 +44,7 @@ for _, other in ipairs(others) do
   if other ~= token and call('EXISTS', record) == 1 and (dead[other] or call('EXISTS', lease) == 0) then
     call('RENAME', record, base .. 'left:' .. other)
     call('DEL', lease)
-    call('UNLINK', base .. 'unstored:' .. other, base .. 'groups:' .. other)
+    call('UNLINK', base .. 'unstored:' .. other)
   end
 end
 
@@ -75,26 +74,7 @@ local known = call('HGETALL', tags)
 for _, other in ipairs(others) do
   if other ~= token and inherits(other) then
     local former, theirs = base .. 'left:' .. other, base .. 'own:' .. other
-    local cursor, seq, opening = unpack(call('HMGET', former, 'cursor', 'seq', 'opening'))
-    local is_half_written = opening and tonumber(opening) > tonumber(seq)
-    -- Read on where the slice before ended: to pop them at random takes ten times as long in a large set. What a small set
-    -- gives beyond the count comes in the next round.
-    local place = call('HGET', former, 'scan') or '0'
-    while moved < most and fields < most_fields and call('EXISTS', theirs) == 1 do
-      local names
-      place, names = unpack(call('SSCAN', theirs, place, 'COUNT', portion))
-      for first = math.min(#names, most - moved) + 1, #names do
-        names[first] = nil
-      end
-      if #names > 0 then
-        call('SREM', theirs, unpack(names))
-        call('SADD', own, unpack(names))
-      end
-      for _, name in ipairs(names) do
-        adopt(name, other, cursor or '0', is_half_written)
-      end
-    end
-    call('HSET', former, 'scan', place)
+    adopt_some(other, former, theirs)
     if call('EXISTS', theirs) == 0 then
       finished[#finished + 1] = other
       for place = 1, #known, 2 do

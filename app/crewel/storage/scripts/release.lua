@@ -6,7 +6,7 @@
 --
 -- KEYS[1]  nodes
 -- KEYS[2]  node:<token>, the heir
--- ARGV[1]  what all keys begin with; left: of the others is built from it
+-- ARGV[1]  what all keys begin with; left: and groups: of the others are built from it
 -- ARGV[2]  token
 -- ARGV[3]...  tokens of the dead nodes
 local nodes, node = KEYS[1], KEYS[2]
@@ -21,6 +21,7 @@ for place = 3, #ARGV do
   local left = base .. 'left:' .. ARGV[place]
   if call('HGET', left, 'heir') == token then
     call('DEL', left)
+    call('UNLINK', base .. 'groups:' .. ARGV[place])
     call('SREM', nodes, ARGV[place])
     count = count + 1
   end
