@@ -175,8 +175,8 @@ def thin_protocols(directory: Path = ROOT / "app") -> Places:
 
 
 def fits(info: TypeInfo, protocol: TypeInfo) -> bool:
-    """Return whether a class implements a protocol. Of one that passes on whatever it has not, or with a base that is not
-    known, only its word counts."""
+    """Return whether a class implements a protocol. Of one that passes on what it lacks, or has an unknown base, only its word
+    counts."""
     if info.fallback_to_any or info.get("__getattr__") is not None:
         return info.has_base(protocol.fullname)
     return is_subtype(any_instance(info), any_instance(protocol))

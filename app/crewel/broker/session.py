@@ -324,6 +324,18 @@ class Session:
         self.interval_ms = interval_ms
         self.advised_on = None
 
+    def begin_acknowledging(self) -> None:
+        """Its client acknowledges what it gets from now on, and so gets it with connects alone."""
+        self.acknowledges = self.connect_only = True
+
+    def delay_answer(self, seconds: float) -> None:
+        """Let the reply to the connect that is being processed wait so long."""
+        self.hold_delay = seconds
+
+    def answer_at_once(self) -> None:
+        """Do not hold the connect that is being processed, as if it had asked for that: its reply carries the advice."""
+        self.advised_on = None
+
     # Its life
 
     def begin(self, now: float, *, connect_only: bool) -> None:

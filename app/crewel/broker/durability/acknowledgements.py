@@ -38,7 +38,7 @@ class Acknowledgements:
 
     def begin(self, session: Session) -> None:
         """Let a session acknowledge from now on."""
-        session.acknowledges = session.connect_only = True
+        session.begin_acknowledging()
         session.mailbox.begin_batches()
 
     def confirm(self, session: Session) -> None:
@@ -58,15 +58,15 @@ class Acknowledgements:
         is_busy = message.says_busy
         self._take(session, batch, is_busy=is_busy or message.awaits_answer, may_wait=batch is None or is_busy)
         if is_busy:
-            session.advised_on = None  # as if it had asked not to be held
+            session.answer_at_once()
             return
         delay = session.mailbox.resend_delay()
         if delay is None:
             return
-        session.hold_delay = delay
-        if batch is not None and not session.hold_delay:
+        session.delay_answer(delay)
+        if batch is not None and not delay:
             # A connect that acknowledges nothing at all is held as usual, and its reply carries them.
-            session.advised_on = None  # as if it had asked not to be held, so it gets the advice too
+            session.answer_at_once()
 
     def _take(self, session: Session, batch: int | None, *, is_busy: bool = False, may_wait: bool = True) -> None:
         if session.mailbox.acknowledge(batch, is_busy=is_busy, may_wait=may_wait):
