@@ -33,6 +33,7 @@ class Peer:
     version: Callable[[], str]
     websocket: bool = True
     ack: bool = True
+    stores: bool = False
     warmup_s: float = 3.0
     prelude: int = 2000
     note: str = ""
@@ -135,6 +136,7 @@ def earlier(checkout: Path, crewel_settings: list[str]) -> Peer:
         prepare=lambda: None,
         command=lambda: ["env", path, sys.executable, "-m", "crewel", "serve", "--port", "0", *sets],
         version=lambda: output_of("git", "-C", str(checkout), "log", "-1", "--format=%h"),
+        stores=True,
     )
 
 
@@ -148,6 +150,7 @@ def peers(crewel_settings: list[str]) -> tuple[Peer, ...]:
             prepare=lambda: None,
             command=lambda: [sys.executable, "-m", "crewel", "serve", "--port", "0", *sets],
             version=lambda: _installed("crewel", "aiohttp", "uvloop") + f", Python {sys.version.split()[0]}",
+            stores=True,
             note=f"with {', '.join(crewel_settings)}" if crewel_settings else "",
         ),
         Peer(

@@ -106,7 +106,8 @@ def _rounds(run: Run) -> None:
         for case in run.cases:
             # In another order each round: who comes after the other finds another machine (clock rate, closed connections).
             for peer in run.peers if number % 2 else reversed(run.peers):
-                if peer.name not in run.missing and (peer.websocket or not case.websocket):
+                is_able = (peer.websocket or not case.websocket) and (peer.stores or not case.stores)
+                if peer.name not in run.missing and is_able:
                     _one(run, case, peer, number)
     (BUILD / "results.json").write_text(
         json.dumps({f"{case} {peer}": rounds for (case, peer), rounds in run.figures.items()}, indent=1)

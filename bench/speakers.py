@@ -1,4 +1,4 @@
-"""Clients of five protocols over WebSockets, for sockets.py: as little work as possible, so that one core drives thousands.
+"""Clients of six protocols over WebSockets, for sockets.py: as little work as possible, so that one core drives thousands.
 
 Each kind opens, subscribes and publishes in its own protocol, and counts what it receives. None masks with more than zeros,
 which costs a server the same.
@@ -370,3 +370,26 @@ class SocketIo(Client):
 
     def publish(self, room: str) -> None:
         self.write(b'42["say","%b",%b]' % (room.encode(), DATA))
+
+
+class Centrifugo(Client):
+    """Centrifugo, with its JSON protocol. It sends several replies and messages in one frame, a line each."""
+
+    path = "/connection/websocket"
+
+    def received(self, payload: bytes) -> None:
+        self.count += payload.count(_MARK)
+        if payload == b"{}":
+            self.write(b"{}")
+        elif self._answer is not None and b'"id":1' in payload:
+            self._answered(payload)
+        assert b'"error"' not in payload, payload
+
+    async def log_in(self) -> None:
+        await self.ask(b'{"id":1,"connect":{}}')
+
+    async def subscribe(self, room: str) -> None:
+        await self.ask(b'{"id":1,"subscribe":{"channel":"%b"}}' % room.encode())
+
+    def publish(self, room: str) -> None:
+        self.write(b'{"id":2,"publish":{"channel":"%b","data":%b}}' % (room.encode(), DATA))

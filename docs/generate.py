@@ -347,8 +347,10 @@ def decisions() -> str:
 
 
 def benchmark() -> str:
-    """Return the table of what was measured side by side."""
-    return table(("measured", *measured.SERVERS), measured.rows(measured.RESULTS.read_text("utf-8")))
+    """Return the table of what was measured side by side, without the servers that the last run did not have."""
+    lines = [("measured", *measured.SERVERS), *measured.rows(measured.RESULTS.read_text("utf-8"))]
+    head, *rows = zip(*(column for column in zip(*lines, strict=True) if any(column[1:])), strict=True)
+    return table(head, rows)
 
 
 def subsystems() -> str:

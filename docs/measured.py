@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Final
 
 RESULTS: Final = Path(__file__).parents[1] / "bench" / "RESULTS.md"
-SERVERS: Final = ("Crewel", "CometD Java", "Faye", "cometd-nodejs-server", "socket.io", "mosquitto", "NATS")
+SERVERS: Final = (
+    "Crewel",
+    "CometD Java",
+    "Faye",
+    "cometd-nodejs-server",
+    "socket.io",
+    "mosquitto",
+    "NATS",
+    "Centrifugo",
+)
 _CASES: Final = (
     ("CPU per delivery, µs: long-polling", "A", "CPU µs per delivery"),
     ("the same, acknowledged", "B", "CPU µs per delivery"),

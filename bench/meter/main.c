@@ -64,17 +64,19 @@ static void read_options(int argc, char **argv) {
     static const char *names[] = { "mode", "path", "port", "pid", "clients", "rooms", "rooms-per-client", "publishers", "payload", "ramp",
                                    "prelude", "rates", "warmup", "seconds", "limit", "stop-p99-ms" };
     enum { COUNT = sizeof names / sizeof *names };
-    struct option table[COUNT + 5] = { 0 };
+    struct option table[COUNT + 6] = { 0 };
     for (int i = 0; i < COUNT; i++) table[i] = (struct option){ names[i], required_argument, NULL, 0 };
     table[COUNT] = (struct option){ "websocket", no_argument, NULL, 'w' };
     table[COUNT + 1] = (struct option){ "ack", no_argument, NULL, 'a' };
     table[COUNT + 2] = (struct option){ "update", no_argument, NULL, 'u' };
     table[COUNT + 3] = (struct option){ "stores", no_argument, NULL, 's' };
+    table[COUNT + 4] = (struct option){ "stored", no_argument, NULL, 'd' };
     for (int found, which; (found = getopt_long(argc, argv, "", table, &which)) != -1;) {
         if (found == '?') fail("see the options in main.c");
         else if (found == 'w') opt.websocket = true;
         else if (found == 'a') opt.ack = true;
         else if (found == 's') opt.stores = true;
+        else if (found == 'd') opt.stored = true;
         else if (found == 'u') opt.update = opt.ack = true;
         else set_option(names[which], optarg);
     }
@@ -188,7 +190,7 @@ static void deliver(void) {
     warm_up(opt.rates[0]);
     printf("\"steps\":[");
     for (int i = 0, slow = 0; i < opt.nrates && slow < 2; i++) {      /* one slow step may be a hiccup of the machine */
-        schedule.stored = opt.stores && (i + 1) / 2 % 2;                /* so that a drift of the machine meets both alike */
+        schedule.stored = opt.stored || (opt.stores && (i + 1) / 2 % 2);        /* so that a drift of the machine meets both alike */
         Outcome outcome = step(opt.rates[i], i == 0);
         slow = outcome == SUSTAINED ? 0 : outcome == SLOW ? slow + 1 : 2;
     }

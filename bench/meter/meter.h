@@ -27,6 +27,7 @@ typedef struct {
     int port, pid;
     bool websocket, ack, update;
     bool stores;                     /* of four steps the second and third publish messages that are stored */
+    bool stored;                     /* all do */
     int clients, rooms, rooms_per_client, publishers;
     int payload;                     /* bytes of text in a message */
     int ramp;                        /* clients that may be on their way in at once */

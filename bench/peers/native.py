@@ -1,7 +1,8 @@
-"""Starts mosquitto or nats-server for WebSockets on a free port, and prints `ready URL` once it serves.
+"""Starts mosquitto, nats-server or centrifugo for WebSockets on a free port, and prints `ready URL` once it serves.
 
 python bench/peers/native.py mosquitto PROGRAM
-python bench/peers/native.py nats PROGRAM [SYNC]       SYNC: how often its store is synced, `always` or a time
+python bench/peers/native.py nats-server PROGRAM [SYNC]       SYNC: how often its store is synced, `always` or a time
+python bench/peers/native.py centrifugo PROGRAM
 """
 
 import signal
@@ -29,6 +30,13 @@ listen: "127.0.0.1:-1"
 websocket {{ listen: "127.0.0.1:{port}", no_tls: true }}
 jetstream {{ store_dir: "{directory}", max_memory_store: 1GB, max_file_store: 4GB {sync} }}
 """
+CENTRIFUGO = """\
+{{"http_server": {{"address": "127.0.0.1", "port": "{port}"}}, "log": {{"level": "error"}},
+ "client": {{"allow_anonymous_connect_without_token": true}},
+ "channel": {{"without_namespace": {{"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true,
+  "allow_publish_for_client": true, "allow_publish_for_anonymous": true}}}}}}
+"""
+FILES = {"mosquitto": MOSQUITTO, "nats-server": NATS, "centrifugo": CENTRIFUGO}
 
 
 def free_port() -> int:
@@ -54,12 +62,10 @@ def main() -> int:
     with TemporaryDirectory() as directory:
         port = free_port()
         sync = f", sync_interval: {more[0]}" if more else ""
-        text = MOSQUITTO if name == "mosquitto" else NATS
-        text = text.format(
-            port=port, other=free_port(), directory=directory, sync=sync
-        )  # mosquitto wants one without, too
-        (Path(directory) / "conf").write_text(text)
-        process = subprocess.Popen([program, "-c", str(Path(directory) / "conf")], stdout=sys.stderr)
+        file = Path(directory) / "conf.json"  # centrifugo goes by the ending
+        other = free_port()  # mosquitto wants one without WebSockets, too
+        file.write_text(FILES[name].format(port=port, other=other, directory=directory, sync=sync))
+        process = subprocess.Popen([program, "-c", str(file)], stdout=sys.stderr)
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         wait_for(port, process)
         print(f"ready http://127.0.0.1:{port}/", flush=True)

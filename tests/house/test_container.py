@@ -4,6 +4,8 @@ docker-compose.yml and used in a clean virtual environment, against a real store
 from __future__ import annotations
 
 import contextlib
+import importlib
+import itertools
 import json
 import re
 import shutil
@@ -149,6 +151,29 @@ def test_the_image_serves_and_is_healthy_without_its_store_too(
         finally:
             server.send_signal(getattr(signal, instruction("STOPSIGNAL")))
         assert server.wait(LIMIT_S) == 0
+
+
+@pytest.mark.parametrize("command", ["docker_run", "buildah_run"])
+def test_the_trial_of_a_release_gives_the_image_what_it_needs_to_start(
+    environment_of_its_own: Path, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make release` runs these commands where there is an engine."""
+    monkeypatch.syspath_prepend(ROOT / "tools" / "release")
+    words = getattr(importlib.import_module("trials"), command)("crewel:1", 8080)
+    given = dict(pair.split("=", 1) for option, pair in itertools.pairwise(words) if option == "--env")
+    here = {"CREWEL_STORAGE__DATA_DIR": str(tmp_path / "data"), "CREWEL_HTTP__PORT": str(free_port())}
+    with subprocess.Popen(
+        [environment_of_its_own / "crewel", *json.loads(instruction("CMD"))],
+        cwd=tmp_path,
+        env=environment() | given | here,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("ready http://")
+        finally:
+            server.terminate()
 
 
 def test_the_image_has_the_store_of_its_own_too(environment_of_its_own: Path, tmp_path: Path) -> None:

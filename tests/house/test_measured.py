@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.measured import RESULTS, rows
+from docs.measured import RESULTS, SERVERS, rows
 
 RUN = """# Results
 
@@ -49,12 +49,12 @@ RUN = """# Results
 
 def test_each_figure_is_that_of_its_case_and_server() -> None:
     assert [line[1:] for line in rows(RUN)] == [
-        ("14.5", "", "52.5", "", "", "", ""),
-        ("18.2", "49.8", "", "", "", "", ""),
-        ("1.45", "34.3", "", "", "", "", ""),
-        ("50,032", "", "", "", "", "", ""),
-        ("11.0", "", "", "", "", "", ""),
-        ("14.0", "", "37.5", "", "1,028.3", "", ""),
+        ("14.5", "", "52.5", "", "", "", "", ""),
+        ("18.2", "49.8", "", "", "", "", "", ""),
+        ("1.45", "34.3", "", "", "", "", "", ""),
+        ("50,032", "", "", "", "", "", "", ""),
+        ("11.0", "", "", "", "", "", "", ""),
+        ("14.0", "", "37.5", "", "1,028.3", "", "", ""),
     ]
 
 
@@ -63,6 +63,9 @@ def test_a_run_without_crewel_is_no_source_of_figures() -> None:
         list(rows(RUN.replace("| Crewel | 50,032", "| Faye | 50,032")))
 
 
-def test_the_results_have_a_figure_of_each_server_somewhere() -> None:
-    columns = zip(*rows(RESULTS.read_text("utf-8")), strict=True)
-    assert all(map(any, columns))
+def test_each_server_that_the_results_name_has_a_figure_somewhere() -> None:
+    results = RESULTS.read_text("utf-8")
+    _, *columns = zip(*rows(results), strict=True)
+    assert [
+        server for server, figures in zip(SERVERS, columns, strict=True) if server in results and not any(figures)
+    ] == []

@@ -102,19 +102,29 @@ def try_sbom(release: Release) -> None:
 
 
 def try_image(release: Release) -> None:
-    """Run the image with the engine that built it."""
-    if not works("docker"):
-        name = run("buildah", "from", f"crewel:{release.version}").strip()
-        _demand(
-            release.version in run("buildah", "run", "--isolation", "chroot", name, "crewel", "--version"),
-            "another version",
-        )
-        run("buildah", "rm", name)
-        return
-    port = _free_port()
-    words = ["docker", "run", "--rm", "--publish", f"127.0.0.1:{port}:8080", f"crewel:{release.version}"]
-    with _served([*words, "serve", "--ephemeral", "--port", "8080"], release.work, f"http://127.0.0.1:{port}/") as url:
-        _demand(_status(f"{url}health/ready") == 200, "the image does not become ready")
+    """Run the image with the engine that built it, as its users do, and wait until it is ready."""
+    image, port = f"crewel:{release.version}", _free_port()
+    url = f"http://127.0.0.1:{port}/"
+    container = "" if works("docker") else run("buildah", "from", image).strip()
+    words = buildah_run(container, port) if container else docker_run(image, port)
+    try:
+        with _served(words, release.work, url):
+            _demand(_status(f"{url}health/ready") == 200, "the image does not become ready")
+    finally:
+        if container:
+            run("buildah", "rm", container)
+
+
+def docker_run(image: str, port: int) -> list[str | Path]:
+    """Return the command that serves an image at this port of the machine. Inside, it listens on all addresses."""
+    allowed = "CREWEL_SECURITY__ALLOW_OPEN=true"
+    return ["docker", "run", "--rm", "--env", allowed, "--publish", f"127.0.0.1:{port}:8080", image]
+
+
+def buildah_run(container: str, port: int) -> list[str | Path]:
+    """Return the command that serves a container at this port. It shares the network of the machine."""
+    address = ("--env", "CREWEL_HTTP__HOST=127.0.0.1", "--env", f"CREWEL_HTTP__PORT={port}")
+    return ["buildah", "run", "--isolation", "chroot", *address, container, "crewel", "serve"]
 
 
 def _use(crewel: Path, url: str) -> None:
