@@ -7,7 +7,7 @@ import type {EndedSubscription} from "./update.js";
 
 /**
  * How the page is connected: `connecting`, until there is an answer; `connected`; `waiting`, while another tab or device has the name;
- * `refused` by the server; `offline`, while the server is not reached; `closed` by the page.
+ * `refused` by the server; `offline`, while the device is, or the server is not reached; `closed` by the page.
  */
 export type ConnectionState = "connecting" | "connected" | "waiting" | "refused" | "offline" | "closed";
 

@@ -40,8 +40,8 @@ export interface SessionOptions {
     /** Called after each reply to a handshake, and when another client takes over the session. */
     changed?: (session: SessionExtension) => void;
     /**
-     * Whether this client tries again while another one has its name, and takes the session over when that has gone. A tab that
-     * is closed hands its secret over to the tabs that wait. Default: false.
+     * Whether this client tries again while another one has its name, and takes the session over when that has gone. A page that
+     * is closed leaves its secret in `localStorage` for the next one of its name. Default: false.
      */
     waits?: boolean;
 }

@@ -12,6 +12,7 @@ const UNREACHED = "no server, or http.allowed_origins lacks this page";
 const AUTHENTICATION = "user.security.authentication.";
 const HANDSHAKE = "/meta/handshake";
 const LOST = "the connection was lost";
+const OFFLINE = "this device is offline";
 const NO_TRANSPORT = "the server offers none of the transports of this page";
 
 /** What the page shows of its connection. `isFinal`: it is not tried again. */
@@ -58,7 +59,7 @@ export class Attempts {
             }
         };
         cometd.addListener("/meta/connect", ({successful}) => successful && this.#succeeded());
-        this.#undo = onReturn(() => this.hurry());
+        this.#undo = heed({offline: () => this.#leave(), online: () => this.#return(), visible: () => this.#hurry()});
     }
 
     get status() {
@@ -70,13 +71,6 @@ export class Attempts {
         const due = {make: () => this.#cometd.handshake(), stop: () => {}, needsToken: true, timer: null};
         this.#due = due;
         before.then(() => this.#due === due && this.#make(due));
-    }
-
-    /** Makes the next attempt now, if the page waits because the server was not reached. */
-    hurry() {
-        if (this.#due !== null && this.#status.state === "offline") {
-            this.#make(this.#due);
-        }
     }
 
     /** Makes no more attempts, and ends the session if there is one. */
@@ -158,7 +152,8 @@ export class Attempts {
     }
 
     #unreached(message) {
-        this.#show(statusOf("offline", {errorCode: "", message}));
+        const why = globalThis.navigator?.onLine === false ? OFFLINE : message;
+        this.#show(statusOf("offline", {errorCode: "", message: why}));
         return this.#pause();
     }
 
@@ -184,7 +179,28 @@ export class Attempts {
         this.#changed(status);
     }
 
+    // The browser
+
+    /** It has no network. What is under way gets no answer, but the next attempt may: the server may be on this device. */
+    #leave() {
+        this.#show(statusOf("offline", {errorCode: "", message: OFFLINE}));
+        this.#cometd.getTransport()?.abort();
+    }
+
+    /** It has a network again. */
+    #return() {
+        this.#failures = 0; // the server did not fail
+        this.#hurry();
+    }
+
     // The next attempt
+
+    /** Makes it now, if the page waits because the server was not reached. */
+    #hurry() {
+        if (this.#due !== null && this.#status.state === "offline") {
+            this.#make(this.#due);
+        }
+    }
 
     #again(failure, proceed, delay) {
         // Before a handshake, the client keeps what is published until it may proceed. Before a connect, it sends it.
@@ -247,14 +263,16 @@ export class Attempts {
     }
 }
 
-/** Calls this when the browser is online again, or the page is visible again; returns what ends that. */
-function onReturn(call) {
+/** Calls these when the browser is offline, is online again, and when the page is visible again; returns what ends that. */
+function heed({offline, online, visible}) {
     const page = globalThis.document;
-    const seen = () => page.visibilityState === "visible" && call();
-    globalThis.addEventListener?.("online", call);
+    const seen = () => page.visibilityState === "visible" && visible();
+    globalThis.addEventListener?.("offline", offline);
+    globalThis.addEventListener?.("online", online);
     page?.addEventListener("visibilitychange", seen);
     return () => {
-        globalThis.removeEventListener?.("online", call);
+        globalThis.removeEventListener?.("offline", offline);
+        globalThis.removeEventListener?.("online", online);
         page?.removeEventListener("visibilitychange", seen);
     };
 }

@@ -10,13 +10,14 @@
  * survives a reload of the page. The `nonce`, new in each handshake, lets the server distinguish a copy that a proxy sends from
  * the handshake of another client.
  *
- * With `waits`, a tab whose name another tab has tries again until that one is closed, which hands its secret over as it
- * goes: the session continues in the next tab.
+ * With `waits`, a page whose name another one has tries again until that one is closed. A page that goes leaves its secret to the
+ * next one of its name in this browser, in which the session continues at once.
  */
 
 const NAME_PAUSE = 50; // ms
 const WAIT = 2000; // ms between two attempts of a tab that waits for its name
-const SETTLED = 1000; // ms after which a tab that went has not come back by a reload
+const SETTLED = 1000; // ms after which a page that went has not come back by a reload
+const LEFT_MAX = 60000; // ms for which what it has left is used
 const IDENTICAL = "user.configuration.identicalClient";
 
 /** Returns a random string for one handshake. (Only secure origins have crypto.randomUUID.) */
@@ -35,8 +36,7 @@ export class SessionExtension {
     #refusal = null;
     #subscribes = new Set(); // ids of the subscribes of this login without a reply
     #waits;
-    #tabs = null; // the BroadcastChannel of the tabs that wait for one name
-    #left = null; // {resume, at}: what a tab has left to those that wait
+    #place = null; // where in localStorage a page of this name leaves {resume, at} to the next one
 
     /**
      * @param asked the fields of `ext.session`: name, token, persistent, timeout and so on; or a function that
@@ -61,12 +61,12 @@ export class SessionExtension {
 
     registered() {
         globalThis.addEventListener?.("pagehide", this.#leave);
+        globalThis.addEventListener?.("pageshow", this.#return);
     }
 
     unregistered() {
         globalThis.removeEventListener?.("pagehide", this.#leave);
-        this.#tabs?.close();
-        this.#tabs = null;
+        globalThis.removeEventListener?.("pageshow", this.#return);
     }
 
     /** `ext.session` of the last successful handshake reply, with name, reconnected, queued and more; or null. */
@@ -102,17 +102,18 @@ export class SessionExtension {
 
     outgoing(message) {
         if (message.channel === "/meta/handshake") {
-            this.#inherit();
-            const resume = this.#resume === null ? {} : {resume: this.#resume};
             const asked = this.#asked();
             if (typeof asked?.then === "function") {
                 console.error("SessionExtension: the function must return the fields, not a promise: fetch the token before the handshake");
             }
             // What waits takes nothing from another client, or each would take the session back from the other, without end.
             const waits = this.#waits ? {reconnectSameClientOnly: true} : {};
-            const session = {...message.ext?.session, ...asked, ...waits, ...resume, nonce: newNonce()};
+            const session = {...message.ext?.session, ...asked, ...waits, nonce: newNonce()};
+            this.#inherit(session.name);
+            if (this.#resume !== null) {
+                session.resume = this.#resume;
+            }
             message.ext = {...message.ext, session};
-            this.#meet(session.name);
             this.#subscribes.clear();
         } else if (message.channel === "/meta/subscribe") {
             this.#subscribes.add(message.id);
@@ -167,31 +168,34 @@ export class SessionExtension {
         }
     }
 
-    // The tabs of this origin that have one name: the one that goes leaves its secret to those that wait.
-
-    #meet(name) {
-        if (!this.#waits || this.#tabs !== null || typeof name !== "string" || typeof BroadcastChannel !== "function") {
-            return;
-        }
-        this.#tabs = new BroadcastChannel(`${this.#key} ${name}`);
-        this.#tabs.unref?.(); // in Node.js, where it would keep a program from ending
-        this.#tabs.onmessage = ({data}) => {
-            if (this.isWaiting && typeof data?.resume === "string") {
-                this.#left = {resume: data.resume, at: Date.now()};
-            }
-        };
-    }
+    // The pages of this browser that have one name, one after the other
 
     #leave = () => {
-        if (this.#reply !== null && this.#resume !== null) {
-            this.#tabs?.postMessage({resume: this.#resume});
+        if (this.#place !== null && this.#reply !== null && this.#resume !== null) {
+            put(this.#place, JSON.stringify({resume: this.#resume, at: Date.now()}));
         }
     };
 
-    #inherit() {
-        if (this.#left !== null && Date.now() - this.#left.at >= SETTLED) {
-            this.#keep(this.#left.resume);
-            this.#left = null;
+    /** The browser has kept this page, and shows it again as it was. */
+    #return = ({persisted}) => persisted && this.#takeBack();
+
+    #takeBack() {
+        if (left(this.#place)?.resume === this.#resume) {
+            put(this.#place, null);
+        }
+    }
+
+    #inherit(name) {
+        this.#place = this.#waits && typeof name === "string" ? `${this.#key} ${name}` : null;
+        if (this.#resume !== null) {
+            this.#takeBack();
+            return;
+        }
+        const {resume = null, at = 0} = left(this.#place) ?? {};
+        const ago = Date.now() - at;
+        if (resume !== null && ago >= SETTLED) {
+            put(this.#place, null);
+            this.#keep(ago < LEFT_MAX ? resume : null);
         }
     }
 
@@ -214,5 +218,27 @@ export class SessionExtension {
             // As above.
         }
         this.#resume = resume;
+    }
+}
+
+/** What a page has left here, as {resume, at}; or null. */
+function left(place) {
+    try {
+        return place === null ? null : JSON.parse(window.localStorage.getItem(place));
+    } catch {
+        return null; // a browser may forbid storage, and there may be no browser
+    }
+}
+
+/** Leaves this here, or, with null, nothing. */
+function put(place, value) {
+    try {
+        if (value === null) {
+            window.localStorage.removeItem(place);
+        } else {
+            window.localStorage.setItem(place, value);
+        }
+    } catch {
+        // As above: then the next page waits until the server gives the name up.
     }
 }

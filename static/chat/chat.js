@@ -161,6 +161,9 @@ function hint(state, {waiting = 0, crowded = false, error = ""}) {
     if (state === "offline") {
         sentences.push("By default, the server keeps your session and the messages that you miss for at least ten seconds (bayeux.max_interval_ms).");
     }
+    if (state === "lost" && !navigator.onLine) {
+        sentences.push("This device is offline.");
+    }
     if (state === "lost" && error) {
         sentences.push(`The server replied ${error}.`);
     }

@@ -4,6 +4,9 @@
  * Cutting it is what a tunnel or a closed lid does: requests in flight are aborted, nobody says
  * /meta/disconnect, so the server keeps the session and what is queued for it until it expires.
  * It is an extension, registered first, so that nothing that still trickles in is seen by anyone.
+ *
+ * When the browser itself is offline, what is under way is aborted too, but the client goes on trying: the server may be on this
+ * device. When the browser is online again, it tries at once.
  */
 export class Line {
     #cometd;
@@ -18,14 +21,21 @@ export class Line {
         cometd.onTransportFailure = (message, failure, proceed) => {
             this.#connecting = false;
             const resume = () => proceed({...failure, delay: 0, ...this.#renewal()});
-            if (failure.action === "none" || !(this.#cut || this.#renewing)) {
+            if (failure.action === "none") {
                 policy(message, failure, proceed);
             } else if (this.#cut) {
                 this.#resume = resume;
-            } else {
+            } else if (this.#renewing) {
                 resume();
+            } else {
+                policy(message, failure, (decided) => {
+                    this.#resume = decided.action === "none" ? null : () => proceed({...decided, delay: 0});
+                    proceed(decided);
+                });
             }
         };
+        window.addEventListener("offline", () => this.#connecting && this.#abort());
+        window.addEventListener("online", () => this.#cut || this.mend());
     }
 
     get isCut() {
@@ -52,7 +62,7 @@ export class Line {
         }
     }
 
-    /** Sends at once the connect (or handshake) that the cut had stopped. */
+    /** Sends at once the connect (or handshake) that the cut had stopped, or that waits for its turn. */
     mend() {
         this.#cut = false;
         const resume = this.#resume;
@@ -70,6 +80,7 @@ export class Line {
     outgoing(message) {
         if (message.channel === "/meta/connect" || message.channel === "/meta/handshake") {
             this.#connecting = true;
+            this.#resume = null;
             this.#renewing &&= message.channel === "/meta/connect";
             if (this.#cut || this.#renewing) {
                 // Cut in the short time between two connects: let it leave, then take it back, because

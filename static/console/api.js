@@ -13,7 +13,7 @@ export class Refused extends Error {
 /** No answer came: the server does not run, or the network is down. */
 export class Unreachable extends Error {
     constructor() {
-        super("The server cannot be reached.");
+        super(globalThis.navigator?.onLine === false ? "This device is offline." : "The server cannot be reached.");
     }
 }
 

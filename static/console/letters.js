@@ -113,8 +113,10 @@ function group({by, groups, values, partial}, heading, field, asked, changed) {
     const rows = groups.slice(0, GROUPED).map(({value, like, count: number}) => {
         const wanted = like ?? value; // a likeness is shown as a shape, and filtered by its id
         const isOn = asked[field] === wanted;
+        const called = by === "returns" ? cameBack(value) : parts(value || "without a reason", SEPARATORS[by] ?? "/");
         return h("li", {},
-            h("a", {href: changed({[field]: isOn ? "" : wanted, after: ""}), "aria-current": isOn && "true", title: isOn ? "Show all again" : null}, by === "returns" ? cameBack(value) : parts(value || "without a reason", SEPARATORS[by] ?? "/")),
+            wanted === "" ? called // a filter that is empty is none
+                : h("a", {href: changed({[field]: isOn ? "" : wanted, after: ""}), "aria-current": isOn && "true", title: isOn ? "Show all again" : null}, called),
             h("span", {class: "number"}, count(number)));
     });
     const hints = [asked[field] && "without this filter", values > GROUPED && `and ${count(values - GROUPED)} more`, partial && "of the newest ones"].filter(Boolean).join(", ");

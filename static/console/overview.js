@@ -198,13 +198,14 @@ function sessions(all, {unknownSince}) {
         h("h3", {}, "By transport"), facts(Object.entries(all.transports).sort().map(([name, number]) => [name === "none" ? "between two requests, or away" : name, count(number)])));
 }
 
-function store({store: kept, uptimeMs}, samples) {
+function store({store: kept, uptimeMs, findings}, samples) {
+    const refuses = findings.find(({key}) => key === "not-ready-store");
     const lately = (name) => samples.columns?.[name]?.at(-1);
     const most = kept.maxMemory ? ` of ${bytes(kept.maxMemory)}` : "";
     const unknown = kept.unknownSince ? `unknown since ${clock(kept.unknownSince)}` : "";
     return h("section", {class: "card", "data-part": "store"}, h("h2", {}, "Server and store"), facts([
         ["Server runs for", span(uptimeMs)],
-        ["Store", !kept.kept ? "none: nothing is stored" : kept.trouble ?? "in order"],
+        ["Store", !kept.kept ? "none: nothing is stored" : kept.trouble ?? refuses?.cause ?? "in order"],
         ["Memory of the store", kept.kept ? unknown || bytes(kept.usedMemory) + most : ""],
         ["Load of the store", kept.load ? load(kept.load) : ""],
         ["Stored publishes in groups of", lately("groups") ? figure(lately("stored") / lately("groups")) : ""],

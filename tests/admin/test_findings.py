@@ -199,6 +199,11 @@ def test_titles_name_one_receiver_or_count_them_and_say_since_when_and_where() -
         ),
         (Figures(concerns=DOWN, disk=disk(100)), "The disk of the store is full", "Make room on the disk of /var/lib"),
         (
+            Figures(concerns={"store": Concern("the disk of storage.data_dir x has 3 MiB left")}, disk=disk(70)),
+            "The disk of the store was full",
+            "It has room now, and the server continues automatically.",
+        ),
+        (
             Figures(concerns={"store": Concern("the memory of the store is full: 9 of 9 MiB")}, disk=disk(10)),
             "The store is full",
             "raise storage.max_memory_bytes",

@@ -102,7 +102,7 @@ def test_what_ends_with_its_receiver_says_so(watch: Watch) -> None:
     watch.count(name="client/ann/1", is_there=False)
     (past,) = watch.past.over()
     assert past.has_ended
-    assert over([past])[0].cause == "why; it has ended"
+    assert over([past])[0].cause == "last seen: why; it has ended"
 
 
 def test_sessions_without_a_name_and_other_causes_leave_nothing(watch: Watch) -> None:
@@ -151,11 +151,11 @@ def entries(*past: PastTrouble) -> list[Over]:
 
 def test_an_entry_names_the_receiver_and_leads_to_it() -> None:
     (one,) = entries(PastTrouble("held", JOE, "out of paper", 1, 2, "heron"))
-    assert (one.title, one.cause, one.link) == (f"{JOE} was on hold", "out of paper", f"/receivers/{JOE}")
+    assert (one.title, one.cause, one.link) == (f"{JOE} was on hold", "last seen: out of paper", f"/receivers/{JOE}")
     assert one.as_json() == {
         "key": "held",
         "title": f"{JOE} was on hold",
-        "cause": "out of paper",
+        "cause": "last seen: out of paper",
         "link": f"/receivers/{JOE}",
         "count": 1,
         "since": 1,
@@ -190,7 +190,7 @@ def test_many_of_one_kind_are_one_entry_and_what_ended_last_comes_first() -> Non
     unknown = PastTrouble("of a later version", JOE, "", 3, 99, "b")
     several, single = entries(*away, held, unknown)
     assert (several.title, several.count, several.link) == ("5 receivers were away", 5, "/receivers")
-    assert several.cause.startswith("client/joe/4: its client is away; client/joe/3")
+    assert several.cause.startswith("last seen: client/joe/4: its client is away; client/joe/3")
     assert several.cause.endswith("; and 2 more")
     assert (several.since, several.until, several.nodes) == (0, 14, ("a",))
     assert single.title == f"{JOE} was on hold"

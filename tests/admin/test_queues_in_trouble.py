@@ -115,7 +115,10 @@ def test_trouble_of_a_receiver_and_of_a_group_stays_in_view_after_its_end(world:
         "held": "client/joe/1 was on hold",
         "members": "Group workers on /jobs/* had no member that takes messages",
     }
-    assert {each["cause"] for each in over} == {"lunch, by ann", "all its members are away or on hold"}
+    assert {each["cause"] for each in over} == {
+        "last seen: lunch, by ann",
+        "last seen: all its members are away or on hold",
+    }
     assert all(each["since"] <= each["until"] for each in over)
 
 

@@ -68,6 +68,32 @@ test("a page that waits for its name asks the server not to take the session fro
     extension.unregistered();
 });
 
+test("a page continues the session of the one that went before it, unless that may come back by a reload", (context) => {
+    context.mock.timers.enable({apis: ["Date"], now: 1e12});
+    globalThis.window = {localStorage: storage()};
+    const {kept} = window.localStorage;
+    const waits = () => new SessionExtension({name: "joe/1"}, {waits: true});
+    const leave = (ago) => {
+        kept["crewel.session joe/1"] = JSON.stringify({resume: "left", at: Date.now() - ago});
+    };
+    try {
+        for (const [ago, resume] of [[999, undefined], [1000, "left"], [59999, "left"], [60000, undefined]]) {
+            leave(ago);
+            assert.equal(shake(waits()).session.resume, resume, String(ago));
+            assert.equal(Object.keys(kept).length, ago < 1000 ? 1 : 0);
+        }
+        leave(2000);
+        assert.equal(shake(new SessionExtension({name: "joe/1"})).session.resume, undefined); // it does not ask for it
+        assert.equal(shake(new SessionExtension({name: "joe/2"}, {waits: true})).session.resume, undefined);
+        const other = waits();
+        grant(other, {name: "client/joe/1", resume: "own"});
+        assert.equal(shake(other).session.resume, "own");
+        assert.equal(Object.keys(kept).length, 1);
+    } finally {
+        delete globalThis.window;
+    }
+});
+
 test("a function that returns a promise is named in the console", (context) => {
     const logged = context.mock.method(console, "error", () => {});
     outgoing(new SessionExtension(async () => ({name: "joe/1"})));

@@ -71,6 +71,23 @@ def test_two_pages_chat_and_going_offline_and_back_brings_what_was_missed(base: 
     sue.sees_members(2)
 
 
+@pytest.mark.parametrize("transport", MAIN)
+def test_a_device_that_is_offline_is_shown_at_once_and_brings_what_was_missed(base: str, meet: Meet, transport: str):
+    joe, sue = [meet(base, name).join(transport=transport) for name in ("joe", "sue")]
+    joe.sees_members(2)
+    sue.expect_complaint("ERR_INTERNET_DISCONNECTED")
+    sue.page.context.set_offline(True)
+    sue.sees_state("Connection lost, trying again…")
+    expect(sue.page.locator("#hint")).to_contain_text("This device is offline.")
+    joe.say("missed")
+    sue.say("typed meanwhile")
+    sue.page.context.set_offline(False)
+    sue.sees("missed")
+    joe.sees("typed meanwhile")
+    sue.sees_state("Connected")
+    expect(sue.page.locator("#hint")).to_be_empty()
+
+
 def test_what_is_typed_offline_is_sent_afterwards(base: str, meet: Meet):
     joe, sue = [meet(base, name).join(transport="long-polling") for name in ("joe", "sue")]
     sue.press("Go offline")

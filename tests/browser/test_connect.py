@@ -439,7 +439,7 @@ OPEN_THINGS = """
         for (const [method, step] of [["addEventListener", 1], ["removeEventListener", -1]]) {
             const original = target[method].bind(target);
             target[method] = (type, ...given) => {
-                open.listeners += ["pagehide", "online", "visibilitychange"].includes(type) ? step : 0;
+                open.listeners += ["pagehide", "pageshow", "offline", "online", "visibilitychange"].includes(type) ? step : 0;
                 original(type, ...given);
             };
         }
@@ -532,6 +532,72 @@ def test_the_console_has_few_red_lines_while_the_server_is_away(home: Server, co
     # The pauses are 0.5 to 1 s, 1 to 2, 2 to 4, and then 2.5 to 5 s, and every second attempt takes both transports.
     assert 9 <= len(lines) <= 15, lines
     assert all("ERR_CONNECTION_REFUSED" in line for line in lines), lines
+
+
+NETWORK = """
+() => {
+    window.taken = []; // ms between what the browser said of its network and the status after it
+    for (const event of ["offline", "online"]) {
+        window.addEventListener(event, () => {
+            const since = performance.now();
+            const forget = connection.on("status", () => taken.push(performance.now() - since) && forget());
+        }, {capture: true});
+    }
+}
+"""
+DEVICE_OFFLINE = "offline: this device is offline"
+LONG = {"minDelay": 60_000, "maxDelay": 60_000}
+"""Pauses that no test waits for."""
+
+
+@pytest.mark.parametrize("transport", ["websocket", "long-polling"])
+def test_a_page_whose_device_is_offline_says_so_at_once_and_is_back_at_once(
+    home: Server, context: BrowserContext, transport: str
+) -> None:
+    page = context.new_page()
+    page.goto(f"{home.base}/")
+    page.evaluate(NETWORK)  # before the connection hears of it
+    if transport == "long-polling":
+        page.evaluate("() => { window.WebSocket = undefined; }")
+    page.evaluate(CONNECT, {"url": "/cometd", "name": f"{transport}/1", "retry": LONG})
+    page.evaluate("hear('/away/a')")
+    until(page, CONNECTED)
+    assert page.evaluate("connection.cometd.getTransport().type") == transport
+    context.set_offline(True)
+    until(page, "() => connection.status.state === 'offline'")
+    publish(home, "/away/a", transport)
+    context.set_offline(False)
+    saw(page, transport)
+    assert page.evaluate("states") == ["connecting", "connected", DEVICE_OFFLINE, "connected"]
+    offline, online = page.evaluate("taken")
+    assert offline < 1000
+    assert online < 10_000  # and not the pause
+
+
+def test_a_page_that_starts_offline_says_so_and_connects_as_soon_as_it_can(
+    home: Server, context: BrowserContext
+) -> None:
+    page = opened(context, home, name="start/1")
+    context.set_offline(True)
+    page.evaluate("connection.close()")
+    page.evaluate(CONNECT, {"url": "/cometd", "name": "start/2", "retry": LONG})
+    until(page, "() => states.length > 1")
+    context.set_offline(False)
+    until(page, CONNECTED)
+    assert page.evaluate("states") == ["connecting", DEVICE_OFFLINE, "connected"]
+
+
+def test_a_server_that_an_offline_device_reaches_is_used(home: Server, context: BrowserContext) -> None:
+    """As one on the same device."""
+    page = opened(context, home, name="here/1")
+    page.evaluate("hear('/here/a')")
+    until(page, CONNECTED)
+    page.evaluate("() => { Object.defineProperty(navigator, 'onLine', {value: false}); }")
+    page.evaluate("() => { window.dispatchEvent(new Event('offline')); }")
+    until(page, CONNECTED)
+    assert page.evaluate("states") == ["connecting", "connected", DEVICE_OFFLINE, "connected"]
+    publish(home, "/here/a", "on the device")
+    saw(page, "on the device")
 
 
 HANDSHAKES = """

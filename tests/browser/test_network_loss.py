@@ -1,4 +1,4 @@
-"""The operator's page says within three seconds that the server cannot be reached, and is up to date when it is back."""
+"""The operator's page says within three seconds that its device is offline, and is up to date when that is back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ pytestmark = pytest.mark.timeout(300)
 __all__ = ["mess"]
 
 LOSS_MS = 3000
+LOST = "This device is offline. This page tries again."
 OF_THE_LOSS = ("net::ERR_INTERNET_DISCONNECTED", "Could not negotiate transport")
 """What the browser says of it; and cometd, if it was about to shake hands."""
 
@@ -28,9 +29,7 @@ def test_loss_of_the_network_is_on_screen_within_three_seconds(browser: Browser,
     page = console.page
     expect(page.get_by_role("alert")).to_be_hidden()
     console.context.set_offline(True)
-    expect(page.get_by_role("alert")).to_have_text(
-        "The server cannot be reached. This page tries again.", timeout=LOSS_MS
-    )
+    expect(page.get_by_role("alert")).to_have_text(LOST, timeout=LOSS_MS)
     console.context.set_offline(False)
     expect(page.get_by_role("alert")).to_be_hidden(timeout=2 * LOSS_MS)
     close(console)
@@ -55,7 +54,7 @@ def test_an_answer_that_was_on_its_way_does_not_hide_the_loss(browser: Browser, 
     for each in asked:
         each.fulfill(response=answer)
     expect(page.locator("tbody tr").first).to_contain_text("sign in")
-    expect(alert).to_have_text("The server cannot be reached. This page tries again.", timeout=LOSS_MS)
+    expect(alert).to_have_text(LOST, timeout=LOSS_MS)
     page.unroute("**/admin/api/audit*")
     console.context.set_offline(False)
     expect(alert).to_be_hidden(timeout=2 * LOSS_MS)

@@ -1,4 +1,4 @@
-"""Two tabs of one name: the second waits, and takes the session over when the first is closed."""
+"""Two tabs of one name: the second takes the session over when the first is closed, also if it is opened after that."""
 
 from playwright.sync_api import BrowserContext, Page
 
@@ -7,6 +7,8 @@ from tests.conftest import StartServer
 from tests.server_process import ROOT, Server
 
 LIMIT_MS = 60_000
+SETTLED_MS = 1100
+"""After which a page that went has not come back."""
 TAB = """
 async () => {
     const {CometD, AckExtension} = await import("/static/vendor/cometd/cometd.js");
@@ -69,6 +71,40 @@ def test_the_second_tab_waits_and_goes_on_when_the_first_is_closed(
     publish(server, 3)
     saw(second, 2, 3)
     assert third.evaluate("seen.length") == 0
+
+
+def test_a_page_that_is_opened_again_continues_the_session_at_once(
+    start_server: StartServer, context: BrowserContext
+) -> None:
+    server = start_server("bayeux.max_interval_ms=60000")
+    first = tab(context, server.base, HAS_IT)
+    publish(server, 1)
+    saw(first, 1)
+    first.close(run_before_unload=False)
+    publish(server, 2)
+    context.new_page().wait_for_timeout(SETTLED_MS)
+    second = tab(context, server.base, HAS_IT)
+    assert second.evaluate("[session.reply.reconnected, handshakes]") == [True, 1]
+    saw(second, 2)
+    assert second.evaluate("localStorage.length") == 0
+
+
+KEPT = "persisted => window.dispatchEvent(new PageTransitionEvent(persisted, {persisted: true}))"
+"""What a browser does with a page that it keeps while another one is in its place: back and forward."""
+
+
+def test_a_page_that_the_browser_shows_again_keeps_its_session(
+    start_server: StartServer, context: BrowserContext
+) -> None:
+    server = start_server("bayeux.max_interval_ms=60000")
+    first = tab(context, server.base, HAS_IT)
+    first.evaluate(KEPT, "pagehide")
+    first.evaluate(KEPT, "pageshow")
+    first.wait_for_timeout(SETTLED_MS)
+    second = tab(context, server.base, WAITS)
+    second.wait_for_function("() => handshakes > 1", timeout=LIMIT_MS)
+    assert second.evaluate(WAITS)
+    assert first.evaluate(HAS_IT)
 
 
 def test_a_tab_that_is_reloaded_keeps_its_session(start_server: StartServer, context: BrowserContext) -> None:

@@ -113,6 +113,8 @@ def _store_words(figures: Figures) -> tuple[str, str]:
     if _is_full(disk):
         make_room = f"Make room on the disk of {disk.directory}, or let storage.data_dir lie on a larger one."
         return "The disk of the store is full", f"{make_room} The server continues automatically. {meanwhile}"
+    if any(" left" in each.why for each in figures.concerns.values()):  # it looks at its disk every few seconds
+        return "The disk of the store was full", f"It has room now, and the server continues automatically. {meanwhile}"
     if any("memory of the store" in each.why for each in figures.concerns.values()):
         return "The store is full", f"{_MAKE_ROOM} or raise storage.max_memory_bytes. {meanwhile}"
     if any("no answer" in each.why for each in figures.concerns.values()):

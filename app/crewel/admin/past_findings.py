@@ -20,6 +20,8 @@ _SINGLE: Final = 3
 """Of more troubles of one kind, one entry tells."""
 _NAMED: Final = 3
 """Receivers that it names."""
+_LAST: Final = "last seen: "
+"""Before a cause, whose words are of the time when it held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def _one(past: PastTrouble) -> Over:
         title, link = _letters(past.letters, what), f"/dead-letters?receiver={quote(past.name)}"
     else:
         title = WORDS[past.kind].was.format(what)
-        cause = f"{cause}; it has ended" if past.has_ended else cause
+        cause = f"{_LAST}{cause}; it has ended" if past.has_ended else f"{_LAST}{cause}"
     return Over(past.kind, title, cause, link, count, past.since, past.until, (past.node,) if past.node else ())
 
 
@@ -92,10 +94,11 @@ def _many(kind: str, some: Sequence[PastTrouble]) -> Over:
         title, link = _letters(count, what), "/dead-letters"
     else:
         title = WORDS[kind].were.format(what)
+    causes = listed([f"{called(shown_name(each.name))}: {each.text}" for each in some], _NAMED, "; ")
     return Over(
         kind,
         title,
-        listed([f"{called(shown_name(each.name))}: {each.text}" for each in some], _NAMED, "; "),
+        causes if kind == LETTERS else f"{_LAST}{causes}",
         link,
         count,
         min(each.since for each in some),
