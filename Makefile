@@ -176,7 +176,7 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and th
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
-faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 142 minutes
+faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 162 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-checker faults-shot faults-computed faults-alone faults-nodes faults-redis; \
 	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
 
@@ -186,7 +186,7 @@ faults-checker:
 	else echo "missing: go; the checker of histories does not run, and the ledgers do (Debian and Ubuntu: apt-get install golang-go)"; fi
 
 faults-shot:
-	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 3600 $(SHOT)
+	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 4800 $(SHOT)
 
 faults-computed:
 	$(SHOOT) --numprocesses 2 --session-timeout 400 $(COMPUTED)
