@@ -49,8 +49,9 @@ from crewel.storage.streams import EVENTS, GROUP
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\()(?!https?:)(?P<target>[^)\s#]+)")
-_UNLISTED = {"cli", "conformance", "mock", "testing", "pipeline", "extensions", "static", "shared"}
-"""Folders whose files are found by the name of what they serve: a command, a check, a table, the scripts that share them."""
+_UNLISTED = {"cli", "conformance", "mock", "testing", "pipeline", "extensions", "static"}
+"""Folders whose files are found by the name of what they serve: a command, a check, a table."""
+_SHEBANG = re.compile(r"\A#!lua.*\n")
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 
 
@@ -398,7 +399,8 @@ def _opening(file: Path) -> str:
     """Return the first paragraph of a module's docstring, or the first sentence of the header of a script, in one line."""
     text = file.read_text("utf-8")
     if file.suffix == ".lua":
-        lines = itertools.takewhile(lambda line: line.startswith("--"), text.splitlines()[1:])
+        text = _SHEBANG.sub("", text)
+        lines = itertools.takewhile(lambda line: line.startswith("--"), text.splitlines())
         told = " ".join(line.removeprefix("--").strip() for line in lines).partition(". ")[0].removesuffix(".") + "."
     else:
         told = ast.get_docstring(ast.parse(text)) or ""

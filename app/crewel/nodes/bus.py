@@ -1,4 +1,4 @@
-"""Transient messages between nodes: each goes to the nodes that have a subscriber (decision 0261).
+"""Transient messages between nodes: each goes to nodes with a subscriber, an answer to the node of its asker (decision 0261).
 
 A node tells the others which patterns it wants, and which groups of consumers have members there; a subscribe is answered when
 they have confirmed that. Messages to one node are numbered, so that it can count those that did not come. Stored messages come
