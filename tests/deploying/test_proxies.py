@@ -7,7 +7,8 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -63,7 +64,7 @@ DISGUISED = (
 class World:
     """A server, a certificate, and a place for the files of a proxy."""
 
-    def __init__(self, directory: Path, start_server: StartServer) -> None:
+    def __init__(self, directory: Path, start_server: StartServer, *sets: str) -> None:
         self.directory, self.port = directory, free_port()
         self.authority = trustme.CA()
         certificate = self.authority.issue_cert("localhost")
@@ -74,7 +75,7 @@ class World:
             blob.write_to_path(self.chain, append=True)
         self.base = f"https://localhost:{self.port}"
         self.server: Server = start_server(
-            f"http.public_url={self.base}", "http.trusted_proxies=127.0.0.1", "bayeux.timeout_ms=2000"
+            f"http.public_url={self.base}", "http.trusted_proxies=127.0.0.1", "bayeux.timeout_ms=2000", *sets
         )
 
     @property
@@ -150,22 +151,28 @@ def haproxy(world: World) -> list[str]:
     return ["haproxy", "-db", "-f", str(file)]
 
 
-@pytest.fixture(params=[nginx, caddy, haproxy], ids=lambda proxy: proxy.__name__)
-def proxied(request: pytest.FixtureRequest, world: World) -> Iterator[World]:
-    """The world with its proxy, which accepts connections."""
-    name = request.param.__name__
-    assert shutil.which(name), f"{name} is missing: `make test-deploying` installs it"
+@contextmanager
+def running(proxy: Callable[[World], list[str]], world: World) -> Iterator[None]:
+    """Have the proxy in the world, which accepts connections."""
+    assert shutil.which(proxy.__name__), f"{proxy.__name__} is missing: `make test-deploying` installs it"
     log = world.directory / "proxy.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            request.param(world), cwd=world.directory, stdout=output, stderr=output, env=_environment(world)
+            proxy(world), cwd=world.directory, stdout=output, stderr=output, env=_environment(world)
         )
     try:
         _wait_for(world.port, process, log)
-        yield world
+        yield
     finally:
         process.terminate()
         process.wait(LIMIT_S)
+
+
+@pytest.fixture(params=[nginx, caddy, haproxy], ids=lambda proxy: proxy.__name__)
+def proxied(request: pytest.FixtureRequest, world: World) -> Iterator[World]:
+    """The world with its proxy."""
+    with running(request.param, world):
+        yield world
 
 
 def _environment(world: World) -> dict[str, str]:
