@@ -57,22 +57,6 @@ def test_pipelined_requests_of_both_kinds_are_answered_in_their_order(server: Se
         assert connection.response().messages[0]["id"] == "3"
 
 
-def test_requests_that_come_with_a_wrong_one_behind_them_are_answered(server: Server) -> None:
-    with Connection(server) as connection:
-        kinds = [
-            request_bytes("GET", "/health/live"),
-            request_bytes("POST", "/cometd", numbered(1)),
-            request_bytes("OPTIONS", "/cometd"),
-            b"no request at all\r\n\r\n",
-        ]
-        connection.send(b"".join(kinds))
-        assert connection.response().json() == {"status": "live", "version": VERSION}
-        assert connection.response().messages[0]["id"] == "1"
-        assert connection.response().status == 200
-        assert connection.response().status == 400
-        assert connection.rest() == b""
-
-
 def test_requests_behind_a_held_connect_wait_for_it(server: Server, channel: str) -> None:
     client, other = Client(server).start(), Client(server).start()
     client.subscribe(channel)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from errno import ENAMETOOLONG
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol, cast
 
 from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,9 +22,6 @@ from aiohttp.web_protocol import ERROR, RequestHandler
 from crewel.broker.exchange import Take
 from crewel.transports.connection_caps import Counted
 
-_END_OF_HEAD: Final = b"\r\n\r\n"
-_MOST_ALONE: Final = 16
-"""Heads of one read that are taken alone; aiohttp reads no further while twice as many requests wait."""
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
 
 
@@ -84,16 +81,6 @@ class Connection(RequestHandler):
         line = _Muted(owner, wire) if is_muted else _Line(owner, wire)
         self.connection_made(cast("asyncio.Transport", line))
         self.data_received(data)
-
-    def data_received(self, data: bytes) -> None:
-        """Take heads one by one: aiohttp refuses all that comes in one piece if a part is wrong, also what comes before it."""
-        for _ in range(_MOST_ALONE):
-            end = data.find(_END_OF_HEAD) + len(_END_OF_HEAD)
-            if not len(_END_OF_HEAD) <= end < len(data):
-                break
-            super().data_received(data[:end])
-            data = data[end:]
-        super().data_received(data)
 
     def begin(self, request: web.BaseRequest) -> None:
         """The headers of a request are complete."""
@@ -172,8 +159,7 @@ class _Line:
 
     @property
     def _sendfile_compatible(self) -> Any:
-        # asyncio asks for this before it takes the wire for a file. It gets the error of a loop that cannot send files, such as
-        # uvloop, and aiohttp writes the file itself. AIOHTTP_NOSENDFILE would do for a whole process, if set before its import.
+        # asyncio would take the wire. What no transport has implemented makes aiohttp write the file itself.
         return asyncio.BaseTransport().is_closing()
 
     def __getattr__(self, name: str) -> Any:
