@@ -24,6 +24,7 @@ FINDS = {
         "delivery guarantee",
         "exactly once",
         "idempotent",
+        "order of messages",
         "ordering",
         "slow consumer",
     ),

@@ -260,6 +260,7 @@ def test_progress_is_shown_on_a_terminal_only(post: Post, joe: Receiver) -> None
         (("redrive", "--all", "--since", "soon"), "--since takes a date"),
         (("list", "--receiver", "a/b/c"), "--receiver takes the name of a session or a subject"),
         (("list", "--channel", "chat"), "--channel takes a channel or a pattern"),
+        (("list", "--code", "a b"), "--code takes an error code"),
         (("list", "--field", "order"), "--field takes a field of the data"),
         (("edit", "1-1", "--data", "{"), "--data takes JSON"),
         (("restore",), "give either ids, --job, or filters or --all"),
