@@ -133,3 +133,11 @@ func TestAHistoryThatCannotBeRead(t *testing.T) {
 		t.Errorf("want the line that is wrong, got %v", err)
 	}
 }
+
+func TestAPublishWithoutAnAnswerWasStoredBeforeItsFirstCopyCame(t *testing.T) {
+	h := newHistory(run(subscribe(0, 1), unanswered(as(publish(2, 2, ""), "item 1")), deliver(4, "1"), deliver(9, "1")))
+	stored := h.records[len(h.records)-1]
+	if stored.Do != "publish" || stored.ID != "1" || stored.Ended == nil || *stored.Ended != 4 {
+		t.Errorf("want a publish that ended at 4, got %+v", stored)
+	}
+}

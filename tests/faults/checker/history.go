@@ -88,6 +88,12 @@ func newHistory(records []Record) *history {
 		}
 		h.records = append(h.records, each)
 	}
+	earliest := map[string]int64{}
+	for _, each := range records {
+		if came, is := earliest[each.ID]; each.Do == "deliver" && (!is || each.Began < came) {
+			earliest[each.ID] = each.Began
+		}
+	}
 	for _, each := range records {
 		if each.Do != "deliver" || h.original(each.ID) != each.ID || h.items[each.ID] != "" {
 			continue
@@ -95,6 +101,11 @@ func newHistory(records []Record) *history {
 		if publish, is := unanswered[each.Item]; is { // one of its publishes was not answered, and was stored
 			h.items[each.ID] = each.Item
 			publish.ID, publish.Ended = each.ID, nil
+			// It was stored before its first copy came. Without this end, each of them may be stored at any time, and with some
+			// of them at once the checker does not come to an end.
+			if came := earliest[each.ID]; came >= publish.Began {
+				publish.Ended = &came
+			}
 			h.records = append(h.records, publish)
 		}
 	}
