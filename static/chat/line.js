@@ -5,7 +5,7 @@
  * /meta/disconnect, so the server keeps the session and what is queued for it until it expires.
  * It is an extension, registered first, so that nothing that still trickles in is seen by anyone.
  *
- * When the browser itself is offline, what is under way is aborted too, but the client goes on trying: the server may be on this
+ * When the browser itself is offline, what is under way is aborted too, but the client keeps trying: the server may be on this
  * device. When the browser is online again, it tries at once.
  */
 export class Line {

@@ -28,10 +28,10 @@ from crewel.broker.exchange import (
 )
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.browsers import Browsers
+from crewel.broker.mailboxes.departures import Departures
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.offers import LEAVES
 from crewel.broker.mailboxes.session_times import SessionTimes
-from crewel.broker.mailboxes.updates import Departures
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State, Verdict
 

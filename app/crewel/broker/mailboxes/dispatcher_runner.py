@@ -12,6 +12,7 @@ from math import inf
 from time import time
 from typing import Any, Final
 
+from crewel.broker.mailboxes.departures import OnewayUpdates
 from crewel.broker.mailboxes.ends import Ends
 from crewel.broker.mailboxes.events import Events
 from crewel.broker.mailboxes.mailbox_listener import Occasion
@@ -20,7 +21,6 @@ from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.mailboxes.pings import Pings
 from crewel.broker.mailboxes.session_times import SessionTimes, cause
 from crewel.broker.mailboxes.stops import Stops, from_json
-from crewel.broker.mailboxes.updates import OnewayUpdates
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session, State
 from crewel.delivery.dispatcher import NO_RULES, Judgement, Rejection, Rules

@@ -14,13 +14,13 @@ from crewel.broker.exchange import Exchange, encode_reply
 from crewel.broker.mailboxes.backlog import Backlog
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
 from crewel.broker.mailboxes.connects import Connects
+from crewel.broker.mailboxes.departures import Departures
 from crewel.broker.mailboxes.expiry import Expiry
 from crewel.broker.mailboxes.fan_outs import FanOuts
 from crewel.broker.mailboxes.mailbox_listeners import OutboundListener
 from crewel.broker.mailboxes.offers import EVICTED, KEPT, LEAVES, NOT_OF_INBOX, OVERFULL, READY
 from crewel.broker.mailboxes.session_times import SessionTimes
 from crewel.broker.mailboxes.timers import Timers
-from crewel.broker.mailboxes.updates import Departures
 from crewel.broker.pipe import Pipe
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
