@@ -54,6 +54,10 @@ class Turns:
         self.until = perf_counter() + self._seconds
         """When this turn has been long enough."""
 
+    def is_over(self) -> bool:
+        """Whether this turn has been long enough."""
+        return perf_counter() >= self.until
+
     async def rest(self) -> None:
         """Let others work, if this turn has been long enough."""
         if perf_counter() >= self.until:

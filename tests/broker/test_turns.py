@@ -10,7 +10,7 @@ import pytest
 from crewel.broker import inbound
 from crewel.delivery.durable_session import DurableSession
 from crewel.security.grants import OPERATOR
-from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, store
+from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, store
 from tests.broker.world import Client, Request, World, data_of
 
 
@@ -130,3 +130,20 @@ def test_others_have_their_turn_while_sessions_on_hold_are_counted(
     turns = stored.loop.run_until_complete(count_turns())
     assert "crewel_held_sessions 1.0" in metrics.exposition().decode()
     assert turns >= 2 * len(receivers)  # those that wait are counted, and then these
+
+
+def test_long_requests_from_an_address_come_one_after_the_other(make_stored: MakeStored) -> None:
+    """Also where no rates hold, and each client is an account of its own: short ones of others come between."""
+    stored = make_stored("limits.exempt_addresses=192.0.2.1")
+    first, second, other = (Client(stored).joined() for _ in range(3))
+    receiver = Receiver(stored).started("/a", name="joe/1")
+    ext = {"publish": {"persistent": True}}
+    for client, name, count in ((first, "first", 300), (second, "second", 300), (other, "short", 1)):
+        messages = [client.message("/a", data=name, ext=ext) for _ in range(count)]
+        stored.broker.inbound.receive(Request(client.browser), messages)
+        stored.loop.settle()
+    stored.settle()
+    heard = data(receiver.heard(receiver.reconnect()))
+    assert len(heard) == 601
+    assert heard.index("short") < heard.index("second")
+    assert heard[-300:] == ["second"] * 300

@@ -232,8 +232,7 @@ class TestApplyInSteps:
         assert not joe.pending
         first = node.apply_in_steps()
         next(first)
-        next(first)
-        assert list(node.apply_in_steps()) == []
+        assert len(list(node.apply_in_steps())) == 1, "the rest"
         assert list(first) == []
         commit = node.commit()
         assert commit is not None

@@ -451,6 +451,8 @@ class Attack:
     """The settings of the server that it is done to."""
     address: str = "203.0.113.7"
     """Where it comes from; empty: from loopback, where no rates hold."""
+    work_s: float = 1.0
+    """Processor seconds of the server until a persistent publish of another client has its answer, at most."""
 
 
 _AIOHTTP: Final = ("http.fast_lane=false",)
@@ -472,7 +474,8 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "mixed": Attack(Attacker.mixed),
     "gets": Attack(Attacker.gets),
     "absent_receivers": Attack(Attacker.absent_receivers),
-    "absent_receivers_local": Attack(Attacker.absent_receivers, address=""),
+    # One request of 400 messages for 1,000 full queues, which no rate delays, comes before the publish.
+    "absent_receivers_local": Attack(Attacker.absent_receivers, address="", work_s=2.0),
     "absent_receivers_end": Attack(Attacker.absent_receivers_end),
     "exports": Attack(Attacker.exports, (f"admin.token={TOKEN}",)),
     "pings": Attack(Attacker.pings),

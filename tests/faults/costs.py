@@ -33,8 +33,6 @@ TURN_S: Final = 0.02
 MEMORY: Final = 400 * 10**6
 ANSWER_S: Final = 5.0
 """When a persistent publish has its answer, at the latest: the rest of what it takes is the store's, and the machine's."""
-WORK_S: Final = 1.0
-"""Processor seconds of the server until then, at most."""
 _PACE_S: Final = 0.005
 _STORED: Final = 20  # one of so many requests is a persistent publish
 _READY_S: Final = 120.0
@@ -62,8 +60,8 @@ class Costs:
         ordered = sorted(self.turns)
         return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
-    def trouble(self, *, share: float = 0.99, turn_s: float = TURN_S) -> str:
-        """What is beyond the bounds; empty if nothing is."""
+    def trouble(self, *, share: float = 0.99, turn_s: float = TURN_S, work_s: float = 1.0) -> str:
+        """What is beyond the bounds; empty if nothing is. `work_s`: `Attack.work_s`."""
         found = []
         if self.turn(share) > turn_s:
             found.append(f"others wait {self.turn(share) * 1000:.0f} ms of processor")
@@ -71,7 +69,7 @@ class Costs:
             found.append(f"{self.refused} publishes of another client refused")
         if max(self.stored, default=0.0) > ANSWER_S:
             found.append(f"a persistent publish of another client waits {max(self.stored):.1f} s")
-        if max(self.worked, default=0.0) > WORK_S:
+        if max(self.worked, default=0.0) > work_s:
             found.append(f"a persistent publish of another client waits {max(self.worked):.1f} s of processor")
         if self.memory > MEMORY:
             found.append(f"{self.memory // 10**6} MB")

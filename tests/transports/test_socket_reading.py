@@ -129,6 +129,22 @@ async def test_a_new_client_cannot_make_a_turn_long_either(lane: FastLane, heard
     assert len(heard.socket.get_buffer(-1)) == LEAST
 
 
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "with what follows"])
+async def test_a_long_batch_of_a_new_client_waits_with_those_of_others(
+    lane: FastLane, heard: Heard, *, is_alone: bool
+) -> None:
+    """Else each of a thousand new clients would have all messages of a batch in memory."""
+    heard.send(frame(b'[{"n":0}]'))
+    assert len(heard.messages) == 1
+    long, short = frame(b'[{"n":1}%b]' % (b',{"n":0}' * 8)), frame(b'[{"n":2}]')
+    heard.send(long if is_alone else long + short)
+    assert len(heard.messages) == 1
+    if is_alone:
+        heard.send(short)
+    await heard.all()
+    assert [each["n"] for each in heard.messages] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("deflates", [False, True], ids=["plain", "compressed"])
 async def test_a_large_message_is_read_in_pieces(
     lane: FastLane, monkeypatch: pytest.MonkeyPatch, *, deflates: bool

@@ -21,7 +21,7 @@ from crewel.broker.exchange import Exchange, Peer
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.meta_handlers import MetaHandlers
-from crewel.broker.payers import payers_of
+from crewel.broker.payers import payers_of, payers_with_address
 from crewel.broker.publishing.publish_handler import Publisher, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
@@ -96,7 +96,7 @@ class Inbound:
             return None
         exchange = Exchange(peer, elements)
         self._find_session(exchange)
-        if count > _SHORT and (payers := payers_of(exchange.session)):
+        if count > _SHORT and (session := exchange.session) is not None and (payers := payers_with_address(session)):
             stored = sum(map(_is_only_stored, elements))
             if stored > _SHORT:
                 exchange.wait()

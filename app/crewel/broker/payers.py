@@ -30,9 +30,10 @@ def payers_of(session: Session | None) -> Payers:
     return names or ((f"session {session.name}",) if session.name else ())
 
 
-def receiver_payers(session: Session) -> Payers:
-    """The names of the accounts that the dead letters of a receiver are charged to. Its address pays also where rates do not
-    hold for it, so that these accounts are few and have a limit; other publishers there do not wait for that."""
+def payers_with_address(session: Session) -> Payers:
+    """The names of the accounts that its dead letters are charged to, and the first of which sends long requests one after
+    the other. Its address pays also where rates do not hold for it, so that these accounts are few and have a limit; other
+    publishers there do not wait for its dead letters."""
     return _names_of(session) or payers_of(session)
 
 

@@ -65,7 +65,7 @@ class LogConsumer:
         self._dirty: dict[DurableSession, None] = {}  # sessions that the next commit looks at
         self._expiring: dict[DurableSession, None] = {}  # those with pending messages that expire
         self.max_pending, self.max_applied = MAX_PENDING_DELIVERIES, _MAX_APPLIED
-        self._is_applying = False  # whether fan-out records are being applied, a few sessions at a step
+        self._applying: Iterator[None] | None = None  # the steps of `apply_in_steps` that are under way
         self._discarded: list[Settled] = []  # bulk acknowledgements of records that were applied in steps
         self.sessions: dict[SessionName, DurableSession] = {}
         self._first_needed: dict[DurableSession, LogId] = {}
@@ -286,15 +286,15 @@ class LogConsumer:
 
     def apply_in_steps(self) -> Iterator[None]:
         """Apply what is recorded by now to the sessions that need it, a few at a step, so that the next commit has little to
-        apply at once. Anything may happen between the steps; a commit ends them, for it applies all. While others are under
-        way, these are none."""
-        if self._is_applying:
-            return
-        self._is_applying = True
-        try:
-            yield from self._apply_portions(self.fan_out, self.fan_out.last_number)
-        finally:
-            self._is_applying = False
+        apply at once. Anything may happen between the steps; a commit ends them, for it applies all. Where others are under
+        way, these are the rest of them."""
+        if self._applying is None:
+            self._applying = self._apply_portions(self.fan_out, self.fan_out.last_number)
+        steps = self._applying
+        for _ in steps:
+            yield
+        if self._applying is steps:
+            self._applying = None
 
     def _apply_portions(self, fan_out: FanOutBuffer[DurableSession], number: int) -> Iterator[None]:
         portion = max(1, self.max_applied // (1 + len(fan_out.records)))

@@ -31,6 +31,7 @@ from crewel.transports.sockets import CLOSE_TIMEOUT_S, Sockets
 from crewel.transports.text_frames import whole_deflated, whole_text
 
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
+_MOST_IN_FIRST: Final = 8  # messages in one of these
 _MOST_FIRST: Final = 16  # pieces that come before the first message; a socket that sends more stays where it is
 _PIECE: Final = 4096  # bytes that are kept in one piece
 _FRAMES: Final = 32  # that are parsed at once: less than a millisecond
@@ -401,6 +402,9 @@ class Socket(asyncio.BufferedProtocol, Peer):
             return
         self.is_heard_from = True
         if self._first_frames:
+            if len(elements) > _MOST_IN_FIRST:
+                self._join_others(payload)
+                return
             self._first_frames -= 1
         answering = self._sockets.receiver.receive(self, elements)
         if answering is not None:
@@ -413,6 +417,16 @@ class Socket(asyncio.BufferedProtocol, Peer):
         session, known = self.session, self._known
         if session is not None and session.plain and not (self._first_frames or (known and known.session is session)):
             self._known = KnownConnect.of(session, payload, elements)
+
+    def _join_others(self, payload: bytes) -> None:
+        """Answer this in the turns of those that are there. The turns of new clients begin whatever has been begun for others of
+        their address: of a thousand, each would have all messages of a batch in memory."""
+        self._first_frames = 0
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.appendleft(Frame(Opcode.TEXT, payload))
+        self._is_resting = True
+        self._sockets.turns.later(self.remote, self._rested)
 
     def _refuse(self, error: PayloadError) -> None:
         """Close the socket, or answer the messages if the error says which of them are to blame."""

@@ -101,6 +101,21 @@ async def test_a_group_has_a_bound(queue: Queue) -> None:
     assert queue.groups == [MOST_PUBLISHES, 1]
 
 
+async def test_others_have_their_turn_between_answers_that_take_long(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
+    step = log.trim(queue.store.keys, TOKEN)
+    for name in ("one", "two", "three"):
+
+        def told(_: object, name: str = name) -> None:
+            asyncio.get_running_loop().call_soon(queue.told.append, "others")
+            queue.told.append(name)
+
+        queue.writing.submit(step, told)
+    assert await queue.until_told(6) == ["one", "others", "two", "others", "three", "others"]
+
+
 async def test_large_publishes_go_in_several_groups_with_turns_between(queue: Queue) -> None:
     body = b"{%b}" % (b" " * (MOST_BYTES // 2))
     for name in ("one", "two", "three"):

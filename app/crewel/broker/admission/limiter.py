@@ -22,7 +22,7 @@ from crewel.broker.addressing.session_names import identity
 from crewel.broker.admission.guard import Guard
 from crewel.broker.exchange import Peer
 from crewel.broker.mailboxes.mailboxes import Mailboxes
-from crewel.broker.payers import receiver_payers
+from crewel.broker.payers import payers_with_address
 from crewel.broker.refusals import shown_token
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
@@ -136,7 +136,7 @@ class Limiter:
                     account.groups += self._groups.count(session)
         if session.account is not None:
             session.account.subscriptions += len(session.subscriptions)
-        session.charge_letters(receiver_payers(session))
+        session.charge_letters(payers_with_address(session))
 
     def session_ended(self, session: Session) -> None:
         """The session has ended, or another client has taken it over."""
@@ -338,7 +338,7 @@ class Limiter:
         account.sessions += 1
         account.subscriptions += len(session.subscriptions)
         account.groups += self._groups.count(session)
-        session.charge_letters(receiver_payers(session))
+        session.charge_letters(payers_with_address(session))
 
     def _full(self, limit: str, text: str, session: Session) -> Limited:
         return self._limited(limit, text, _ROOM_S, session, Limited.CAP)

@@ -30,7 +30,7 @@ from crewel.broker.durability.loss_detector import LossDetector
 from crewel.broker.durability.slow_store import SlowStore
 from crewel.broker.handler_steps import resolve
 from crewel.broker.mailboxes.mailboxes import Mailboxes
-from crewel.broker.payers import receiver_payers
+from crewel.broker.payers import payers_with_address
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.subscriptions.subscriptions import Subscriptions
@@ -404,7 +404,7 @@ class Durability:
     def hand_to(self, session: Session, durable: DurableSession) -> None:
         """Let this session hold the durable half: a new one, one that came back, or one that it takes over."""
         durable.connected = session
-        durable.payers = receiver_payers(session)
+        durable.payers = payers_with_address(session)
         session.join_store(durable)
         self._access.node.fan_out.changes.note(durable)
 

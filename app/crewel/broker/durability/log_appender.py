@@ -371,7 +371,7 @@ class LogAppender:
         """Hand the next message of the log to its subscribers in steps. That is when much must be applied before, or many
         subscribers are not known yet, or some of them have filters or groups."""
         node = self._access.node
-        if node.fan_out.deliveries >= node.max_pending:
+        while node.fan_out.deliveries >= node.max_pending:  # or all would be applied at once
             yield from node.apply_in_steps()
         channel, entry, publisher, *_ = message
         if is_usual and self._cache.of(channel) is None:
