@@ -419,8 +419,8 @@ class Socket(asyncio.BufferedProtocol, Peer):
             self._known = KnownConnect.of(session, payload, elements)
 
     def _join_others(self, payload: bytes) -> None:
-        """Answer this in the turns of those that are there. The turns of new clients begin whatever has been begun for others of
-        their address: of a thousand, each would have all messages of a batch in memory."""
+        """Answer this in the turns of those that are there. Those of new clients begin another one whatever has begun for the
+        address: of a thousand, each would have all messages of a batch in memory."""
         self._first_frames = 0
         if self._waiting is None:
             self._waiting = deque()
