@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from crewel import event_loop
-from crewel.event_loop import do_in_turns, do_slice, woken
+from crewel.event_loop import Turns, do_in_turns, do_slice, woken
 
 
 async def test_a_wait_ends_when_the_event_comes_and_the_next_one_waits_again() -> None:
@@ -64,3 +64,29 @@ async def test_what_does_not_fit_into_this_turn_is_done_in_the_next_ones(monkeyp
         assert len(done) == number
         await asyncio.sleep(0)
     assert done == [0, 1, 2]
+
+
+async def test_of_many_pieces_of_work_one_continues_in_each_turn_and_all_in_their_order() -> None:
+    went_on: list[int] = []
+
+    async def work(number: int) -> None:
+        turns = Turns()
+        for _ in range(3):
+            await turns.end()
+            went_on.append(number)
+
+    pieces = [asyncio.create_task(work(number)) for number in range(4)]
+    while not all(piece.done() for piece in pieces):
+        before = len(went_on)
+        await asyncio.sleep(0)
+        assert len(went_on) <= before + 1
+    assert went_on == [0, 1, 2, 3] * 3
+
+
+async def test_a_piece_of_work_that_is_cancelled_keeps_no_other_from_its_turn() -> None:
+    first, second = (asyncio.create_task(Turns().end()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    async with asyncio.timeout(5):
+        await second
+    assert first.cancelled()

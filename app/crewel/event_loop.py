@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import heapq
+from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from crewel.bayeux.codec import encode
 
@@ -24,6 +26,8 @@ TURN_S: Final = 0.005
 GRACE_S: Final = 0.25
 """Seconds that what was waited for still has after a stall: time enough to read it from a socket."""
 _STALL_S: Final = 0.25
+_WAITING: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]]] = WeakKeyDictionary()
+"""Pieces of long work that wait for their turn."""
 _AT_ONCE: Final = 500
 """Items of a long list that one step sorts or encodes: less than a millisecond, unless each is long."""
 
@@ -45,11 +49,13 @@ async def woken(event: asyncio.Event, seconds: float) -> None:
 
 
 class Turns:
-    """The turns of one piece of long work. Call `rest` after each short step."""
+    """The turns of one piece of long work. Call `rest` after each short step. Of many pieces, one continues in each turn of the
+    loop, that which has waited longest: of 20 exports, each would make the turn longer."""
 
     def __init__(self, seconds: float | None = None) -> None:
-        """`seconds`: how long a turn is, nearly; half of `TURN_S` by default, for one piece of work may end and another begin
-        within the same turn of the loop."""
+        """`seconds`: how long a turn is, nearly, of work for which deliveries wait; it waits for no other piece. Half of
+        `TURN_S` by default, for one piece of work may end and another begin within the same turn of the loop."""
+        self._waits_for_others = seconds is None
         self._seconds = TURN_S / 2 if seconds is None else seconds
         self.until = perf_counter() + self._seconds
         """When this turn has been long enough."""
@@ -65,8 +71,26 @@ class Turns:
 
     async def end(self) -> None:
         """Let others work, however short this turn has been: what comes next is long."""
-        await asyncio.sleep(0)
+        await (_turn() if self._waits_for_others else asyncio.sleep(0))
         self.until = perf_counter() + self._seconds
+
+
+async def _turn() -> None:
+    """Return in a later turn of the loop, and in no turn in which another call returns."""
+    loop = asyncio.get_running_loop()
+    waiting = _WAITING.setdefault(loop, deque())
+    waiting.append(loop.create_future())
+    if len(waiting) == 1:
+        loop.call_soon(_wake, loop, waiting)
+    await waiting[-1]
+
+
+def _wake(loop: asyncio.AbstractEventLoop, waiting: deque[asyncio.Future[None]]) -> None:
+    first = waiting.popleft()
+    if not first.done():
+        first.set_result(None)
+    if waiting:
+        loop.call_soon(_wake, loop, waiting)
 
 
 def do_slice(steps: Iterator[object], seconds: float | None = None) -> bool:

@@ -289,16 +289,22 @@ class Attacker(Abuser):
 
     # An operator
 
-    async def exports(self) -> AsyncIterator[None]:
+    def exports(self) -> AsyncIterator[None]:
         """Exports of a few thousand dead letters and of the audit, on many connections."""
+        return self._looks("dead-letters/export", "audit/export")
+
+    def lists(self) -> AsyncIterator[None]:
+        """The longest pages of dead letters and of the audit, and counts that read them, on many connections."""
+        return self._looks("dead-letters?count=1000", "audit?count=1000", "dead-letters/count?by=code&contains=x")
+
+    async def _looks(self, *resources: str) -> AsyncIterator[None]:
+        """There are a few thousand dead letters, and many connections ask for what these resources tell."""
         await self._away(entries=1)
         talker = await self.socket()
         ext = {"publish": {"persistent": True}}
         await talker.send(*short(talker, ({"channel": "/full", "data": "x" * 50, "ext": ext} for _ in range(200))))
         head = f"Host: 127.0.0.1\r\n{self.forwarded}Authorization: Bearer {TOKEN}\r\n\r\n"
-        flood = "".join(
-            f"GET /admin/api/{each}/export HTTP/1.1\r\n{head}" for each in ("dead-letters", "audit")
-        ).encode()
+        flood = "".join(f"GET /admin/api/{each} HTTP/1.1\r\n{head}" for each in resources).encode()
         connections = [await self.http() for _ in range(min(self.sessions, 20))]
         self.tasks += [asyncio.create_task(_discard(reader)) for reader, _ in connections]
         yield
@@ -455,6 +461,7 @@ class Attack:
     """Processor seconds of the server until a persistent publish of another client has its answer, at most."""
 
 
+_OPERATED: Final = (f"admin.token={TOKEN}",)
 _AIOHTTP: Final = ("http.fast_lane=false",)
 
 ATTACKS: Final[Mapping[str, Attack]] = {
@@ -477,7 +484,8 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     # One request of 400 messages for 1,000 full queues, which no rate delays, comes before the publish.
     "absent_receivers_local": Attack(Attacker.absent_receivers, address="", work_s=2.0),
     "absent_receivers_end": Attack(Attacker.absent_receivers_end),
-    "exports": Attack(Attacker.exports, (f"admin.token={TOKEN}",)),
+    "exports": Attack(Attacker.exports, _OPERATED),
+    "lists": Attack(Attacker.lists, _OPERATED),
     "pings": Attack(Attacker.pings),
     "pings_of_sessions": Attack(Attacker.pings_of_sessions),
     "pings_full": Attack(Attacker.pings_full),

@@ -14,6 +14,7 @@ from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.codec import encode, reread
 from crewel.broker.dead_letters.bin import Wanted
 from crewel.errors import IllegalArgument
+from crewel.event_loop import in_turns
 from crewel.qos.fields import text_that
 from crewel.security.grants import Role
 from crewel.security.masks import unmasked
@@ -52,7 +53,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
         store, wanted, ask.after(_place), fields.get("count", PAGE), fields.get("job", "")
     )
     return {
-        "letters": [_discarded(ask, each) for each in page.letters],
+        "letters": [_discarded(ask, each) async for each in in_turns(page.letters)],
         "next": ask.following(page.next),
         "kept": await dead_letter_bin.count(store) if ask.covers_all else None,
     }

@@ -36,6 +36,7 @@ from crewel.bayeux.codec import encode
 from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.errors import IllegalArgument
+from crewel.event_loop import in_turns
 from crewel.qos.fields import number
 from crewel.security.grants import Role
 from crewel.storage import dead_letter_bin, dead_letter_store
@@ -149,7 +150,8 @@ async def _list(ask: Ask) -> dict[str, Any]:
         fields.get("count", PAGE),
         newest_first=fields.get("newestFirst", False),
     )
-    return {"letters": [shown(ask, letter) for letter in page.letters], "next": ask.following(page.next)}
+    letters = [shown(ask, letter) async for letter in in_turns(page.letters)]
+    return {"letters": letters, "next": ask.following(page.next)}
 
 
 async def _count(ask: Ask) -> dict[str, Any]:
@@ -234,7 +236,7 @@ async def _export(ask: Ask) -> web.StreamResponse:
 async def _portions(ask: Ask, wanted: DeadLetterFilter, page: Page, action: Action) -> AsyncGenerator[bytes, None]:
     action.count = 0
     while True:
-        lines = b"".join([encode(shown(ask, letter)) + b"\n" for letter in page.letters])
+        lines = b"".join([encode(shown(ask, letter)) + b"\n" async for letter in in_turns(page.letters)])
         yield lines
         action.count += len(page.letters)
         if not page.next:

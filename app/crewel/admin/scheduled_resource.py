@@ -11,6 +11,7 @@ from crewel.admin.request_fields import PAGE, WITH_REASON, cursor, list_field, p
 from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.codec import reread
+from crewel.event_loop import in_turns
 from crewel.qos.fields import text_that
 from crewel.security.grants import Role
 from crewel.security.masks import masked, masked_ext, masked_properties
@@ -58,7 +59,7 @@ async def _list(ask: Ask) -> dict[str, Any]:
         store, fields.get("channel", ""), ask.after(_place), fields.get("count", PAGE), ask.sight
     )
     return {
-        "messages": [_view(ask, each) for each in page.messages],
+        "messages": [_view(ask, each) async for each in in_turns(page.messages)],
         "next": ask.following(page.next),
         "total": await scheduled_messages.count(store) if ask.covers_all else None,
     }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
+from crewel.event_loop import Turns
 from crewel.storage.dead_letter_records import (
     DeadLetterFilter,
     StoredDeadLetter,
@@ -102,6 +103,7 @@ async def _read(store: Store, places: dict[str, str]) -> list[DiscardedDeadLette
     if not places:
         return []
     kept: Any = await store.reader.hmget(store.keys.bin, list(places))
+    await Turns().end()  # the store answers many readers together
     entries = {each: _fields(text) for each, text in zip(places, kept, strict=True) if text is not None}
     names = list(dict.fromkeys(name for fields in entries.values() for name in shared_texts(fields)))
     found: Any = await store.reader.hmget(store.keys.letter_texts, names) if names else []

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple
 
 from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
+from crewel.event_loop import Turns
 from crewel.storage.account_shares import Share, largest
 from crewel.storage.dead_letter_matching import beginning, fits
 from crewel.storage.dead_letter_records import (
@@ -298,6 +299,7 @@ async def _whole(store: Store, entries: Sequence[_Entry]) -> list[StoredDeadLett
     names = list(dict.fromkeys(name for _, fields in entries for name in shared_texts(fields)))
     found: Any = await store.reader.hmget(store.keys.letter_texts, names) if names else []
     texts = {name: text for name, text in zip(names, found, strict=True) if text is not None}
+    await Turns().end()  # the store answers many readers together
     return [
         dead_letter_of(place, fields, texts)
         for place, fields in entries

@@ -60,4 +60,5 @@ class Walk:
         else:
             low = behind if self.after else self.low
             found = await reader.xrange(self.stream, low, self.high, count=self.portion)
+        await self._turns.end()  # the store answers many readers together
         self._entries, self._read, self.is_whole = iter(found), self._read + len(found), len(found) < self.portion
