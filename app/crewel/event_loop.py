@@ -123,10 +123,10 @@ def without_collections() -> Iterator[None]:
             gc.enable()
 
 
-async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+async def in_turns(items: Iterable[T], seconds: float | None = None) -> AsyncIterator[T]:
     """The items one by one, with a turn for others whenever this one has been long enough, and before the first of many. What
-    there is to be had is looked up before the first, so the items may come and go meanwhile."""
-    turns, found = Turns(), list(items)
+    there is to be had is looked up before the first, so the items may come and go meanwhile. `seconds`: as for `Turns`."""
+    turns, found = Turns(seconds), list(items)
     if len(found) > _AT_ONCE:
         await turns.end()
     for item in found:

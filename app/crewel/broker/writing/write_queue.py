@@ -18,7 +18,7 @@ from crewel.broker.handler_steps import resolve
 from crewel.delivery.pending_dead_letters import MAX_DEAD_LETTER_COST
 from crewel.delivery.records import Submission
 from crewel.errors import StoreError, StoreFull, StoreUnavailable, StoreUncertain
-from crewel.event_loop import Turns
+from crewel.event_loop import TURN_S, Turns
 from crewel.storage.log import Appended
 from crewel.storage.script_step import REPEATABLE_S, Step
 from crewel.storage.store import Store
@@ -282,7 +282,7 @@ class WriteQueue(Generic[T]):
             answers = iter((yield steps))
         if self._turn is not None:
             yield self._turn
-        turns = Turns()
+        turns = Turns(TURN_S / 2)
         for request in requests:
             if turns.is_over():
                 yield turns.end()  # the end of a session among many messages takes a millisecond
