@@ -104,7 +104,7 @@ async def test_a_group_has_a_bound(queue: Queue) -> None:
 async def test_others_have_their_turn_between_answers_that_take_long(
     queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.broker.writing.write_queue.TURN_S", 0.0)
     step = log.trim(queue.store.keys, TOKEN)
     for name in ("one", "two", "three"):
 
