@@ -49,9 +49,12 @@ from crewel.storage.streams import EVENTS, GROUP
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\()(?!https?:)(?P<target>[^)\s#]+)")
-_UNLISTED = {"cli", "conformance", "mock", "testing", "pipeline", "extensions", "static"}
-"""Folders whose files are found by the name of what they serve: a command, a check, a table."""
+_TOPS = ("app/crewel", "extensions", "pipeline", "static")
+_KINDS = {".css", ".js", ".lua", ".py"}
+_UNLISTED = {"cli", "conformance", "mock", "testing", "node_modules", "vendor"}
+"""Folders whose files are found by the name of what they serve, such as a command or a check, and those that are not ours."""
 _SHEBANG = re.compile(r"\A#!lua.*\n")
+_COMMENT = re.compile(r"/\*+(.*?)\*/|((?://[^\n]*\n)+)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 
 
@@ -377,33 +380,40 @@ def subsystems() -> str:
 
 
 def modules() -> str:
-    """Return a list for each package of server and client: its modules, and what the docstring of each says first. The scripts
-    of the store are a package too."""
-    each = (file for kind in ("*.lua", "*.py") for file in (ROOT / "app" / "crewel").rglob(kind))
-    every = {file.parent: file.suffix for file in each}
-    files = {
-        folder: sorted(file for file in folder.glob(f"*{suffix}") if file.stem not in ("__init__", "__main__"))
-        for folder, suffix in sorted(every.items())
-        if not _UNLISTED & {*folder.relative_to(ROOT / "app" / "crewel").parts}
-    }
-    return "\n\n".join(_listed(folder, found) for folder, found in files.items() if found)
+    """Return a list for each folder of server, client, pipeline and pages: its files, and what each says first of itself."""
+    files = (
+        file
+        for top in _TOPS
+        for file in (ROOT / top).rglob("*")
+        if file.suffix in _KINDS
+        and file.stem not in ("__init__", "__main__")
+        and not _UNLISTED & {*file.relative_to(ROOT).parts}
+    )
+    by_folder = sorted(files, key=lambda file: (file.parent, file.name))
+    return "\n\n".join(_listed(*each) for each in itertools.groupby(by_folder, key=lambda file: file.parent))
 
 
-def _listed(folder: Path, files: list[Path]) -> str:
-    where = folder.relative_to(ROOT / "app")
+def _listed(folder: Path, files: Iterable[Path]) -> str:
+    where = folder.relative_to(ROOT).as_posix().removeprefix("app/")
     lines = (f"- [`{file.name}`](../{file.relative_to(ROOT)}): {_opening(file)}" for file in files)
     return "\n".join((f"### {where}", "", *lines))
 
 
 def _opening(file: Path) -> str:
-    """Return the first paragraph of a module's docstring, or the first sentence of the header of a script, in one line."""
+    """Return the first paragraph of a module's docstring or of the comment that a file of a page begins with, or the first
+    sentence of the header of a script of the store, in one line."""
     text = file.read_text("utf-8")
     if file.suffix == ".lua":
         text = _SHEBANG.sub("", text)
         lines = itertools.takewhile(lambda line: line.startswith("--"), text.splitlines())
         told = " ".join(line.removeprefix("--").strip() for line in lines).partition(". ")[0].removesuffix(".") + "."
-    else:
+    elif file.suffix == ".py":
         told = ast.get_docstring(ast.parse(text)) or ""
+    else:
+        found = _COMMENT.match(text)
+        told = re.sub(r"^ *(?:\*|//) ?", "", (found[1] or found[2]).strip(), flags=re.MULTILINE) if found else ""
+    if not told:
+        sys.exit(f"{file.relative_to(ROOT)} does not begin with what it is for")
     return " ".join(told.partition("\n\n")[0].split())
 
 

@@ -27,7 +27,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from crewel.pipeline import hours
 from crewel.pipeline.delta import KEEP_HOURS, Batch, DeltaLog
-from crewel.pipeline.files import Files, literal
+from crewel.pipeline.file_system import FileSystem, literal
 from crewel.pipeline.lazy_mapping import LazyMapping
 from crewel.pipeline.schemas import RAW, TABLES, Layer, Table
 from crewel.pipeline.schemas.table import BATCH
@@ -70,7 +70,7 @@ class Tables:
     def __init__(self, spark: SparkSession, root: Path | str, moment: _Moment | None = None) -> None:
         self.root = str(root).rstrip("/")
         self._spark = spark
-        self._files = Files(spark)
+        self._files = FileSystem(spark)
         self._files.check(self.root)
         self._moment = moment
         self._logs = (

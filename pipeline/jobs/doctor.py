@@ -169,7 +169,7 @@ def _spark(options: Options) -> CheckResult:
     """Start a session, let a Python worker count, and write and read a file."""
     from pyspark.errors import PySparkException
 
-    from crewel.pipeline.files import Files
+    from crewel.pipeline.file_system import FileSystem
     from crewel.pipeline.spark_session import session
 
     try:
@@ -179,7 +179,7 @@ def _spark(options: Options) -> CheckResult:
     try:
         counted = _tried(lambda: f"{spark.version} at {spark.sparkContext.master}, {_counted(spark)}")
         try:
-            Files(spark).names(str(options.directory))
+            FileSystem(spark).names(str(options.directory))
         except CrewelError as error:  # jars that the directory needs
             return CheckResult(
                 "spark", State.WRONG, in_one_line(error), "Spark has to reach the directory of the tables"

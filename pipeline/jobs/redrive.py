@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everyone kn
 from crewel.errors import CrewelError, SettingsError
 from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient
 from crewel.pipeline.connection import Address
-from crewel.pipeline.files import Files, literal
+from crewel.pipeline.file_system import FileSystem, literal
 from crewel.pipeline.output import in_one_line
 from crewel.pipeline.transformations.dead_letters import letters
 
@@ -139,7 +139,7 @@ def _choice(spark: SparkSession, options: Options, found: DataFrame) -> tuple[in
     """How many letters this job is about, and their ids, the oldest first: those that it has chosen before, or these, which are
     stored first. They come from the files of the job, a part at a time."""
     path = f"{str(options.directory).rstrip('/')}/redrives/{options.job}"
-    if not Files(spark).names(path, "_SUCCESS"):  # which Spark writes last
+    if not FileSystem(spark).names(path, "_SUCCESS"):  # which Spark writes last
         _store_choice(found, options.where, path)
     rows = spark.read.schema(_CHOICE).parquet(literal(path))
     where = rows.select("condition").head()

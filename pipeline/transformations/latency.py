@@ -1,4 +1,4 @@
-"""How long settling takes, and how much waits, by minute."""
+"""How long messages take until they have ended, and how many wait, by minute."""
 
 from __future__ import annotations
 

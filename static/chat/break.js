@@ -1,5 +1,5 @@
 /**
- * The panel "Break it": the listener of this page throws what was chosen, and the panel shows what became of the message.
+ * The panel "Break it": the listener of this page throws what was chosen, and the panel shows what happens to the message.
  *
  * Who throws and what is known lives in Breaker, what operators do in Operator; here is what is pressed and shown.
  */

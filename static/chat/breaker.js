@@ -1,5 +1,5 @@
 /**
- * What this page's listener breaks on purpose, and what became of each message: the bookkeeping of the panel "Break it".
+ * What this page's listener breaks on purpose, and what happens to each message: the bookkeeping of the panel "Break it".
  *
  * It knows the rules by which the server deals with failures no further than it needs to say what to expect; what really
  * became of a message it learns from the message that comes again, or from the dead letters that an operator sees.

@@ -1,5 +1,5 @@
 /**
- * The list of messages that were broken: what became of each, and what an operator can do about it.
+ * The list of messages that were broken: what happened to each, and what an operator can do about it.
  */
 import {State} from "./breaker.js";
 import {make, setText} from "./elements.js";

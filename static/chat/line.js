@@ -1,5 +1,5 @@
 /**
- * The line between the page and the server, which can be cut and mended by hand.
+ * The line between the page and the server, which can be cut and restored by hand.
  *
  * Cutting it is what a tunnel or a closed lid does: requests in flight are aborted, nobody says
  * /meta/disconnect, so the server keeps the session and what is queued for it until it expires.

@@ -1,5 +1,5 @@
 /**
- * Numbers beside the names of views in the navigation: what waits there for an operator, by the newest overview.
+ * Numbers beside the names of views in the navigation: how much there needs an operator, by the newest overview.
  */
 
 import {h} from "./elements.js";

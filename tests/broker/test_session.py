@@ -1,13 +1,12 @@
 """Sessions: the table of their states, and what leaves their queue at once."""
 
-import re
 from math import inf
 from typing import Any
 
 import pytest
 
 from crewel.broker.mailboxes.offers import LEAVES, NOTHING
-from crewel.broker.session import TRANSITIONS, Event, Session, State, new_secret
+from crewel.broker.session import TRANSITIONS, Event, Session, State
 from crewel.delivery.entry import Entry
 from tests.broker.world import World
 
@@ -67,12 +66,6 @@ def test_attributes_are_its_own(session: Session, world: World) -> None:
     session.attributes["user"] = "joe"
     assert session.attributes == {"user": "joe"}
     assert Session(world.broker, "other").attributes == {}
-
-
-def test_secrets_are_long_plain_and_different() -> None:
-    secrets = {new_secret() for _ in range(100)}
-    assert len(secrets) == 100
-    assert all(re.fullmatch("[a-z2-7]{26}", secret) for secret in secrets)  # 130 bits
 
 
 class TestTake:

@@ -29,5 +29,13 @@ def test_a_name_is_defined_where_the_page_says(name: str, file: str) -> None:
         assert re.search(rf"^\s*(class|def|async def) {part}\b|^{part}\b", text, re.MULTILINE), f"{file} has no {part}"
 
 
+def test_a_subject_has_one_row() -> None:
+    index = PAGE.read_text("utf-8").partition("## Where to change what")[2].partition("\n## ")[0]
+    subjects = re.findall(
+        r"^\| (.+?) \|", re.sub(r"^\| (?:subject|---) \|", "", index, flags=re.MULTILINE), re.MULTILINE
+    )
+    assert len(subjects) == len(set(subjects)) > 100
+
+
 def test_most_rows_name_a_place() -> None:
     assert len(set(places())) > 100

@@ -17,6 +17,7 @@ from crewel.bayeux.message import Message
 from crewel.bayeux.replies import Reply
 from crewel.broker.admission.limiter import Limiter
 from crewel.broker.admission.publishes_in_flight import PublishesInFlight
+from crewel.broker.client_ids import new_secret
 from crewel.broker.exchange import Exchange, Peer
 from crewel.broker.handler_steps import Promise, Steps, complete, resume, start
 from crewel.broker.mailboxes.mailboxes import Mailboxes
@@ -25,7 +26,7 @@ from crewel.broker.payers import payers_of, payers_with_address
 from crewel.broker.publishing.publish_handler import Publisher, channel_of, not_stored
 from crewel.broker.refusals import refusal
 from crewel.broker.runtime import Runtime
-from crewel.broker.session import Session, State, new_secret
+from crewel.broker.session import Session, State
 from crewel.broker.sessions.handshakes import HANDSHAKE
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, StoreError, denied
 

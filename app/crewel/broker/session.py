@@ -6,7 +6,6 @@ Owns what is true of one session. What a message or a meta channel does to it is
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -91,19 +90,6 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
 
 for _state in State:
     _state.is_live = Event.CONNECT in TRANSITIONS[_state]
-
-
-_secrets: list[str] = []
-_ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz234567" * 8
-
-
-def new_secret() -> str:
-    """An unguessable `clientId` or cookie: 130 random bits in 26 characters of `[a-z2-7]`; Bayeux 1.0 asks for 128."""
-    if not _secrets:
-        # One system call for 64. `base64` takes many times as long as the table, which has each character eight times.
-        text = secrets.token_bytes(26 * 64).translate(_ALPHABET).decode()
-        _secrets.extend([text[start : start + 26] for start in range(0, len(text), 26)])
-    return _secrets.pop()
 
 
 class Host(Protocol):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from crewel.broker.client_ids import new_secret
 from crewel.broker.exchange import Peer
-from crewel.broker.session import Session, new_secret
+from crewel.broker.session import Session
 from crewel.settings import Settings
 
 _ORIGIN: Final = "origin:"

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from crewel.errors import SettingsError
 from crewel.pipeline.delta import Batch
-from crewel.pipeline.files import Files
+from crewel.pipeline.file_system import FileSystem
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
 from tests.pipeline.frames import frame
@@ -28,7 +28,7 @@ def test_a_file_system_that_spark_lacks_is_named_with_what_it_needs(
     spark: SparkSession, directory: str, words: str
 ) -> None:
     with pytest.raises(SettingsError, match=words):
-        Files(spark).names(directory)
+        FileSystem(spark).names(directory)
     with pytest.raises(SettingsError, match=words):
         Tables(spark, directory)
 
@@ -40,9 +40,9 @@ def test_a_directory_whose_name_looks_like_a_pattern_has_its_files(spark: SparkS
     for name in ("one.x", "two.x", "two.y", ".hidden"):
         (directory / name).touch()
     (tmp_path / "ab" / "three.x").touch()
-    assert Files(spark).names(str(directory)) == ["one.x", "two.x", "two.y"]
-    assert Files(spark).names(str(directory), "*.x") == ["one.x", "two.x"]
-    assert Files(spark).names(str(tmp_path / "none")) == []
+    assert FileSystem(spark).names(str(directory)) == ["one.x", "two.x", "two.y"]
+    assert FileSystem(spark).names(str(directory), "*.x") == ["one.x", "two.x"]
+    assert FileSystem(spark).names(str(tmp_path / "none")) == []
 
 
 def test_tables_in_a_directory_whose_name_looks_like_a_pattern_can_be_read(spark: SparkSession, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def literal(path: str) -> str:
     return path if "://" in path else _SIGNS.sub(r"\\\1", path)
 
 
-class Files:
+class FileSystem:
     """A thin face of Hadoop's file systems. Paths are texts; one without a scheme is here."""
 
     def __init__(self, spark: SparkSession) -> None:
