@@ -31,8 +31,8 @@ def payers_of(session: Session | None) -> Payers:
 
 
 def payers_with_address(session: Session) -> Payers:
-    """The names of the accounts that its dead letters are charged to, and the first of which sends long requests one after
-    the other. Its address pays also where rates do not hold for it, so that these accounts are few and have a limit; other
+    """The names of the accounts that its dead letters are charged to. The first of them sends long requests one after the
+    other. Its address is one also where rates do not hold for it, so that these accounts are few and have a limit. Other
     publishers there do not wait for its dead letters."""
     return _names_of(session) or payers_of(session)
 
