@@ -51,8 +51,7 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(\]\()(?!https?:)(?P<target>[^)\s#]+)")
 _TOPS = ("app/crewel", "extensions", "pipeline", "static")
 _KINDS = {".css", ".js", ".lua", ".py"}
-_UNLISTED = {"cli", "conformance", "mock", "testing", "node_modules", "vendor"}
-"""Folders whose files are found by the name of what they serve, such as a command or a check, and those that are not ours."""
+_OF_OTHERS = {"node_modules", "vendor"}
 _SHEBANG = re.compile(r"\A#!lua.*\n")
 _COMMENT = re.compile(r"/\*+(.*?)\*/|((?://[^\n]*\n)+)", re.DOTALL)
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
@@ -387,7 +386,7 @@ def modules() -> str:
         for file in (ROOT / top).rglob("*")
         if file.suffix in _KINDS
         and file.stem not in ("__init__", "__main__")
-        and not _UNLISTED & {*file.relative_to(ROOT).parts}
+        and not _OF_OTHERS & {*file.relative_to(ROOT).parts}
     )
     by_folder = sorted(files, key=lambda file: (file.parent, file.name))
     return "\n\n".join(_listed(*each) for each in itertools.groupby(by_folder, key=lambda file: file.parent))

@@ -1,4 +1,5 @@
-"""What mailboxes report, and who gets it: the commits of the node, the counters, and the ids of new dead letters."""
+"""What mailboxes report, to the commits of the node, counters and events; and what they ask: the time, their share of the
+memory, and until when lazy messages wait."""
 
 from __future__ import annotations
 
