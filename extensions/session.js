@@ -1,5 +1,5 @@
 /**
- * The browser's half of named sessions: names the session of this page, and resumes it after a reload.
+ * The browser's half of named sessions: names the session of this page, resumes it after a reload, and leaves it to the next tab.
  *
  *     import {SessionExtension} from "/extensions/session.js";
  *     const session = new SessionExtension({name: "client/joe/1"}, {storage: window.sessionStorage});
