@@ -1,4 +1,4 @@
-"""Text frames in their usual form, a few bytes of head and one payload: nearly all frames that come, and all that go, these
+"""Text frames in their usual form, a few bytes of head and one payload: nearly all frames that come, and all that go. Those are
 compressed if that is agreed on and worth it.
 
 What comes in any other form (fragments, control frames, pieces of frames, several at once) is read by `frame_reader`. The heads
