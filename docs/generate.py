@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 
 import interfaces
@@ -120,11 +121,22 @@ def dispatcher_options() -> str:
     return wire_options(DISPATCHER.rows, Retries())
 
 
+IN_PYTHON = (
+    (", ms;", ", in seconds;"),
+    ("then, ms since 1970;", "then: a `datetime` with a time zone, or seconds since 1970;"),
+    ("so much later, ms: instead of `deliverAt`", "so much later, in seconds: instead of `deliver_at`"),
+)
+"""How the meaning of an option on the wire differs in Python."""
+
+
 def client_options(options: Iterable[Option]) -> str:
     """Return the table of the Python client's keywords."""
     in_seconds = {milliseconds: seconds for seconds, milliseconds in TIMES.items()}
     rows = (
-        (code(in_seconds.get(option.name, option.name)), f"{option.meaning.replace(', ms;', ', in seconds;')}.")
+        (
+            code(in_seconds.get(option.name, option.name)),
+            reduce(lambda meaning, words: meaning.replace(*words), IN_PYTHON, f"{option.meaning}."),
+        )
         for option in options
     )
     return table(("option", "meaning"), rows)
