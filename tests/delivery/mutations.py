@@ -467,6 +467,12 @@ class CountsNoCommits(StoreModel):
         return super().commit(token, commit)
 
 
+class AnswersARepetitionAlone(StoreModel):
+    def commit(self, token: str, commit: Commit) -> list[SessionName]:
+        is_repeated = self._node(token).number == commit.number
+        return [] if is_repeated else super().commit(token, commit)
+
+
 class NotesForOthers(StoreModel):
     """Writes facts and letters of sessions that the server does not own."""
 
@@ -604,6 +610,7 @@ MUTATIONS = (
     Mutation("`at` is the cursor of the dead node", store=TakesTheAdoptersCursor, first=2),
     Mutation("adopting lowers low", store=AdoptsWithoutLowering, first=40),
     Mutation("a commit is applied once", store=CountsNoCommits, first=13),
+    Mutation("a repeated commit names the sessions of others again", store=AnswersARepetitionAlone, first=1368),
     Mutation("ends that a stranger tells are not noted", store=NotesForOthers, first=41),
     Mutation("spilling copies the body", store=SpillsNothing, first=13),
     Mutation("what has settled leaves the inbox too", store=LeavesWhatWasSpilled, first=563),

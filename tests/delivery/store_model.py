@@ -44,6 +44,8 @@ class NodeRow:
     low: LogId
     number: int = 0
     own: set[SessionName] = field(default_factory=set)
+    fenced: list[SessionName] = field(default_factory=list)
+    """What the last commit was answered with."""
 
 
 @dataclass
@@ -230,7 +232,7 @@ class StoreModel:
     def commit(self, token: str, commit: Commit) -> list[SessionName]:
         node = self._node(token)
         if node.number == commit.number:
-            return []
+            return node.fenced
         if node.number != commit.number - 1:
             raise Behind
         node.number, node.cursor, node.low = commit.number, commit.cursor, commit.low
@@ -244,6 +246,7 @@ class StoreModel:
         for change in commit.changes:
             if change.name not in fenced:
                 self._change(self.contents.sessions[change.name], change, commit.cursor)
+        node.fenced = fenced
         return fenced
 
     def _change(self, row: SessionRow, change: Change, cursor: LogId) -> None:

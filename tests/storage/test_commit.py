@@ -130,6 +130,20 @@ async def test_sessions_of_others_are_named_and_left_alone(store: Store) -> None
     assert await owner.facts("ended") == [{"ended": [{"session": JOE, "reason": "settled", "ids": [3]}]}]
 
 
+async def test_a_repeated_commit_names_the_sessions_of_others_again(store: Store) -> None:
+    """Its first answer may have been lost: without them, the server would take batch numbers of them for reserved."""
+    owner, other = await owner_of(store, JOE), await started(store, "b")
+    await other.login(ANN)
+    owner.number = 1
+    commit = owner.next_commit(10, change(JOE, batch=9000), change(ANN, batch=9000))
+    assert await owner.apply(commit) == [ANN]
+    assert await owner.apply(commit) == [ANN]
+    owner.number += 1
+    commit = owner.next_commit(20, change(JOE, opened=[15]))
+    assert await owner.apply(commit) == []
+    assert await owner.apply(commit) == []
+
+
 async def test_commit_writes_one_fact_about_the_ended_messages(store: Store) -> None:
     owner = await owner_of(store, JOE, ANN)
     ids = [LogId(number) for number in range(6)]

@@ -7,8 +7,9 @@
 -- What lay in the inbox and was a subject's is settled for the subject, or open for one of its sessions less.
 --
 -- Returns {{name, ...}, {id, ...}}: sessions that another server owns, of which nothing was applied, and the ids in
--- `dead` of the dead letters in their order; twice {} for a commit that had been applied before. 'fenced' if this server has
--- been superseded; 'behind' if the store has lost a commit of it; 'early' if not all parts are written (open.lua).
+-- `dead` of the dead letters in their order. For a commit that had been applied before, the same sessions and {}: without
+-- them, a server whose answer was lost would take batch numbers for reserved. 'fenced' if this server has been
+-- superseded; 'behind' if the store has lost a commit of it; 'early' if not all parts are written (open.lua).
 --
 -- KEYS[1]      node:<token>
 -- KEYS[2]      log
@@ -116,11 +117,12 @@ local function forget(session, from, to)
   end
 end
 
-local seq, opening, opened, tag = unpack(call('HMGET', node, 'seq', 'opening', 'opened', 'tag'))
+local seq, opening, opened, tag, passed_over = unpack(call('HMGET', node, 'seq', 'opening', 'opened', 'tag', 'fenced'))
 if not seq then
   return 'fenced'
 elseif tonumber(seq) == number then
-  return {{}, {}}
+  local last = passed_over and cjson.decode(passed_over)
+  return {last and last.seq == number and last.sessions or {}, {}}
 elseif tonumber(seq) ~= number - 1 then
   return 'behind'
 elseif parts > 0 and (tonumber(opening) ~= number or tonumber(opened) ~= parts) then
@@ -195,6 +197,9 @@ end
 
 keep_bound(#letters)
 call('HSET', node, 'cursor', cursor, 'low', low, 'seq', ARGV[3])
+if #fenced > 0 then
+  call('HSET', node, 'fenced', cjson.encode({seq = number, sessions = fenced}))
+end
 if #ended > 0 then
   local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
