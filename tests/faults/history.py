@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,8 +52,21 @@ class History:
         self.add("settled", now, now)
         file.write_text("".join(json.dumps(each) + "\n" for each in self.records))
         done = subprocess.run([_CHECKER, file], capture_output=True, text=True, timeout=_LIMIT_S)
-        assert done.returncode == 0, f"the checker refuses {file}:\n{done.stdout[:4000]}{done.stderr}"
+        assert done.returncode == 0, (
+            f"the checker refuses\n{done.stdout[:2000]}{done.stderr}{self._of_first(done.stdout)}"
+        )
         return f"; the checker of the history: {done.stdout.strip()}"
+
+    def _of_first(self, refused: str) -> str:
+        """What happened to the first message that was refused, and the faults, in seconds: the file is gone with its test."""
+        named = re.search(r"queue of (\S+) on .*, message (\d+)", refused)
+        receiver, log_id = named.groups() if named else ("", "")
+        lines = [
+            f"{each['began'] / 1e9:.3f} to {each['ended'] and each['ended'] / 1e9}: {each}"
+            for each in sorted(self.records, key=lambda each: each["began"])
+            if each["do"] == "fault" or (each.get("id") == log_id and each.get("receiver", receiver) == receiver)
+        ]
+        return "\n".join(["", *lines])
 
 
 class Batches:
