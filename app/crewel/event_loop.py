@@ -11,7 +11,7 @@ import asyncio
 import gc
 from bisect import bisect
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from random import sample
 from time import perf_counter
@@ -104,10 +104,24 @@ def do_slice(steps: Iterator[object], seconds: float | None = None) -> bool:
     return True
 
 
-def do_in_turns(loop: asyncio.AbstractEventLoop, steps: Iterator[object]) -> None:
-    """Do the steps of a piece of work; what does not fit into this turn of the loop is done in the next ones."""
-    if not do_slice(steps):
-        loop.call_soon(do_in_turns, loop, steps)
+class Rounds:
+    """A piece of work that is done again and again. What does not fit into one turn of the loop is done in the next ones."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Callable[[], Iterator[object]]) -> None:
+        """`steps`: those of one round."""
+        self._loop, self._steps = loop, steps
+        self._is_under_way = False
+
+    def begin(self) -> None:
+        """Begin a round, unless one is under way: two at once would do the same twice, and a turn would take twice as long."""
+        if not self._is_under_way:
+            self._go_on(self._steps())
+
+    def _go_on(self, steps: Iterator[object]) -> None:
+        self._is_under_way = False  # if a step fails
+        if not do_slice(steps):
+            self._is_under_way = True
+            self._loop.call_soon(self._go_on, steps)
 
 
 @contextmanager
