@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Iterator
 
 import pytest
 
 from crewel import event_loop
-from crewel.event_loop import Turns, do_in_turns, do_slice, woken
+from crewel.event_loop import Rounds, Turns, do_slice, woken
 
 
 async def test_a_wait_ends_when_the_event_comes_and_the_next_one_waits_again() -> None:
@@ -59,11 +60,40 @@ def test_a_slice_of_work_ends_after_its_time_and_the_rest_stays() -> None:
 async def test_what_does_not_fit_into_this_turn_is_done_in_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_loop, "perf_counter", itertools.count().__next__)  # each look is a second later
     done: list[int] = []
-    do_in_turns(asyncio.get_running_loop(), (done.append(number) for number in range(3)))
+    rounds = Rounds(asyncio.get_running_loop(), lambda: (done.append(number) for number in range(3)))
+    rounds.begin()
     for number in range(1, 4):
         assert len(done) == number
         await asyncio.sleep(0)
     assert done == [0, 1, 2]
+
+
+async def test_a_round_begins_when_the_one_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_loop, "perf_counter", itertools.count().__next__)
+    done: list[int] = []
+    rounds = Rounds(asyncio.get_running_loop(), lambda: (done.append(number) for number in range(3)))
+    for number in range(1, 4):
+        rounds.begin()
+        assert len(done) == number
+        await asyncio.sleep(0)
+    rounds.begin()
+    assert done == [0, 1, 2, 0]
+
+
+async def test_a_round_follows_one_that_has_failed() -> None:
+    done: list[int] = []
+
+    def steps() -> Iterator[None]:
+        done.append(len(done))
+        if done == [0]:
+            raise RuntimeError("broken")
+        yield
+
+    rounds = Rounds(asyncio.get_running_loop(), steps)
+    with pytest.raises(RuntimeError):
+        rounds.begin()
+    rounds.begin()
+    assert done == [0, 1]
 
 
 async def test_of_many_pieces_of_work_one_continues_in_each_turn_and_all_in_their_order() -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import heapq
+from bisect import bisect
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from random import sample
 from time import perf_counter
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -103,10 +104,24 @@ def do_slice(steps: Iterator[object], seconds: float | None = None) -> bool:
     return True
 
 
-def do_in_turns(loop: asyncio.AbstractEventLoop, steps: Iterator[object]) -> None:
-    """Do the steps of a piece of work; what does not fit into this turn of the loop is done in the next ones."""
-    if not do_slice(steps):
-        loop.call_soon(do_in_turns, loop, steps)
+class Rounds:
+    """A piece of work that is done again and again. What does not fit into one turn of the loop is done in the next ones."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, steps: Callable[[], Iterator[object]]) -> None:
+        """`steps`: those of one round."""
+        self._loop, self._steps = loop, steps
+        self._is_under_way = False
+
+    def begin(self) -> None:
+        """Begin a round, unless one is under way: two at once would do the same twice, and a turn would take twice as long."""
+        if not self._is_under_way:
+            self._go_on(self._steps())
+
+    def _go_on(self, steps: Iterator[object]) -> None:
+        self._is_under_way = False  # if a step fails
+        if not do_slice(steps):
+            self._is_under_way = True
+            self._loop.call_soon(self._go_on, steps)
 
 
 @contextmanager
@@ -137,15 +152,18 @@ async def in_turns(items: Iterable[T], seconds: float | None = None) -> AsyncIte
 
 async def sorted_in_turns(items: Iterable[str]) -> list[str]:
     """The texts in order. There may be others meanwhile."""
-    turns, found, runs = Turns(), list(items), []
+    turns, found = Turns(), list(items)
+    # Spread between some of them, they are sorted portion by portion: that costs half of what merging sorted portions does.
+    bounds = sorted(sample(found, len(found) // _AT_ONCE))
+    portions: list[list[str]] = [[] for _ in range(len(bounds) + 1)]
     for start in range(0, len(found), _AT_ONCE):
-        runs.append(sorted(found[start : start + _AT_ONCE]))
+        for item in found[start : start + _AT_ONCE]:
+            portions[bisect(bounds, item)].append(item)
         await turns.rest()
     ordered: list[str] = []
-    for item in heapq.merge(*runs):
-        ordered.append(item)
-        if not len(ordered) % _AT_ONCE:
-            await turns.rest()
+    for portion in portions:
+        ordered += sorted(portion)
+        await turns.rest()
     return ordered
 
 

@@ -112,6 +112,27 @@ def test_others_have_turns_while_subjects_are_listed(stored: StoredWorld, admin:
     assert turns >= MANY
 
 
+def test_others_have_turns_while_the_sessions_of_a_subject_are_named(
+    stored: StoredWorld, admin: Administration
+) -> None:
+    names = [f"client/ann/{number}" for number in range(1, 10)]
+    for name in reversed(names):
+        Receiver(stored).started(name=name.removeprefix("client/"))
+    answer, turns = turns_of(stored, SUBJECT_ROUTES[1].handler(replace(asked(admin), path={"subject": "ann"})))
+    assert answer["sessions"] == names
+    assert turns >= 3 * len(names)  # they are collected, spread and sorted
+    answer, turns = turns_of(stored, run(admin, "__cmd:client/ann/?sessionList", "an operator", Scope(Role.VIEW)))
+    assert answer["result"] == names
+    assert turns >= 3 * len(names)
+
+
+def test_the_members_of_an_empty_queue_are_not_looked_at(stored: StoredWorld, admin: Administration) -> None:
+    answers: list[Any] = []
+    made = calls(lambda: answers.append(stored.loop.run_until_complete(SUBJECT_ROUTES[0].handler(asked(admin)))))
+    assert [each["causes"] for each in answers[0]["subjects"]] == [[]] * MANY
+    assert made["ServerView.takes"] == 0
+
+
 def test_others_have_turns_while_groups_are_looked_at(stored: StoredWorld, admin: Administration) -> None:
     worker = Receiver(stored).started(name="worker/1")
     for number in range(MANY):
@@ -176,7 +197,7 @@ def test_others_have_turns_while_an_answer_is_encoded(stored: StoredWorld, admin
 
 def test_names_are_sorted_in_turns(stored: StoredWorld, admin: Administration) -> None:
     assert admin
-    names = [f"client/{number * 7 % 31:02}" for number in range(31)]
+    names = [f"client/{number * 7 % 31:02}" for number in range(31)] * 2
     ordered, turns = turns_of(stored, sorted_in_turns(names))
     assert ordered == sorted(names)
     assert turns >= 31

@@ -9,6 +9,7 @@ import pytest
 
 from crewel.event_loop import GRACE_S
 from tests.broker.world import Client, World
+from tests.work import calls
 
 
 def test_the_sweeper_sweeps_in_time_and_continues_after_a_failure(
@@ -92,4 +93,22 @@ def test_a_sweep_of_many_sessions_is_cut_into_turns(monkeypatch: pytest.MonkeyPa
     assert len(world.broker.sessions.by_id) == 200 - 64
     world.settle()
     assert not world.broker.sessions.by_id
+    world.close()
+
+
+def test_sweeps_that_take_longer_than_the_time_between_them_look_at_each_session_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World("bayeux.max_interval_ms=600000")
+    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
+    for _ in range(200):
+        Client(world).handshake()
+    world.advance(1)
+
+    def sweep_often() -> None:
+        for _ in range(4):
+            world.broker.sweep()
+        world.settle()
+
+    assert calls(sweep_often)["SilentSessions._look_at"] == 200
     world.close()

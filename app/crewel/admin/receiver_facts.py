@@ -105,7 +105,10 @@ class AwaitedQueue(NamedTuple):
 
 
 async def queue_view(admin: ServerView, awaited: AwaitedQueue) -> list[dict[str, Any]]:
-    """What is wrong with the queue of a subject or a consumer group, as REST has it."""
+    """What is wrong with the queue of a subject or a consumer group, as REST has it; nothing with an empty one, however many
+    members it has."""
+    if not awaited.waiting:
+        return []
     facts = shared_facts(admin, awaited.queue, awaited.waiting, members_stand(admin, awaited.sessions))
     causes = _causes_view(facts, queue_causes(causes_of(facts)))
     await _add_taken(admin, [{"name": awaited.name, "causes": causes}])

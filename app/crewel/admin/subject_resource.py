@@ -17,7 +17,9 @@ from crewel.admin.request_fields import PAGE, count_text, page_fields
 from crewel.admin.role_scopes import seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.session_resource import login_date, uptime
+from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_reader import as_delivered
+from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.qos.names import subject_queue
 from crewel.security.grants import Role, role_of
 
@@ -26,6 +28,10 @@ from crewel.security.grants import Role, role_of
 
 def _numbers(names: Iterable[str]) -> str:
     return ",".join(map(str, sorted(int(name.rpartition("/")[2]) for name in names)))
+
+
+async def _names(sessions: Iterable[Session]) -> list[str]:
+    return await sorted_in_turns([session.name async for session in in_turns(sessions)])
 
 
 def _first(moments: list[str]) -> str:
@@ -45,9 +51,7 @@ def _set_blocked(call: Call) -> Awaitable[None]:
 _read = partial(Command, Level.SUBJECT, Access.READ)
 _write = partial(Command, Level.SUBJECT, Access.WRITE)
 
-_SESSION_LIST: Final = _read(
-    "sessionList", "Names of its sessions.", lambda c: sorted(session.name for session in c.sessions), join=union
-)
+_SESSION_LIST: Final = _read("sessionList", "Names of its sessions.", lambda c: _names(c.sessions), join=union)
 
 SUBJECT_COMMANDS: Final = (
     _read("numSessions", "Its sessions.", lambda c: len(c.sessions), join=sum),
@@ -118,7 +122,7 @@ async def _view(admin: Administration, subject: str) -> dict[str, Any]:
     return {
         "name": f"client/{subject}",
         "subject": subject,
-        "sessions": sorted(session.name for session in sessions),
+        "sessions": await _names(sessions),
         "blocked": admin.is_blocked(subject),
         "queued": queued,
         "maxEntries": admin.settings.ptp.subject_queue_max_entries,

@@ -13,7 +13,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.records import LogId
-from crewel.event_loop import do_in_turns
+from crewel.event_loop import Rounds
 
 
 @dataclass(eq=False)
@@ -27,6 +27,7 @@ class Expiry:
         self._access = self._runtime.access
         self.clock: Callable[[], float] = self._runtime.clock
         """Tells seconds since 1970."""
+        self._rounds = Rounds(self._runtime.loop, lambda: self._expired(self.now()))
 
     def now(self) -> int:
         """Microseconds since 1970."""
@@ -43,7 +44,7 @@ class Expiry:
 
     def sweep(self) -> None:
         """Take out what has to go out by now, of all sessions."""
-        do_in_turns(self._runtime.loop, self._expired(self.now()))
+        self._rounds.begin()
 
     def _expired(self, now: int) -> Iterator[None]:
         """Take out what has to go out by now, of one session at each step."""

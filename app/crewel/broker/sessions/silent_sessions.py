@@ -14,7 +14,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.sessions.logins import Logins
 from crewel.broker.sessions.session_table import SessionTable
-from crewel.event_loop import do_in_turns
+from crewel.event_loop import Rounds
 
 _LOOKED_AT: Final = 64
 """Sessions that a sweep looks at before it asks for the time."""
@@ -34,9 +34,12 @@ class SilentSessions:
     _durability: Durability
     _logins: Logins
 
+    def __post_init__(self) -> None:
+        self._rounds = Rounds(self._runtime.loop, self._sweep_portions)
+
     def sweep(self) -> None:
         """End the sessions whose time has ended."""
-        do_in_turns(self._runtime.loop, self._sweep_portions())
+        self._rounds.begin()
 
     def _sweep_portions(self) -> Iterator[None]:
         sessions = self._mailboxes.times.wheel.due(self._runtime.loop.time())
