@@ -105,6 +105,19 @@ def test_what_a_new_store_has_confirmed_is_not_lost_when_its_connection_ends_bef
     assert "all sessions are read again" in caplog.text
 
 
+def test_a_server_says_at_once_that_it_reads_its_sessions_again(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not ready, reading, ready: between the first two it was ready for a moment, and what was acknowledged then came again."""
+    assert stored.access.trouble is None
+    monkeypatch.setattr(type(stored.store), "generation", "another")
+    stored.durability._store_is_back()
+    assert stored.access.trouble is not None
+    assert not stored.access.phase.is_reloading
+    read_all(stored)
+    assert stored.access.trouble is None
+
+
 def test_sessions_that_a_changed_store_lacks_are_counted_when_the_first_attempt_to_read_it_fails(
     stored: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -598,7 +598,11 @@ class Durability:
             self._is_to_read = False
 
     def _suspect(self, error: StoreError) -> None:
-        self._runtime.spawn(self._lost(error))
+        self._access.is_suspected = True  # from this moment on: what is acknowledged now may come again
+        self._runtime.spawn(self._lost(error)).add_done_callback(self._is_known)
+
+    def _is_known(self, _: object) -> None:
+        self._access.is_suspected = self._is_recovering  # another one may be under way
 
     async def _lost(self, error: StoreError) -> None:
         """The store does not know this node as it was. Another server has taken over, and this one must not fight it; or

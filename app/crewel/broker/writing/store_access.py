@@ -74,6 +74,8 @@ class StoreAccess:
         self.facts_max = settings.storage.facts_max_entries
         self.phase = StorePhase.SERVING
         """Where this server stands with its store; `enter` changes it."""
+        self.is_suspected = False
+        """Whether the store may not know this node as it was: then all sessions are read again, or another server has them."""
         self.leaving: set[str] = set()
         """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
         self._changes: dict[str, asyncio.Future[None]] = {}
@@ -113,7 +115,7 @@ class StoreAccess:
         """Why persistent messages are refused at the moment; None while all is well."""
         if self.phase.is_superseded:
             return _SUPERSEDED
-        return self.store.why_away or (_READING if self.phase.is_reloading else None)
+        return self.store.why_away or (_READING if self.phase.is_reloading or self.is_suspected else None)
 
     @property
     def is_writable(self) -> bool:
