@@ -109,11 +109,6 @@ class StartsAtTheEnd(LogConsumer):
         return last
 
 
-class CommitsWhileItReads(LogConsumer):
-    def begin_at(self, cursor: LogId, stored: LogId | None = None) -> None:
-        super().begin_at(cursor, cursor)
-
-
 class TakesNothingClosing(LogConsumer):
     def _take_hidden(
         self, log_id: LogId, patterns: Collection[str], waiting: PendingMessage, found: Set[DurableSession]
@@ -571,7 +566,6 @@ MUTATIONS = (
         "nothing is taken for a subscriber set while subscriptions close", node=TakesForAllBesideOthers, first=969
     ),
     Mutation("the cursor goes to where a divided commit began", node=MovesToWhereverItIs, first=2),
-    Mutation("nothing is committed before the stored cursor is reached", node=CommitsWhileItReads, first=1360),
     Mutation("what has ended ahead of the cursor is told when it moves", node=MovesWithoutWhoIsAhead),
     Mutation("what has ended keeps the log until it is told", node=NeedsWhatIsOpenNow, first=18),
     Mutation("dead letters that are withheld are stored", node=ForgetsWhatItWithholds, first=316),
