@@ -481,9 +481,10 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "mixed": Attack(Attacker.mixed),
     "gets": Attack(Attacker.gets),
     "absent_receivers": Attack(Attacker.absent_receivers),
-    # One request of 400 messages for 1,000 full queues, which no rate delays, comes before the publish.
+    # One request of 400 messages for 1,000 full queues, which no rate delays, comes before the publish, or what the store has
+    # answered to the ends of 1,000 sessions, in turns with all others.
     "absent_receivers_local": Attack(Attacker.absent_receivers, address="", work_s=2.0),
-    "absent_receivers_end": Attack(Attacker.absent_receivers_end),
+    "absent_receivers_end": Attack(Attacker.absent_receivers_end, work_s=2.0),
     "exports": Attack(Attacker.exports, _OPERATED),
     "lists": Attack(Attacker.lists, _OPERATED),
     "pings": Attack(Attacker.pings),
