@@ -134,7 +134,8 @@ async def test_a_slice_of_large_sessions_is_smaller(store: Store) -> None:
     while adopted := await heir.adopt(1000):
         sizes.append(len(adopted))
         assert all(len(record.pending) == 1500 for record in adopted)
-    assert sizes == [50, 50, 20]
+    assert sum(sizes) == 120
+    assert 20 < max(sizes) <= 50  # Redis walks through a set in other portions than Valkey
 
 
 async def test_a_server_without_sessions_is_forgotten(store: Store) -> None:

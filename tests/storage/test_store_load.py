@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from math import isnan
 
 import pytest
@@ -76,4 +77,6 @@ async def test_a_real_store_tells_all_of_it(store: Store) -> None:
     first, last = StoreInfo(before), StoreInfo(after)
     assert last.steps - first.steps == 50
     assert last.busy_s > first.busy_s
+    if "CREWEL_TEST_STORE" in os.environ and isnan(last.disk_s):
+        pytest.skip("this store does not tell the time for its disk, as Redis 7.0")
     assert last.disk_s > first.disk_s
