@@ -53,10 +53,10 @@ class Turns:
     """The turns of one piece of long work. Call `rest` after each short step. Of many pieces, one continues in each turn of the
     loop, that which has waited longest: of 20 exports, each would make the turn longer."""
 
-    def __init__(self, seconds: float | None = None) -> None:
-        """`seconds`: how long a turn is, nearly, of work for which deliveries wait; it waits for no other piece. Half of
-        `TURN_S` by default, for one piece of work may end and another begin within the same turn of the loop."""
-        self._waits_for_others = seconds is None
+    def __init__(self, seconds: float | None = None, *, is_urgent: bool = False) -> None:
+        """`seconds`: how long a turn is, nearly. Half of `TURN_S` by default, for one piece of work may end and another begin
+        within the same turn of the loop. `is_urgent`: deliveries wait for this work, so it waits for no other piece."""
+        self._is_urgent = is_urgent
         self._seconds = TURN_S / 2 if seconds is None else seconds
         self.until = perf_counter() + self._seconds
         """When this turn has been long enough."""
@@ -67,12 +67,12 @@ class Turns:
 
     async def rest(self) -> None:
         """Let others work, if this turn has been long enough."""
-        if perf_counter() >= self.until:
+        if self.is_over():
             await self.end()
 
     async def end(self) -> None:
         """Let others work, however short this turn has been: what comes next is long."""
-        await (_turn() if self._waits_for_others else asyncio.sleep(0))
+        await (asyncio.sleep(0) if self._is_urgent else _turn())
         self.until = perf_counter() + self._seconds
 
 
@@ -138,10 +138,10 @@ def without_collections() -> Iterator[None]:
             gc.enable()
 
 
-async def in_turns(items: Iterable[T], seconds: float | None = None) -> AsyncIterator[T]:
+async def in_turns(items: Iterable[T], *, is_urgent: bool = False) -> AsyncIterator[T]:
     """The items one by one, with a turn for others whenever this one has been long enough, and before the first of many. What
-    there is to be had is looked up before the first, so the items may come and go meanwhile. `seconds`: as for `Turns`."""
-    turns, found = Turns(seconds), list(items)
+    there is to be had is looked up before the first, so the items may come and go meanwhile. `is_urgent`: as for `Turns`."""
+    turns, found = Turns(is_urgent=is_urgent), list(items)
     if len(found) > _AT_ONCE:
         await turns.end()
     for item in found:

@@ -79,7 +79,7 @@ def test_a_short_batch_does_not_look_at_the_clock(world: World, monkeypatch: pyt
 @pytest.mark.usefixtures("turns")
 def test_others_have_their_turn_while_many_sessions_end(stored: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them leave the store after one commit, each with the dead letters of what it has open."""
-    monkeypatch.setattr("crewel.broker.durability.durability.TURN_S", 0.0)
+    monkeypatch.setattr("crewel.event_loop.TURN_S", 0.0)
     receivers = [Receiver(stored).started("/a", name=f"joe/{number}") for number in range(1, 6)]
     store(stored, "/a", 1, 2)
     events: list[str] = []

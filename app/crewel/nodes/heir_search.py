@@ -19,7 +19,7 @@ from crewel.broker.mailboxes.mailboxes import Mailboxes
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.errors import StoreUnavailable
-from crewel.event_loop import TURN_S, in_turns
+from crewel.event_loop import in_turns
 from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.node_requests import HEIR, NodeAddress, OfNode
@@ -119,7 +119,7 @@ class HeirSearch:
         close the link when they see that this node has an heir. Those that wait for messages of the store are held from here
         on, and have their turn with the next look."""
         self._loader.wait_no_longer()
-        async for session in in_turns(self._sessions.values(), TURN_S / 2):
+        async for session in in_turns(self._sessions.values(), is_urgent=True):
             if self._registry.heir is not heir or self._serves:
                 return
             if session.held is not None and not isinstance(session.held.peer, RemotePeer):

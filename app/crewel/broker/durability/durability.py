@@ -51,7 +51,7 @@ from crewel.delivery.records import (
     SessionRecord,
 )
 from crewel.errors import Behind, Fenced, StoreError, StoreTaken, StoreUnavailable
-from crewel.event_loop import TURN_S, in_turns, woken
+from crewel.event_loop import in_turns, woken
 from crewel.storage import log as stored_log
 from crewel.storage import node_leases
 from crewel.storage import session_store as stored_sessions
@@ -195,7 +195,7 @@ class Durability:
                 cursor, stored = min(cursor, LogConsumer.starting_cursor(adopted, last)), adopted[0].owner_cursor
                 newest, count = max(newest, newest_outside_log(adopted)), count + len(adopted)
                 if is_first:  # while the store moves the next ones
-                    async for record in in_turns(adopted, TURN_S / 2):
+                    async for record in in_turns(adopted, is_urgent=True):
                         self.restore(record, _bound(sent))
                 else:
                     kept += adopted
@@ -554,7 +554,7 @@ class Durability:
         for durable in [node.sessions[name] for name in fenced if name in node.sessions]:
             log.warning("a session now belongs to another server")
             self._forget(durable)
-        async for durable in in_turns(node.committed(commit), TURN_S / 2):
+        async for durable in in_turns(node.committed(commit), is_urgent=True):
             if self._access.node is not node:
                 return  # all was read again meanwhile, and these ends are looked for again
             self.stored.end_stored(durable)

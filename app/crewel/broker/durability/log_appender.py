@@ -162,7 +162,7 @@ class LogAppender:
 
     async def _finish(self) -> None:
         """Hand what was taken last to all of its receivers, with turns for others. Two tasks may do so at once."""
-        turns = Turns(self._outbound.fan_outs.slice_s)
+        turns = Turns(self._outbound.fan_outs.slice_s, is_urgent=True)
         while self._unfinished:
             steps = self._unfinished[0]
             try:
@@ -229,7 +229,7 @@ class LogAppender:
         """Take what lies between the cursor and there: messages whose publisher's answer was lost, or of another server. Ends
         at once if all is read again meanwhile: the node that then takes its place reads from another cursor."""
         has_group = False
-        turns, node = Turns(self._outbound.fan_outs.slice_s), self._access.node
+        turns, node = Turns(self._outbound.fan_outs.slice_s, is_urgent=True), self._access.node
         await self._take_ahead_up_to(min(self.ahead.read_to, last))
         while self._access.node is node and node.cursor < last:
             entries = await self._next_entries(last)

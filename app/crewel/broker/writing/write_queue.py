@@ -282,7 +282,7 @@ class WriteQueue(Generic[T]):
             answers = iter((yield steps))
         if self._turn is not None:
             yield self._turn
-        turns = Turns(TURN_S)
+        turns = Turns(TURN_S, is_urgent=True)
         for request in requests:
             if turns.is_over():
                 yield turns.end()  # the end of a session among many messages takes a millisecond
