@@ -296,11 +296,17 @@ class Connects:
         if held is None:
             return
         peer, request = held.peer, held.request
-        if peer.pushes:
-            session.held = None  # `_let_go`, without a call
-            self.held -= 1
-        else:
+        if held.twin is not None:
             self._let_go(session, held)
+        else:  # the same without a call
+            session.held = None
+            self.held -= 1
+            if not peer.pushes:
+                peer.session = None
+                if session.peer is peer:
+                    session.peer = None
+                if self.browsers.has_limit:
+                    self.browsers.release(session)
         parts = [] if is_bare else self._take(session)
         is_plain = type(request) is bytes and session.is_live and session.advised_on is not None
         if is_plain and not session.parts:
@@ -316,7 +322,11 @@ class Connects:
             if self._pipe.send_meta(session, reply, message):
                 parts.append(encode_reply(reply, self._metrics))
         if session.is_live:
-            self._times.arm_time_out(session, now)
+            if session.transient is None and session.interval_ms is None and session.grace_ms is None:
+                # As for most: `arm_time_out`, without a call.
+                session.expires_at = now + self._times.usual_rest
+            else:
+                self._times.arm_time_out(session, now)
         if parts or not peer.pushes:
             peer.send(parts)
         if self.longest_pause_ms:

@@ -28,7 +28,8 @@ class SessionTimes:
         self._settings = settings.bayeux
         self.wheel = TimingWheel()
         """When the sweep looks at each session. Whatever lets one end earlier than it could before puts it there again."""
-        self._usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
+        self.usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
+        """How long (s) a client may rest that has no times of its own."""
         self._excused_until = -inf
         self._excuse_ends = True
 
@@ -44,7 +45,7 @@ class SessionTimes:
         """Clients can reach this server again: from now on each has its usual time for it, or longer if it was excused until a
         moment after that."""
         self._excuse_ends = True
-        self._excused_until = max(self._excused_until, now + self._usual_rest)
+        self._excused_until = max(self._excused_until, now + self.usual_rest)
 
     def are_excused(self, now: float) -> bool:
         """Whether no session may end by silence."""
@@ -97,7 +98,7 @@ class SessionTimes:
     def arm_time_out(self, session: Session, now: float) -> None:
         """Start the time within which the next connect must come."""
         if session.transient is None and session.interval_ms is None and session.grace_ms is None:
-            session.expires_at = now + self._usual_rest
+            session.expires_at = now + self.usual_rest
         elif session.grace_ms is not None:
             session.expires_at = now + session.grace_ms / 1000
         else:
