@@ -28,16 +28,17 @@ _read: Final = json.JSONDecoder().raw_decode
 """Takes what JSON does not have: halves of surrogate pairs, NaN and Infinity."""
 
 
+_NESTING: Final = frozenset((dict, list))
+
+
 def depth_of(values: Iterable[Any]) -> int:
     """Levels of arrays and objects, that of `values` included."""
     depth = 0
     level: list[Any] = [values]
     while level:
         depth += 1
-        below: list[Any] = []
-        for parent in level:
-            below += parent.values() if type(parent) is dict else parent
-        level = [child for child in below if type(child) is dict or type(child) is list]
+        below = (parent.values() if type(parent) is dict else parent for parent in level)
+        level = [child for children in below for child in children if type(child) in _NESTING]
     return depth
 
 

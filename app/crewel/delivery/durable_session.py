@@ -441,11 +441,12 @@ class DurableSession:
         """The store has put a message into the inbox; False if that is known."""
         if log_id in self._stored_inbox:
             return False
-        is_newest = not self.inbox or log_id > next(reversed(self.inbox))
+        inbox = self.inbox
+        is_newest = not inbox or log_id > next(reversed(inbox))
         self._put_outside_log(log_id)
-        self.inbox[log_id] = pending
+        inbox[log_id] = pending
         if not is_newest:
-            self.applied_inbox = {each: self.inbox[each] for each in sorted(self.inbox)}
+            self.applied_inbox = {each: inbox[each] for each in sorted(inbox)}
         if log_id in self.applied:
             self.in_both += 1
         else:
@@ -497,6 +498,8 @@ class DurableSession:
 
     def is_evicted(self, log_id: LogId) -> bool:
         """Whether the message, which is pending, is evicted."""
+        if not self.evicted:  # as of most
+            return False
         rank = self._rank(log_id)
         position = bisect_left(self.evicted, rank)
         return position < len(self.evicted) and self.evicted[position] == rank

@@ -81,6 +81,9 @@ class SendOutcome(StrEnum):
     """A repeat has this delivery, and what it repeats had not."""
 
 
+_OUTCOMES: Final = {each.value.encode(): each for each in SendOutcome}
+
+
 class Sent(NamedTuple):
     """What happened to a message."""
 
@@ -186,7 +189,7 @@ def send(
 
 def _sent(answer: Any) -> Sent:
     prev, log_id, is_repeated, outcomes, reached = answer
-    found = [SendOutcome(each.decode()) for each in outcomes]
+    found = [_OUTCOMES[each] for each in outcomes]
     return Sent(LogId(prev), LogId(log_id), bool(is_repeated), found, frozenset(each.decode() for each in reached))
 
 

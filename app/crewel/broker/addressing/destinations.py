@@ -394,6 +394,8 @@ def _stored_state(one: Route, outcomes: dict[Any, SendOutcome]) -> DestinationSt
         return _state(one)
     if outcomes.get(one.queue) is SendOutcome.FULL:
         return DestinationState(one.to, _FULL, f"too many messages wait for {one.to}")
+    if SendOutcome.GONE not in outcomes.values():  # as of most
+        return DestinationState(one.to)
     stored = [outcomes.get(name) for name in _stored_names(one)]
     if stored and stored.count(SendOutcome.GONE) == len(one.sessions) + len(one.remote):
         return DestinationState(one.to, _GONE, f"{one.to} has gone just now")

@@ -168,13 +168,14 @@ class BacklogLoader:
         """The store has put a message into the inbox of a session that is connected. With the `entry` given, no room has been
         asked for in the session's queue, and it need not be read where nothing waits before it."""
         session: Session = durable.connected
-        if not Arrivals(session.mailbox).arrived(place, pending):
+        arrivals = Arrivals(session.mailbox)
+        if not arrivals.arrived(place, pending):
             return
         fan_outs = self._outbound.fan_outs
         if fan_outs.pending and pending.channel in fan_outs.pending:
             fan_outs.add(pending.channel, self._queue_in_turn(durable, place, pending, entry))
         else:
-            self._queue_arrived(session, place, pending, entry)
+            self._queue_arrived(session, arrivals, place, pending, entry)
 
     def _queue_in_turn(
         self, durable: DurableSession, place: LogId, pending: PendingMessage, entry: Entry | None
@@ -182,11 +183,13 @@ class BacklogLoader:
         """Queue it when an older message of its channel has reached all of its receivers. By now it may have ended."""
         session: Session | None = durable.connected
         if session is not None:
-            self._queue_arrived(session, place, pending, entry)
+            self._queue_arrived(session, Arrivals(session.mailbox), place, pending, entry)
         yield
 
-    def _queue_arrived(self, session: Session, place: LogId, pending: PendingMessage, entry: Entry | None) -> None:
-        answer = Arrivals(session.mailbox).offer(place, pending.priority, entry, self._access.node.cursor)
+    def _queue_arrived(
+        self, session: Session, arrivals: Arrivals, place: LogId, pending: PendingMessage, entry: Entry | None
+    ) -> None:
+        answer = arrivals.offer(place, pending.priority, entry, self._access.node.cursor)
         if entry is not None:
             self._outbound.came(session, entry, answer)
         elif answer == EVICTED:

@@ -282,9 +282,9 @@ class WriteQueue(Generic[T]):
             answers = iter((yield steps))
         if self._turn is not None:
             yield self._turn
-        turns = Turns(TURN_S, is_urgent=True)
+        turns = Turns(TURN_S, is_urgent=True) if len(requests) > 1 else None
         for request in requests:
-            if turns.is_over():
+            if turns is not None and turns.is_over():
                 yield turns.end()  # the end of a session among many messages takes a millisecond
             answer = next(answers) if request.asks else None
             if request.retries_until and self._is_asked_again(request, answer):
