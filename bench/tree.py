@@ -1,11 +1,11 @@
 """What the whole process tree costs at moderate rates: one server, two workers, two nodes.
 
-    python bench/tree.py            medians of 7, written into bench/RESULTS.md (about 6 minutes)
+    python bench/tree.py            medians of 7, written into bench/RESULTS.md (about 7 minutes)
     python bench/tree.py --quick    printed only
 
 All arms run at the same time, each with a store of its own, and are asked in turn. A cost is the processor time of all
 processes of an arm but its store, which is shown apart: idle work counts, and at few deliveries a second it is a large part.
-The connections of two nodes reach one of them at random. Nothing is bound to a core.
+The connections of two nodes reach one of them at random, or stay where their sessions are. Nothing is bound to a core.
 
 The floor (floor.py) is measured in the same rounds, as one process and as two with half of the clients each and a publisher of
 their own: what the same deliveries cost when another process makes half of them, without anything that two servers share.
@@ -33,7 +33,7 @@ RECEIVERS = 100
 CHANNEL = b"/bench/t"
 RATES = (0, 5, 15)
 """Messages a second, each to all receivers; 0: nothing happens."""
-ARMS = ("one server", "two workers", "two nodes")
+ARMS = ("one server", "two workers", "two nodes", "two nodes, at home")
 FLOORS = {"floor, one process": 1, "floor, two processes": 2}
 MOST = {"two nodes": 1.5}  # the floor alone needs for two processes what two workers were asked to need
 """At most so many times one server, at the highest rate."""
@@ -95,7 +95,7 @@ async def serving(name: str) -> AsyncIterator[Arm]:
     """One arm with its clients."""
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(TemporaryDirectory())
-        if name == "two nodes":
+        if name.startswith("two nodes"):
             url, store = await stack.enter_async_context(storing(directory))
             shared = (f"storage.url={url}", "cluster.enabled=true", "admin.token=the-token-of-this-measurement")
             servers = [await stack.enter_async_context(_running(*shared, f"node.name=node{each}")) for each in (1, 2)]
@@ -107,7 +107,7 @@ async def serving(name: str) -> AsyncIterator[Arm]:
             children = _children(servers[0][0])
             store = next(pid for pid, command in children.items() if "valkey-server" in command)
             processes = [servers[0][0], *children.keys() - {store}]
-        clients = await stack.enter_async_context(Clients(*(port for _, port in servers)))
+        clients = await stack.enter_async_context(Clients(*(port for _, port in servers), stay=name != "two nodes"))
         yield Arm(name, processes, [store], [(clients, await _received(clients, RECEIVERS))])
 
 
@@ -191,11 +191,37 @@ def report(found: Costs, rounds: int, seconds: float) -> Section:
         f"{RECEIVERS} reliable receivers over long-polling; processor time of all processes of the server, parent included;"
         f" the store's is in the last column. Medians of {rounds} interleaved rounds of {seconds:g} s (in brackets the lowest"
         " and the highest). The floor is a bare server with the same bytes, as one process and as two with half of the clients"
-        " each.",
-        ("of what", "one server:", "two workers:", "ratio:", "two nodes, at random:", "ratio:", "their stores:"),
+        " each. At random: half of the connections reach the node without their session.",
+        (
+            "of what",
+            "one server:",
+            *("two workers:", "ratio:", "two nodes, at random:", "ratio:", "two nodes, at home:", "ratio:"),
+            "their stores:",
+        ),
         rows,
-        conclusion=f"At {RATES[-1] * RECEIVERS:,} deliveries/s: {'; '.join(missed)}.",
+        conclusion=f"At {RATES[-1] * RECEIVERS:,} deliveries/s: {'; '.join(missed)}.\n\n{_parts(found)}",
     )
+
+
+def _parts(found: Costs) -> str:
+    """Where goes what several processes take more than one, at the highest rate: medians of the differences of each round."""
+
+    def more(these: tuple[str, str, int], those: tuple[str, str, int]) -> float:
+        return statistics.median(a - b for (a, _), (b, _) in zip(found[these], found[those], strict=True))
+
+    rate, said = RATES[-1], []
+    floor = more(*((name, "transient", rate) for name in reversed(FLOORS)))
+    for arm in ARMS[1:3]:
+        idle = more((arm, "idle", 0), (ARMS[0], "idle", 0)) * 1e3 / (rate * RECEIVERS)
+        for kind in ("transient", "persistent"):
+            whole = more((arm, kind, rate), (ARMS[0], kind, rate))
+            hop = more((arm, kind, rate), (ARMS[3], kind, rate)) if arm == ARMS[2] else 0.0
+            hops = f", forwarding {hop:.1f}" if arm == ARMS[2] else ""
+            rest = whole - idle - floor - hop
+            said.append(
+                f"{arm}, {kind}: {whole:.1f}: idle work {idle:.1f}, the floor {floor:.1f}{hops}, the rest {rest:.1f}"
+            )
+    return f"What several processes take more, µs a delivery: {'; '.join(said)}."
 
 
 def _floor_row(found: Costs, rate: int) -> tuple[str, ...]:
@@ -203,7 +229,7 @@ def _floor_row(found: Costs, rate: int) -> tuple[str, ...]:
     one, two = ([server for server, _ in found[name, kind, rate]] for name in FLOORS)
     ratio = statistics.median(more / less for less, more in zip(one, two, strict=True))
     title = f"the floor, {rate * RECEIVERS:,}/s, µs a delivery" if rate else "the floor, idle, ms a second"
-    return title, spread(one), f"{spread(two)} (two processes)", f"{ratio:.2f}", "", "", ""
+    return title, spread(one), f"{spread(two)} (two processes)", f"{ratio:.2f}", *[""] * 5
 
 
 def main() -> None:

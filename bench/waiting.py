@@ -77,8 +77,10 @@ class Session:
 class Clients:
     """All clients of a measurement. With several ports each connection reaches one of them at random."""
 
-    def __init__(self, *ports: int) -> None:
+    def __init__(self, *ports: int, stay: bool = False) -> None:
+        """`stay`: each client keeps the connection of its handshake."""
         self._ports = ports
+        self._stay = stay
         self._random = random.Random(len(ports))
         self._sessions: list[Session] = []
         self._receivers: list[Session] = []
@@ -102,7 +104,7 @@ class Clients:
         return connection
 
     async def shake_hands(self, *, ack: bool) -> Session:
-        """A new session, whose further requests have a connection of their own if there are several ports."""
+        """A new session, whose further requests have a connection of their own if there are several ports, unless it stays."""
         connection = await self._connect()
         message = {
             "channel": "/meta/handshake",
@@ -115,7 +117,7 @@ class Clients:
             del message["ext"]  # to the floor, all that say something of it want it
         (reply,) = json.loads(await connection.post(json.dumps([message]).encode()))
         assert reply["successful"], reply
-        if len(self._ports) > 1:
+        if len(self._ports) > 1 and not self._stay:
             cookie = connection.cookie
             connection.transport.close()
             connection = await self._connect()
