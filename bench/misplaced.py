@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, sleep
 from typing import Final, NamedTuple
+from urllib.request import urlopen
 
 import uvloop
 from section import Section, parser, spread
@@ -51,6 +52,9 @@ SETS = (
 )
 _NUMBER: Final = re.compile(rb'"n":(\d+)')
 _ACK: Final = re.compile(rb'"ack":(\d+)')
+_PSS: Final = re.compile(r"^Pss: +(\d+)", re.MULTILINE)
+_MOVED: Final = re.compile(rb"^crewel_connections_moved_total\S* (\S+)", re.MULTILINE)
+_FORWARDED: Final = re.compile(rb"^crewel_forwarded_total\S* (\S+)", re.MULTILINE)
 _LIMIT_S: Final = 30.0
 _NGINX: Final = """daemon off; pid {directory}/nginx.pid; error_log stderr; worker_processes 1;
 events {{ worker_connections 8192; }}
@@ -308,6 +312,15 @@ class Arm:
             (each.connection if isinstance(each, Poller) else each).transport.close()
         return Came(cost, times)
 
+    def stand(self) -> str:
+        """What all that has taken so far: memory, and which way requests took."""
+        rollups = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in self.workers)
+        memory = sum(int(kib) for each in rollups for kib in _PSS.findall(each)) / 1024
+        with urlopen(f"http://127.0.0.1:{self._ports['direct']}/metrics", timeout=_LIMIT_S) as answer:
+            figures = answer.read()
+        moved, forwarded = (sum(map(float, each.findall(figures))) for each in (_MOVED, _FORWARDED))
+        return f"{memory:.1f} MiB, {moved:,.0f} connections moved, {forwarded:,.0f} requests forwarded"
+
     async def _log_out(self, session: bytes, cookie: bytes) -> None:
         home = self._homes[0]
         own, home.cookie = home.cookie, cookie
@@ -410,8 +423,8 @@ Question = tuple[tuple[str, str], int]
 
 async def measure(
     states: list[Path | None], rounds: int, seconds: float, clients: int
-) -> dict[Question, list[list[Came]]]:
-    """For each question what each state gave, by round."""
+) -> tuple[dict[Question, list[list[Came]]], list[str]]:
+    """For each question what each state gave, by round; and how each of them stands at the end."""
     found: dict[Question, list[list[Came]]] = {}
     async with AsyncExitStack() as stack:
         arms = [await stack.enter_async_context(serving(state)) for state in states]
@@ -423,10 +436,12 @@ async def measure(
                     came = await (arm.deliver(way, rate, seconds) if rate else arm.storm(way, clients))
                     if number >= 0:
                         found.setdefault((way, rate), [[] for _ in arms])[which].append(came)
-    return found
+        return found, [await asyncio.to_thread(arm.stand) for arm in arms]
 
 
-def report(found: dict[Question, list[list[Came]]], rounds: int, seconds: float, clients: int) -> Section:
+def report(
+    found: dict[Question, list[list[Came]]], stand: list[str], rounds: int, seconds: float, clients: int
+) -> Section:
     """The section of bench/RESULTS.md."""
     rows = []
     for ((transport, entry), rate), states in found.items():
@@ -445,6 +460,7 @@ def report(found: dict[Question, list[list[Came]]], rounds: int, seconds: float,
         f" of {seconds:g} s (in brackets the lowest and the highest).",
         ("way", "of what", "before:", "now:", "ratio:", "p50:", "p99:"),
         rows,
+        conclusion=f"Both workers with all receivers, before: {stand[0]}; now: {stand[1]}.",
     )
 
 
@@ -462,7 +478,8 @@ def main() -> None:
     raise_file_limit()
     uvloop.install()
     given = (1, 0.4, 40) if options.quick else (5, 1.2, STORM)
-    report(asyncio.run(measure([options.before.resolve(), None], *given)), *given).publish(is_part=options.quick)
+    found, stand = asyncio.run(measure([options.before.resolve(), None], *given))
+    report(found, stand, *given).publish(is_part=options.quick)
 
 
 if __name__ == "__main__":
