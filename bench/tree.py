@@ -37,7 +37,12 @@ ARMS = ("one server", "two workers", "two nodes", "two nodes, at home")
 FLOORS = {"floor, one process": 1, "floor, two processes": 2}
 MOST = {"two nodes": 1.5}  # the floor alone needs for two processes what two workers were asked to need
 """At most so many times one server, at the highest rate."""
-SETS = ("bayeux.max_sessions_per_browser=-1", "bayeux.max_interval_ms=3600000", "http.keepalive_ms=3600000")
+SETS = (
+    "bayeux.max_sessions_per_browser=-1",
+    "bayeux.max_interval_ms=3600000",
+    "http.keepalive_ms=3600000",
+    "http.header_timeout_ms=3600000",  # a publisher whose second connection sends nothing until all arms are ready
+)
 
 Costs = dict[tuple[str, str, int], list[tuple[float, float]]]
 """By arm, kind of message and rate: for each round milliseconds a second, or microseconds a delivery; of the server's
