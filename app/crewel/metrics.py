@@ -114,7 +114,7 @@ DECLARED = (
     Declared(
         "crewel_connections_moved_total",
         "counter",
-        "Connections handed to another worker, which has the session of the request.",
+        "Deprecated, and always 0: workers forward requests. Use crewel_forwarded_total.",
     ),
     Declared(
         "crewel_forwarded_total",

@@ -10,7 +10,7 @@ import gc
 import importlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
@@ -30,7 +30,6 @@ from crewel.errors import SettingsError, StoreLost
 from crewel.extension import Extension
 from crewel.nodes.membership import Membership
 from crewel.nodes.several_nodes import Nodes
-from crewel.nodes.siblings import Siblings, SingleProcess
 from crewel.pages import STATIC, figures, mount_demos, mount_extensions, mount_health, mount_metrics, protect_pages
 from crewel.security.jwt import JwtPolicy
 from crewel.security.tokens import keep_token
@@ -52,7 +51,9 @@ BROKER = web.AppKey("BROKER", Broker)
 ADMIN = web.AppKey("ADMIN", Administration)
 ENDPOINT = web.AppKey("ENDPOINT", Endpoint)
 NODES = web.AppKey("NODES", Membership)
-SIBLINGS = web.AppKey("SIBLINGS", Siblings)
+Join = Callable[[bytes], Awaitable[bytes]]
+"""Makes of the figures of this process those of the whole server, for Prometheus."""
+JOIN: web.AppKey[Join] = web.AppKey("JOIN")
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that answers in progress have when the server goes down
 _LEAVE_S = 3.0  # that the farewell to the other nodes may take
 _IN_FLIGHT_S: Final = LONGEST_PAUSE_MS / 3000
@@ -105,7 +106,7 @@ def attach(
     `mount` names what else is served, of `MOUNTS`. `api` is `/api/publish`. `admin` is `/admin/api`, without which the
     operators' commands find nothing, and the operator's page. `health`, `metrics` and `extensions` are the paths below these
     names. `extensions` come after those of `bayeux.extensions`. Raises SettingsError for an unknown name."""
-    return _attach(app, settings or Settings(), services, mount, extensions, SingleProcess())
+    return _attach(app, settings or Settings(), services, mount, extensions, _alone)
 
 
 def _attach(
@@ -114,7 +115,7 @@ def _attach(
     services: Iterable[Service],
     mount: Iterable[str],
     extensions: Iterable[Extension],
-    siblings: Siblings,
+    join: Join,
 ) -> Broker:
     mounted = list(mount)
     for name in mounted:
@@ -133,8 +134,8 @@ def _attach(
     broker.install(services)
     app[ADMIN] = Administration(broker)
     answer_remote_calls(app[ADMIN])
-    app[SIBLINGS] = siblings
-    membership = None if nodes is None else _share_store(broker, nodes, siblings)
+    app[JOIN] = join
+    membership = None if nodes is None else _share_store(broker, nodes)
     endpoint = Endpoint(broker, None if membership is None else membership.router)
     endpoint.mount(app)
     app[ENDPOINT] = endpoint
@@ -190,7 +191,7 @@ MOUNTS: Final[Mapping[str, Callable[[web.Application], None]]] = {
     "api": lambda app: mount_api(app, app[BROKER]),
     "admin": _mount_admin,
     "health": lambda app: mount_health(app, app[BROKER]),
-    "metrics": lambda app: mount_metrics(app, app[BROKER], app[SIBLINGS].join),
+    "metrics": lambda app: mount_metrics(app, app[BROKER], app[JOIN]),
     "extensions": mount_extensions,
 }
 """What `attach` can serve beside Bayeux, and `crewel serve` does."""
@@ -257,11 +258,15 @@ async def _background_of_services(app: web.Application) -> AsyncIterator[None]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _share_store(broker: Broker, nodes: Nodes, siblings: Siblings) -> Membership:
+async def _alone(figures: bytes) -> bytes:
+    return figures
+
+
+def _share_store(broker: Broker, nodes: Nodes) -> Membership:
     """Make of this server one of several that share the store."""
     if (why := broker.settings.why_shorter_hold) is not None:
         log.warning("%s", why)
-    nodes.membership = Membership(broker, siblings)
+    nodes.membership = Membership(broker)
     return nodes.membership
 
 
@@ -279,16 +284,16 @@ async def _announce_end(app: web.Application, lane: FastLane) -> None:
         await asyncio.sleep(_IN_FLIGHT_S)
 
 
-def build(settings: Settings, services: Iterable[Service] = (), siblings: Siblings | None = None) -> web.Application:
-    """The whole server as an application: Bayeux, health, metrics, and the demos if `http.demos` is set. `siblings` are the
-    other workers, if there are any."""
+def build(settings: Settings, services: Iterable[Service] = (), worker: Worker | None = None) -> web.Application:
+    """The whole server as an application: Bayeux, health, metrics, and the demos if `http.demos` is set. `worker`:
+    this process is one of several."""
     app = web.Application(middlewares=[mark_requests])
     services = list(services)
     if settings.http.demos:
         from crewel.demo import chat_service
 
         services.append(chat_service())
-    _attach(app, settings, services, MOUNTS, (), siblings or SingleProcess())
+    _attach(app, settings, services, MOUNTS, (), _alone if worker is None else worker.join)
     app.middlewares.append(app[ENDPOINT].guard)
     app[ENDPOINT].hosts.on_loopback = is_loopback(settings.http.host)
     # Only of the whole server: an application that mounts Crewel has headers of its own.
@@ -355,7 +360,6 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
     certificate = await asyncio.to_thread(certificate_of, http)
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
-        app[ENDPOINT].can_move = worker is not None
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT)
         by_aiohttp = partial(_connection, runner, http, loop)
         lane = FastLane(app[ENDPOINT], by_aiohttp)
@@ -376,8 +380,8 @@ async def listening_with(app: web.Application, worker: Worker | None = None) -> 
             stack.push_async_callback(_announce_end, app, lane)
         stack.callback(listener.close)  # before all others, when the server ends
         if worker is not None:
-            parts = app[NODES].registry, partial(figures, broker)
-            served = Serving(broker.runtime, broker.runtime.access, listener, connect, *parts)
+            parts = app[NODES].registry, app[NODES].calls, partial(figures, broker)
+            served = Serving(broker.runtime, broker.runtime.access, *parts)
             await stack.enter_async_context(worker.serving(served))
         await listener.start(broker.supervisor)
         host = f"[{http.host}]" if ":" in http.host else http.host

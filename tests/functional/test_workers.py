@@ -1,4 +1,4 @@
-"""`crewel serve --workers N`: a client's connection reaches the worker that has its session, whatever worker accepted it."""
+"""`crewel serve --workers N`: a request reaches the worker that has its session, whatever worker accepted the connection."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def opened_at(server: Server, number: int) -> Connection:
     return connection
 
 
-def moved(server: Server) -> float:
-    """How many connections workers have given to each other."""
-    return sum(value for name, value in figures(server).items() if name.startswith("crewel_connections_moved_total{"))
+def forwarded(server: Server) -> float:
+    """How many requests and frames workers have forwarded to each other."""
+    return sum(value for name, value in figures(server).items() if name.startswith("crewel_forwarded_total{"))
 
 
 @pytest.fixture
@@ -96,23 +96,23 @@ def test_all_workers_are_one_server_to_operators(server: Server, tmp_path: Path)
         assert connection.get("/health/ready").json() == {"status": "ready"}
 
 
-def test_a_request_moves_its_connection_to_the_worker_with_the_session(server: Server, person: Person) -> None:
-    before = moved(server)
+def test_a_request_reaches_the_worker_with_the_session(server: Server, person: Person) -> None:
+    before = forwarded(server)
     connection = opened_at(server, 1)
     for _ in range(3):
         (reply,) = connection.post("/cometd", connect(person), person.all_headers()[1:]).messages
         assert reply["successful"] is True, reply
-    assert moved(server) == before + 1
+    assert forwarded(server) == before + 3
 
 
-def test_a_moved_connection_delivers(server: Server, person: Person) -> None:
+def test_a_connection_to_another_worker_delivers(server: Server, person: Person) -> None:
     person._polling = opened_at(server, 1)
     person.publish("/a", "stored", **PERSISTENT)
     person.publish("/a", "not stored")
     assert data(person.take_all()) == ["stored", "not stored"]
 
 
-def test_requests_that_wait_behind_the_first_one_move_with_it(server: Server, person: Person) -> None:
+def test_requests_that_wait_behind_a_forwarded_one_are_answered_in_their_order(server: Server, person: Person) -> None:
     connection = opened_at(server, 1)
     headers = person.all_headers()
     connection.send(b"".join(request_bytes("POST", "/cometd", connect(person), headers) for _ in range(5)))
@@ -120,7 +120,7 @@ def test_requests_that_wait_behind_the_first_one_move_with_it(server: Server, pe
         assert connection.response().messages[-1]["successful"] is True
 
 
-def test_a_request_as_long_as_it_may_be_moves(server: Server, person: Person) -> None:
+def test_a_request_as_long_as_it_may_be_is_forwarded(server: Server, person: Person) -> None:
     connection = opened_at(server, 1)
     text = "x" * 60_000
     body = json.dumps([person.message("/a", data=text)]).encode()
@@ -130,7 +130,7 @@ def test_a_request_as_long_as_it_may_be_moves(server: Server, person: Person) ->
     assert data(person.take_all()) == [text, text]
 
 
-def test_a_chunked_request_moves(server: Server, person: Person) -> None:
+def test_a_chunked_request_is_forwarded(server: Server, person: Person) -> None:
     connection = opened_at(server, 1)
     body = connect(person)
     headers = [*person.all_headers(), ("Transfer-Encoding", "chunked")]
@@ -140,8 +140,8 @@ def test_a_chunked_request_moves(server: Server, person: Person) -> None:
 
 
 @pytest.mark.parametrize("deflates", [False, True])
-def test_a_websocket_moves_with_its_first_message(server: Server, person: Person, *, deflates: bool) -> None:
-    before = moved(server)
+def test_a_websocket_to_another_worker_delivers(server: Server, person: Person, *, deflates: bool) -> None:
+    before = forwarded(server)
     headers = [("Cookie", f"BAYEUX_BROWSER={person.cookie}")]
     if deflates:
         headers.append(("Sec-WebSocket-Extensions", "permessage-deflate"))
@@ -149,7 +149,7 @@ def test_a_websocket_moves_with_its_first_message(server: Server, person: Person
         client = SocketClient(server, headers=headers)
     client.id = person.id
     assert client.connect(advice={"timeout": 0})["successful"] is True
-    assert moved(server) == before + 1
+    assert forwarded(server) == before + 1
     client.ask_connect()
     person.publish("/a", "x" * 1000)
     assert client.heard() == ["x" * 1000]

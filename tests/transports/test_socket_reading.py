@@ -287,15 +287,3 @@ async def test_a_socket_that_is_being_closed_carries_no_connect(lane: FastLane) 
     assert lane.broker.mailboxes.connects.held == 1
     client.receive(frame((1000).to_bytes(2, "big"), Opcode.CLOSE))
     assert lane.broker.mailboxes.connects.held == 0
-
-
-async def test_of_a_socket_that_sends_much_before_its_first_message_not_all_is_kept(heard: Heard) -> None:
-    """A worker keeps what comes before the first message, to hand the socket over with it. An empty batch is no message."""
-    heard.socket._first_bytes = []
-    empty = Frame(Opcode.TEXT, b"[" + b" " * 10_000 + b"]").serialize(mask=True)
-    for _ in range(10):
-        await heard.read(empty)
-    assert len(heard.socket._first_bytes) == 10
-    for _ in range(10):
-        await heard.read(empty)
-    assert heard.socket._first_bytes is None

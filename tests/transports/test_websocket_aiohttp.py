@@ -43,13 +43,10 @@ class Served:
         endpoint.arrivals.slice_s = inf  # tests make many in one turn
         self.lane = FastLane(endpoint, lambda: Connection(self.http, loop=asyncio.get_running_loop()))
 
-    def connection(self, *, can_move: bool = False, has_upgraded: bool = False) -> tuple[FastConnection, Wire]:
+    def connection(self) -> tuple[FastConnection, Wire]:
         wire = Wire()
         self.wires.append(wire)
-        self.lane.can_move = can_move
         connection = FastConnection(self.lane)
-        if has_upgraded:
-            connection.has_upgraded()
         wire.set_protocol(connection)
         connection.connection_made(wire)
         return connection, wire
@@ -148,24 +145,3 @@ async def test_an_upgrade_that_is_wrong_is_refused(served: Served, line: bytes, 
         await asyncio.sleep(0)
     assert wire.written[0].startswith(b"HTTP/1.1 %d " % status)
     assert not served.endpoint.sockets.watch.sockets
-
-
-async def test_an_upgrade_that_another_process_has_answered_is_answered_no_second_time(served: Served) -> None:
-    connection, wire = served.connection(has_upgraded=True)
-    connection.data_received(UPGRADE % b"" + PING)
-    await let_go(served, wire)
-    assert wire.written == [PONG]
-
-
-async def test_a_socket_may_move_with_its_first_message(served: Served) -> None:
-    connection, wire = served.connection(can_move=True)
-    connection.data_received(UPGRADE % b"X-Two: 1\r\nX-Two: 2\r\n")
-    await let_go(served, wire)
-    taken: list[tuple[object, bytes, bool]] = []
-    served.endpoint.receiver.receive = lambda peer, _: peer.part_with(lambda *what: taken.append(what)) and None
-    send(wire, HANDSHAKE)
-    await asyncio.sleep(0)
-    ((transport, data, is_upgrade),) = taken
-    assert (transport, is_upgrade) == (wire, True)
-    assert data.endswith(b"\r\n\r\n" + HANDSHAKE)
-    assert data.count(b"X-Two: ") == 2

@@ -36,10 +36,6 @@ CONNECTED_WITH: Final = CONNECTED[:-1] + b',"ext":{%b}}'
 _MAX_LOGGED: Final = 100
 """Characters of a channel in the log, which a client has chosen."""
 
-Take = Callable[[Any, bytes, bool], None]
-"""Gets the transport of a connection, which is closed when it returns, and all bytes from the first one of the request on. Also
-whether the request was an upgrade, which has been answered."""
-
 
 class Forwarded(Protocol):
     """What takes a request, or a socket, to the node that has its session."""
@@ -117,11 +113,6 @@ class Peer(ABC):
     @property
     def is_gone(self) -> bool:
         """Whether the connection has ended: what is sent arrives nowhere."""
-        return False
-
-    def part_with(self, take: Take) -> bool:
-        """Give up the connection before anything of this request is answered. `take` is called soon, once, unless the client
-        goes first. False: that cannot be done, and nothing has changed."""
         return False
 
     @property

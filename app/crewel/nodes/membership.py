@@ -27,7 +27,6 @@ from crewel.nodes.remote_presence import RemotePresence
 from crewel.nodes.remote_subjects import RemoteSubjects
 from crewel.nodes.remote_topics import RemoteTopics
 from crewel.nodes.request_router import Router
-from crewel.nodes.siblings import Siblings
 from crewel.nodes.stored_groups import StoredGroups
 from crewel.storage import nodes, shared_queue_store
 from crewel.storage.nodes import Node
@@ -38,7 +37,7 @@ _FORGET_S: Final = 60.0
 class Membership:
     """The part that a server has in a cluster."""
 
-    def __init__(self, broker: Broker, siblings: Siblings) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.link = ""
         """Where the others reach this node; empty until it listens."""
@@ -68,7 +67,6 @@ class Membership:
             broker.addressing.names,
             self.registry,
             Ways(self.links, self.bus, self.calls),
-            siblings,
         )
         broker.runtime.life.on_drain.append(self.router.forwarder.drain)
         self.presence = RemotePresence(

@@ -133,6 +133,13 @@ class Present:
     """The sessions that are present, as frames of the kind `PRESENCE` list them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Exposition:
+    """What a process counts, as Prometheus reads it."""
+
+    text: str
+
+
 class Schema(Generic[Answer]):
     """How values of one type are written and read."""
 
@@ -177,3 +184,5 @@ HEIR: Final = Request("heir", OfNode, NodeAddress)
 """Which node has the sessions that this one had?"""
 PRESENT: Final = Request("presence", Nothing, Present)
 """Which of your sessions are present on which channels?"""
+FIGURES: Final = Request("figures", Nothing, Exposition)
+"""What do you count?"""

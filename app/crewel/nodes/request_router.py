@@ -28,7 +28,6 @@ from crewel.nodes.forwarding import Forwarder, Ways
 from crewel.nodes.link import Dialler
 from crewel.nodes.node_registry import NodeRegistry
 from crewel.nodes.remote_peer import RemotePeer
-from crewel.nodes.siblings import Siblings
 from crewel.nodes.waiting_requests import WaitingRequests, asked_session, session_name
 from crewel.storage import nodes
 from crewel.storage.nodes import Node
@@ -41,7 +40,7 @@ class Place(Enum):
 
     HERE = "here: the session is this node's, or no node's"
     LATER = "it cannot be said yet, or not before sessions have moved"
-    GONE = "nowhere: another process has the connection, or the client is gone"
+    GONE = "nowhere: the client is gone"
     NAMED = "where the session of the name is: the store knows"
 
 
@@ -60,7 +59,6 @@ class Router:
         names: Names,
         registry: NodeRegistry,
         ways: Ways,
-        siblings: Siblings,
     ) -> None:
         """`sessions` are those of this node, by `clientId`."""
         self._runtime = runtime
@@ -70,7 +68,6 @@ class Router:
         self._names = names
         self._lease = registry.lease
         self._registry = registry
-        self._siblings = siblings
         self._waiting = WaitingRequests()
         self.links = ways.links
         needs_cookie = not runtime.settings.bayeux.trust_client_session
@@ -88,10 +85,6 @@ class Router:
             if peer.relay is not None:
                 peer.relay.gone()  # a socket that spoke for another session before
             return self._inbound.receive(peer, elements)
-        if isinstance(place, Node):
-            place = self._moved(peer, place)
-            if place is Place.GONE:
-                return None
         link = self.links.to(place.token) if isinstance(place, Node) else None
         if link is not None:
             self._runtime.metrics.forwarded += 1
@@ -107,15 +100,6 @@ class Router:
         if place is not _HERE and (place is Place.LATER or (isinstance(place, Node) and not is_handshake(elements[0]))):
             return self._runtime.spawn(self._receive_later(peer, elements, since))
         return self._inbound.receive(peer, elements)
-
-    def _moved(self, peer: Peer, node: Node) -> Place | Node:
-        """Try to give the connection itself to a node that lives; that node if this cannot be done."""
-        if peer.relay is not None:
-            return node
-        has_gone = self._siblings.move(peer, node)
-        if has_gone is None:
-            return Place.LATER
-        return Place.GONE if has_gone else node
 
     def on_nodes_changed(self) -> None:
         """Something is known of the nodes that was not known."""
@@ -236,8 +220,6 @@ class Router:
         if not_by and isinstance(place, Node) and place.token == not_by:
             # It says that it does not have the session; what this node knew of it may have been old.
             place = Place.HERE if self._registry.has_looked(since) else Place.LATER
-        if isinstance(place, Node) and not isinstance(peer, RemotePeer):
-            place = self._moved(peer, place)
         if not isinstance(place, Node):
             return place
         if isinstance(peer, RemotePeer):

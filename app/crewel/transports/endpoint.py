@@ -71,8 +71,6 @@ class Endpoint:
         """Takes what a peer sends."""
         self._has_warned = False
         self._unknown_paths = RefusalLog("paths that there are not", logging.INFO)
-        self.can_move = False
-        """Whether connections may be handed to another process: then the bytes of a request are kept until its answer."""
         self.arrivals = FairTurns(broker.loop)
         """Of new clients: a storm of them does not keep those that are there."""
         self.arrivals.slice_s = SLICE_S / 2

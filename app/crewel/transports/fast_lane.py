@@ -52,7 +52,6 @@ class FastLane:
         # At hand, because each request needs them.
         self.receiver = endpoint.receiver
         self.turns = endpoint.broker.runtime.turns
-        self.can_move = endpoint.can_move
         self.sockets = endpoint.sockets
         self._timer: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None

@@ -20,7 +20,7 @@ from typing import Final
 from aiohttp import web
 
 from crewel.bayeux.codec import join
-from crewel.broker.exchange import Peer, Take
+from crewel.broker.exchange import Peer
 from crewel.broker.inbound import Receiver
 from crewel.broker.mailboxes.connects import Connects
 from crewel.broker.runtime import Runtime
@@ -64,11 +64,6 @@ class RequestPeer(Peer):
     def is_gone(self) -> bool:
         """Whether the connection has ended."""
         return self._request.transport is None
-
-    def part_with(self, take: Take) -> bool:
-        """Give up the connection if this is the first request of its child."""
-        connection = self._request.protocol
-        return isinstance(connection, Connection) and connection.owner.part_with(take)
 
     @property
     def headers(self) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ disagree (smuggling).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from errno import ENAMETOOLONG
 from functools import partial
 from typing import Any, Protocol, cast
@@ -19,7 +19,6 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.typedefs import Handler
 from aiohttp.web_protocol import ERROR, RequestHandler
 
-from crewel.broker.exchange import Take
 from crewel.transports.connection_caps import Counted
 
 _CONDITIONS = ("If-Modified-Since", "If-Unmodified-Since", "If-Range")
@@ -43,12 +42,8 @@ class Owner(Protocol):
         """The child takes and writes no more."""
         ...
 
-    def becomes(self, socket: Counted) -> bool:
-        """The connection is this socket's from here on. Return whether it may be given to another process."""
-        ...
-
-    def part_with(self, take: Take) -> bool:
-        """Do what `Peer.part_with` says."""
+    def becomes(self, socket: Counted) -> None:
+        """The connection is this socket's from here on."""
         ...
 
 
@@ -75,11 +70,10 @@ class Connection(RequestHandler):
         assert self._request_factory is not None
         self._request_factory = partial(_request, self._request_factory)
 
-    def serve(self, owner: Owner, wire: asyncio.Transport, data: bytes, *, serves_one: bool, is_muted: bool) -> None:
-        """Begin with these bytes. `is_muted`: what they are answered with has been said before."""
+    def serve(self, owner: Owner, wire: asyncio.Transport, data: bytes, *, serves_one: bool) -> None:
+        """Begin with these bytes."""
         self.owner, self.wire, self.serves_one = owner, wire, serves_one
-        line = _Muted(owner, wire) if is_muted else _Line(owner, wire)
-        self.connection_made(cast("asyncio.Transport", line))
+        self.connection_made(cast("asyncio.Transport", _Line(owner, wire)))
         self.data_received(data)
 
     def begin(self, request: web.BaseRequest) -> None:
@@ -164,16 +158,6 @@ class _Line:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._wire, name)
-
-
-class _Muted(_Line):
-    """One that drops what is written."""
-
-    def write(self, data: bytes) -> None:
-        """Drop it."""
-
-    def writelines(self, lines: Iterable[bytes]) -> None:
-        """Drop them."""
 
 
 def _request(make: Callable[..., web.BaseRequest], message: RawRequestMessage, *others: Any) -> web.BaseRequest:

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from crewel.bayeux.codec import decode, join
-from crewel.broker.exchange import Peer, Take
+from crewel.broker.exchange import Peer
 from crewel.errors import Fault, PayloadError
 from crewel.transports.bodies import elements_of
 from crewel.transports.connection_caps import Counted, address_of
@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _OK: Final = b"HTTP/1.1 200 OK\r\n"
 _RESPONSE: Final = _OK + b"%b%bContent-Length: %d\r\n\r\n[%b]"
-_FLUSH_S: Final = 0.02
-_MOST_KEPT: Final = 1 << 20  # bytes
 _WITH_MORE: Final = (b"content-length", b"transfer-encoding", b"\nupgrade:")
 """In heads behind which something may come that is no request."""
 
@@ -44,7 +42,6 @@ class FastConnection(asyncio.Protocol, Peer):
     __slots__ = (
         "_child",
         "_chunks",
-        "_has_upgraded",
         "_head",
         "_is_busy",
         "_is_clogged",
@@ -52,7 +49,6 @@ class FastConnection(asyncio.Protocol, Peer):
         "_lane",
         "_needed",
         "_received",
-        "_request",
         "_rests_until",
         "_transport",
         "deadline",
@@ -72,17 +68,11 @@ class FastConnection(asyncio.Protocol, Peer):
         self._received = self._needed = 0  # bytes; needed: without which there is no use in looking at the chunks again
         self._is_busy = self._is_clogged = self._is_closing = self.is_half_closed = False
         self._rests_until = 0.0  # loop time (s) before which nothing is served; 0 if nothing keeps it
-        self._request: bytes | None = b"" if lane.can_move else None  # None: the connection stays here
-        self._has_upgraded = False
         self.holder: str | None = None
         self.deadline = inf
         """Loop time (s) at which the peer is too late: with a request, its body, or its reading."""
 
     # The connection
-
-    def has_upgraded(self) -> None:
-        """The next bytes repeat an upgrade that another process has answered."""
-        self._has_upgraded = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the first request."""
@@ -302,8 +292,6 @@ class FastConnection(asyncio.Protocol, Peer):
             return 0
         self._needed, self._is_busy, self.deadline = 0, True, inf
         self.browser, self.mints_cookie = head.browser, False
-        if self._request is not None:
-            self._request = data[:end]
         lane.receiver.receive(self, elements)
         if self.is_half_closed and self._is_busy:
             lane.broker.mailboxes.connects.half_closed(self)
@@ -348,10 +336,10 @@ class FastConnection(asyncio.Protocol, Peer):
         if upgrade is None or negotiated is None:
             self._delegate(data)
             return
-        if not self._has_upgraded:
-            transport.write(negotiated.answer(upgrade.key, lane.date))
+        transport.write(negotiated.answer(upgrade.key, lane.date))
         socket = Socket(lane.sockets, raw, upgrade.browser, upgrade.client, negotiated.deflate, transport)
-        socket.begin(data[len(raw) :], can_move=self.becomes(socket))
+        self.becomes(socket)
+        socket.begin(data[len(raw) :])
         if self.is_half_closed:
             transport.close()  # a socket ends with either direction
 
@@ -361,13 +349,12 @@ class FastConnection(asyncio.Protocol, Peer):
             self._needed = end
             self.deadline = self._lane.loop.time() + self._lane.body_timeout
 
-    def becomes(self, socket: Counted) -> bool:
-        """The connection is this socket's from here on. Return whether it may be given to another process."""
+    def becomes(self, socket: Counted) -> None:
+        """The connection is this socket's from here on."""
         self._lane.caps.move(self, socket)
         self._lane.left(self)
         self._lane.lent.discard(self)
         self._transport = self._child = None
-        return self._request is not None
 
     # The child
 
@@ -375,7 +362,7 @@ class FastConnection(asyncio.Protocol, Peer):
         """Let aiohttp serve what begins with these bytes."""
         lane, transport = self._lane, self._transport
         assert transport is not None
-        if not (lane.answers or self._has_upgraded):
+        if not lane.answers:
             if lane.sockets.arrivals.is_over():
                 self._wait_to_arrive(data)
                 return
@@ -384,21 +371,15 @@ class FastConnection(asyncio.Protocol, Peer):
         self._keep(b"")
         self._needed, self._head, self._is_busy = 0, None, True
         self.deadline = lane.loop.time() + lane.header_timeout
-        if self._request is not None:
-            self._request = data
         if not self.is_half_closed:
             transport.resume_reading()
         self._child = child = lane.make_connection()
         serves_one = lane.answers and _is_one_request_without_body(data)
-        child.serve(self, transport, data, serves_one=serves_one, is_muted=self._has_upgraded)
+        child.serve(self, transport, data, serves_one=serves_one)
         if self.is_half_closed and not child.eof_received():
             transport.close()  # what came is no whole request
 
     def _feed(self, child: Connection, data: bytes) -> None:
-        if self._request is not None and not child.answered:
-            self._add(data)
-            if self._received > _MOST_KEPT:
-                self.stay()
         if not child.is_busy:
             self.deadline = min(self.deadline, self._lane.loop.time() + self._lane.header_timeout)
         child.data_received(data)
@@ -411,8 +392,6 @@ class FastConnection(asyncio.Protocol, Peer):
         """The child has written a response."""
         self.deadline = self._lane.idle_deadline
         self._watch_reader()
-        if self._child is not None and not self._child.serves_one:
-            self._keep(b"")  # from here on the connection stays
 
     def child_ended(self) -> None:
         """Continue behind the one request of the child; nothing comes behind more than one, or behind the last one."""
@@ -433,36 +412,6 @@ class FastConnection(asyncio.Protocol, Peer):
         self.browser = browser
         if self._head is not None:
             self._head.recognise(browser)
-
-    # To another process
-
-    def stay(self) -> None:
-        """Keep the connection: to move it at each request costs more than to forward these."""
-        self._request = None
-        if self._child is not None and not self._child.serves_one:
-            self._keep(b"")  # the child has them
-
-    def part_with(self, take: Take) -> bool:
-        """Give up the connection, unless it is encrypted."""
-        transport = self._transport
-        if transport is None or self._request is None or self._lane.scheme != "http":
-            return False
-        if self._child is not None and self._child.answered:  # what came since then is not kept
-            return False
-        transport.pause_reading()
-        self.deadline = self._lane.idle_deadline
-        # Not at once: what came behind the request is being kept.
-        self._lane.loop.call_soon(self._depart, take, self._request)
-        return True
-
-    def _depart(self, take: Take, request: bytes) -> None:
-        if (transport := self._transport) is None:
-            return  # the client has gone
-        if transport.get_write_buffer_size():  # the answer to the request before this one
-            self._lane.loop.call_later(_FLUSH_S, self._depart, take, request)
-        else:
-            take(transport, request + b"".join(self._chunks or ()), False)
-            transport.abort()
 
     # Answers
 

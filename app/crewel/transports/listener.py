@@ -14,16 +14,12 @@ import resource
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from crewel.event_loop import woken
 from crewel.metrics import Metrics
 from crewel.supervision import Supervisor
-
-if TYPE_CHECKING:
-    from crewel.transports.http_fast import FastConnection
 
 log = logging.getLogger(__name__)
 
@@ -135,12 +131,6 @@ class Listener:
         await self._accept()
         supervisor.start("listener", self._watch)
 
-    async def adopt(self, connected: socket.socket, data: bytes, connect: Connect | None = None) -> None:
-        """Serve a connection that another process had accepted, and of which it had read this data. `connect` makes its
-        protocol if that is another one than usual. Raises OSError."""
-        make = partial(self._connection, connect)
-        await self._loop.connect_accepted_socket(lambda: _Arrival(make, data), connected)
-
     def close(self) -> None:
         """Accept nothing any more, and give up the address."""
         self._is_closed = True
@@ -164,11 +154,11 @@ class Listener:
             server.close()
         self._servers.clear()
 
-    def _connection(self, connect: Connect | None = None) -> asyncio.Protocol:
+    def _connection(self) -> asyncio.Protocol:
         self._left -= 1
         if self._left == 0:
             self._loop.call_soon(self._pause)
-        return self._connect() if connect is None else connect()
+        return self._connect()
 
     @property
     def _kept(self) -> int:
@@ -209,23 +199,6 @@ class Listener:
         if now - self._logged_at >= _LOG_EVERY_S:
             self._logged_at = now
             log.error("%s: new connections wait until some are free", self.trouble)
-
-
-class _Arrival(asyncio.Protocol):
-    """The first moment of a connection that another process has read from: its data comes before what is read next."""
-
-    def __init__(self, make: Connect, data: bytes) -> None:
-        self._make = make
-        self._data = data
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Give the connection to its own protocol, or to the one that refuses it."""
-        wire = cast("asyncio.Transport", transport)
-        own = self._make()
-        cast("FastConnection", own).stay()
-        wire.set_protocol(own)
-        own.connection_made(wire)
-        cast("asyncio.Protocol", wire.get_protocol()).data_received(self._data)
 
 
 def _limit() -> int:

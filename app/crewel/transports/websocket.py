@@ -15,7 +15,7 @@ from typing import Final
 from websockets.frames import Frame, Opcode
 
 from crewel.bayeux.codec import decode
-from crewel.broker.exchange import Peer, Take
+from crewel.broker.exchange import Peer
 from crewel.broker.inbound import when_answered
 from crewel.broker.mailboxes.known_connect import KnownConnect
 from crewel.errors import Fault, PayloadError
@@ -32,7 +32,6 @@ from crewel.transports.text_frames import whole_deflated, whole_text
 
 _FIRST_FRAMES: Final = 3  # a handshake, subscriptions with a first connect, and the connect that is held
 _MOST_IN_FIRST: Final = 8  # messages in one of these
-_MOST_FIRST: Final = 16  # pieces that come before the first message; a socket that sends more stays where it is
 _PIECE: Final = 4096  # bytes that are kept in one piece
 _FRAMES: Final = 32  # that are parsed at once: less than a millisecond
 _BINARY_REFUSED: Final = 1003  # RFC 6455, 7.4.1
@@ -47,10 +46,8 @@ class Socket(asyncio.BufferedProtocol, Peer):
         "_closed",
         "_controls",
         "_deflate",
-        "_first_bytes",
         "_first_frames",
         "_fragments",
-        "_has_parted",
         "_head",
         "_is_busy",
         "_is_flooded",
@@ -98,13 +95,11 @@ class Socket(asyncio.BufferedProtocol, Peer):
         self._waiting: deque[Frame | bytes] | None = None
         """What has come and is not answered yet, in its order: frames, and bytes that are not parsed yet. A flood of small
         frames would take too long for one turn."""
-        self._first_bytes: list[bytes] | None = None
-        """All that came, until the first message has been processed: until then, another process may get the connection."""
         self._fragments: list[bytes] | None = None
         self._known: KnownConnect | None = None
         self._is_heard = True
         """Whether what the peer has sent is answered: until this side closes the socket."""
-        self._is_lost = self._has_parted = self._is_busy = False
+        self._is_lost = self._is_busy = False
         self._first_frames = _FIRST_FRAMES
         """How many of the next frames are those of a new client."""
         self._is_resting, self._rest_s = False, 0.0
@@ -121,10 +116,8 @@ class Socket(asyncio.BufferedProtocol, Peer):
 
     # The connection
 
-    def begin(self, data: bytes, *, can_move: bool) -> None:
+    def begin(self, data: bytes) -> None:
         """The connection is this socket's: read what came behind the upgrade."""
-        if can_move:
-            self._first_bytes = []
         self._transport.set_protocol(self)
         self._read(True)
         buffer = self._sockets.buffer
@@ -132,25 +125,6 @@ class Socket(asyncio.BufferedProtocol, Peer):
             part = data[start : start + len(buffer)]
             buffer[: len(part)] = part
             self.buffer_updated(len(part))
-
-    def part_with(self, take: Take) -> bool:
-        """Give up the connection if this is its first message, and it is not encrypted."""
-        transport = self._transport
-        if self._first_bytes is None or self._is_lost or transport.is_closing() or transport.get_write_buffer_size():
-            return False
-        if transport.get_extra_info("sslcontext") is not None:
-            return False
-        transport.pause_reading()
-        self._has_parted = True
-        self._is_heard, self.writer = False, None  # the rest is the other's
-        # Not at once: what came behind the message is being kept.
-        self._sockets.loop.call_soon(self._depart, take, self._first_bytes)
-        return True
-
-    def _depart(self, take: Take, kept: list[bytes]) -> None:
-        if not self._is_lost:
-            take(self._transport, self._head + b"".join(kept), True)
-            self._transport.abort()
 
     def cut_off(self) -> None:
         """Break the connection."""
@@ -221,10 +195,6 @@ class Socket(asyncio.BufferedProtocol, Peer):
         """Answer the frames in what came, and keep what has to wait. The next socket uses the buffer again."""
         sockets = self._sockets
         data = sockets.buffer[:nbytes]
-        if self._first_bytes is not None:
-            self._first_bytes.append(data)
-            if len(self._first_bytes) > _MOST_FIRST and not self._has_parted:
-                self._first_bytes = None
         turns = sockets.turns
         turns.unseen -= 1
         if self._waiting is None:
@@ -356,7 +326,7 @@ class Socket(asyncio.BufferedProtocol, Peer):
         if self._is_lost:
             if self._is_free:
                 self._part()
-        elif self.is_writable and not self._has_parted and not self._is_flooded:
+        elif self.is_writable and not self._is_flooded:
             self._read(True)
 
     def _read(self, is_on: bool) -> None:
@@ -411,7 +381,6 @@ class Socket(asyncio.BufferedProtocol, Peer):
             self._is_busy = True
             when_answered(answering, self._answered)
             return
-        self._first_bytes = None
         if self._rest_s:
             self._rest()
         session, known = self.session, self._known
@@ -446,7 +415,6 @@ class Socket(asyncio.BufferedProtocol, Peer):
     def _answered(self, _: object) -> None:
         """The frame has been answered. The next one has to wait for the end of what the store has answered."""
         self._is_busy = False
-        self._first_bytes = None
         if self._rest_s:
             self._rest()
         if (self._waiting is not None or self._is_lost) and not self._is_resting:

@@ -59,10 +59,11 @@ async def answer(sockets: Sockets, request: web.Request, client: Client, browser
     assert transport is not None
     head = b"\r\n".join((f"GET {request.raw_path} HTTP/1.1".encode(), *map(b": ".join, request.raw_headers), b"", b""))
     socket = Socket(sockets, head, browser, client, deflate, transport)
-    can_move = isinstance(connection, Connection) and connection.owner.becomes(socket)
+    if isinstance(connection, Connection):
+        connection.owner.becomes(socket)
     connection.transport = None  # else aiohttp would close it
     request.task.add_done_callback(lambda _: connection.connection_lost(None))
-    socket.begin(tail.data, can_move=can_move)
+    socket.begin(tail.data)
     return response
 
 

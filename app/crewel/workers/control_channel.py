@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeAlias
 
 import orjson
@@ -28,8 +28,6 @@ class Inheritance:
     """Descriptors of bound sockets."""
     channel: int
     """The descriptor of the worker's end."""
-    directory: str
-    """Where the workers have their sockets."""
 
     def text(self) -> str:
         """The value of the option."""
@@ -37,11 +35,12 @@ class Inheritance:
 
     @classmethod
     def read(cls, text: str) -> Inheritance:
-        """What such a value says. Raises ValueError."""
+        """What such a value says, or that of a parent of another version, which may say more. Raises ValueError."""
+        said = orjson.loads(text)
         try:
-            return cls(**orjson.loads(text))
-        except TypeError as error:
-            raise ValueError(str(error)) from None
+            return cls(**{each.name: said[each.name] for each in fields(cls)})
+        except (TypeError, KeyError) as error:
+            raise ValueError(repr(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

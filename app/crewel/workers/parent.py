@@ -11,7 +11,6 @@ import logging
 import os
 import signal
 import socket
-import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -31,7 +30,6 @@ from crewel.supervision import FIRST_PAUSE_S
 from crewel.transports.listener import bind
 from crewel.workers import control_channel
 from crewel.workers.control_channel import Inheritance, Situation, Streams
-from crewel.workers.handover import socket_path
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +96,6 @@ class Parent:
         self._failed: dict[int, int] = {}  # number of a worker: starts in a row that came to nothing
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
-        self._directory = Path()
         self._store: Store | None = None
 
     async def run(self, on_ready: Callable[[str], None]) -> None:
@@ -115,7 +112,6 @@ class Parent:
                 stack.callback(each.close)
                 each.listen(_BACKLOG)
             await stack.enter_async_context(self._storing())
-            self._directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="crewel-workers-")))
             stack.push_async_callback(self._end_all)
             url = await self._start_all()
             if url is not None:
@@ -192,7 +188,7 @@ class Parent:
 
     async def _process(self, number: int, channel: socket.socket) -> asyncio.subprocess.Process:
         listeners = [each.fileno() for each in self._sockets]
-        inherited = Inheritance(number, listeners, channel.fileno(), str(self._directory))
+        inherited = Inheritance(number, listeners, channel.fileno())
         return await asyncio.create_subprocess_exec(
             *self._command(inherited, self._decided(number)),
             env=os.environ | self._decided_secrets(),
@@ -341,8 +337,6 @@ class Parent:
         self._running.remove(worker)
         if worker.process.pid not in self._left:
             self._left.append(worker.process.pid)
-        with suppress(OSError):
-            socket_path(self._directory, worker.process.pid).unlink()
         if not worker.ready.done():
             worker.ready.set_exception(WorkersFailed(worker.number, status))
         self._send_situation()

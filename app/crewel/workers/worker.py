@@ -6,23 +6,18 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
-from crewel.broker.exchange import Peer
 from crewel.broker.runtime import Runtime
 from crewel.broker.writing.store_access import StoreAccess
+from crewel.errors import NodeFailed, StoreUnavailable
+from crewel.nodes.calls import Calls
 from crewel.nodes.node_registry import NodeRegistry
-from crewel.nodes.siblings import Siblings
-from crewel.storage.nodes import Node
-from crewel.transports.http_fast import FastConnection
-from crewel.transports.listener import Listener
+from crewel.nodes.node_requests import FIGURES, Exposition, Nothing
 from crewel.workers import control_channel
 from crewel.workers.control_channel import Inheritance, Situation, Streams
-from crewel.workers.handover import Handover
 from crewel.workers.joined_metrics import joined
 
 
@@ -31,22 +26,22 @@ class Serving(NamedTuple):
 
     runtime: Runtime
     access: StoreAccess
-    listener: Listener
-    connect: Callable[[], FastConnection]
-    """Makes the protocol of a connection that is a WebSocket already."""
     registry: NodeRegistry
+    calls: Calls
     figures: Callable[[], Awaitable[bytes]]
     """What this process counts, for Prometheus."""
 
 
 @dataclass(eq=False)
-class Worker(Siblings):
+class Worker:
     """This process, as its parent sees it. Made from what the process has inherited, before the event loop runs."""
 
     inherited: Inheritance
     stop: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set when the server is to end: by a signal, or because the parent has ended."""
-    _handover: Handover | None = field(default=None, init=False)
+    _others: dict[str, int] = field(default_factory=dict, init=False)
+    """Number of another worker -> its process."""
+    _server: Serving | None = field(default=None, init=False)
     _is_informed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _streams: Streams | None = field(default=None, init=False)
 
@@ -64,30 +59,27 @@ class Worker(Siblings):
 
     @asynccontextmanager
     async def serving(self, server: Serving) -> AsyncIterator[None]:
-        """Take and give connections, and obey the parent."""
+        """Obey the parent, and say what this process counts."""
 
-        async def adopt(connection: socket.socket, data: bytes, is_socket: bool) -> None:
-            await server.listener.adopt(connection, data, partial(_upgraded, server.connect) if is_socket else None)
+        async def counted(_: Nothing) -> Exposition:
+            return Exposition((await server.figures()).decode())
 
-        runtime = server.runtime
-        self._handover = handover = Handover(runtime, Path(self.inherited.directory), adopt, server.figures)
-        handover.open()
+        self._server = server
+        server.calls.serve(FIGURES, counted)
         self._streams = await control_channel.streams(socket.socket(fileno=self.inherited.channel))
-        obeying = runtime.spawn(self._obey(self._streams, server, handover))
+        obeying = server.runtime.spawn(self._obey(self._streams, server))
         try:
             await self._is_informed.wait()
             yield
         finally:
-            # First of all: from now on, the others wait for the take-over of what they cannot hand over.
-            handover.close()
             obeying.cancel()
 
-    async def _obey(self, streams: Streams, server: Serving, handover: Handover) -> None:
+    async def _obey(self, streams: Streams, server: Serving) -> None:
         reader, writer = streams
         own = os.getpid()
         async for fields in control_channel.lines(reader):
             told = Situation(**fields)
-            handover.siblings = {number: pid for number, pid in told.serving.items() if pid != own}
+            self._others = {number: pid for number, pid in told.serving.items() if pid != own}
             server.registry.leaving = frozenset(told.leaving)
             server.registry.gives_way = told.heir not in (None, own)
             server.registry.hurry()
@@ -98,20 +90,19 @@ class Worker(Siblings):
         self._is_informed.set()
         self.stop.set()
 
-    def move(self, peer: Peer, node: Node) -> bool | None:
-        """Give the connection to another worker, if the node is one."""
-        return self._handover is not None and self._handover.move(peer, node)
-
     async def join(self, figures: bytes) -> bytes:
-        """Ask the other workers for theirs."""
-        texts = {str(self.inherited.number): figures}
-        if self._handover is not None:
-            for number, pid in self._handover.siblings.items():
-                texts[number] = await self._handover.figures_of(pid)
-        return joined(texts)
+        """Make of the figures of this process those of all workers that answer, for Prometheus."""
+        server = self._server
+        assert server is not None  # whatever asks has come by its listener, which opens later
+        processes = ((each.process, each.token) for each in server.registry.others())
+        tokens = {process.pid: token for process, token in processes if process is not None and process.is_here}
+        others = {number: tokens[pid] for number, pid in self._others.items() if pid in tokens}
+        texts = await asyncio.gather(*(_figures_of(token, server.calls) for token in others.values()))
+        return joined({str(self.inherited.number): figures, **dict(zip(others, texts, strict=True))})
 
 
-def _upgraded(connect: Callable[[], FastConnection]) -> FastConnection:
-    made = connect()
-    made.has_upgraded()
-    return made
+async def _figures_of(token: str, calls: Calls) -> bytes:
+    """What the worker with this token counts; empty if it does not answer."""
+    with suppress(NodeFailed, StoreUnavailable):
+        return (await calls.ask(token, FIGURES, Nothing())).text.encode()
+    return b""
