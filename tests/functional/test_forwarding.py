@@ -169,6 +169,25 @@ def test_many_frames_of_a_socket_are_answered_in_their_order(both: list[Server])
     assert replies == [each["id"] for each in sent]
 
 
+def test_what_a_socket_sends_before_it_closes_is_carried_out_at_another_node(both: list[Server]) -> None:
+    receiver = Person(both[0]).be()
+    receiver.subscribe("/last/words")
+    person = SocketClient(both[0]).start()
+    other = SocketClient(both[1])
+    other.id = person.id
+    assert other.connect(advice={"timeout": 0})["successful"] is True
+    for number in range(20):
+        other.send(other.message("/last/words", data=number, **PERSISTENT))
+    other.socket.close()
+    heard: list[Any] = []
+    while len(heard) < 20:
+        taken = data(receiver.take(timeout=5000))
+        assert taken, heard
+        heard += taken
+    assert heard == list(range(20))
+    assert until(lambda: not busy(both[1]))
+
+
 def test_a_script_gets_its_answer_from_another_node(slow_lane: list[Server]) -> None:
     client = Client(slow_lane[0]).start()
     connect = {"channel": "/meta/connect", "clientId": client.id, "connectionType": "callback-polling"}

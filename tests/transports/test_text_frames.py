@@ -160,3 +160,10 @@ def test_receivers_of_a_message_share_one_frame() -> None:
     assert frames.deflated([LONG[0]]) is first
     assert frames.of([LONG[0]]) is plain
     assert frames.deflated([LONG[1]]) is not first
+
+
+def test_receivers_whose_sessions_are_elsewhere_share_a_compressed_frame() -> None:
+    """A link brings the message once for each of them."""
+    frames = Frames()
+    first = frames.deflated([LONG[0]])
+    assert frames.deflated([bytes(bytearray(LONG[0]))]) is first

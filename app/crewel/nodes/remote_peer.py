@@ -36,7 +36,7 @@ class RemotePeer(Peer):
         self._peers = peers
         self._is_gone = self.is_half_closed = False
         self.waiting: deque[list[Any]] | None = None
-        """Of a socket whose last frame is not answered yet: those that have come since."""
+        """Served later: the frames of a socket whose last one is not answered yet, and those whose turn has not come."""
 
     def send(self, parts: list[bytes]) -> None:
         """Send these messages by way of the node that has the connection."""
@@ -65,6 +65,7 @@ class RemotePeer(Peer):
 
     def cut_off(self) -> None:
         """Break the client's connection."""
+        self.waiting = None
         self.leave()
         self.link.send(Kind.END, self.stream)
 

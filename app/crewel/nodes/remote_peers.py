@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from time import perf_counter
 from typing import Any, Final
 
 import orjson
@@ -44,6 +45,7 @@ class RemotePeers:
         presence: RemotePresence,
     ) -> None:
         self._runtime = runtime
+        self._turns = runtime.turns
         self._outbound, self._connects, self._times = mailboxes.outbound, mailboxes.connects, mailboxes.times
         self._receive = router.receive_forwarded
         self._bus = bus
@@ -95,10 +97,15 @@ class RemotePeers:
         payload = frame.payload
         peers, fields = self._peers[link], parse(payload) if _DATA in payload else orjson.loads(payload)
         peer = peers[frame.stream] = KINDS[fields["transport"]](link, frame.stream, fields, peers)
-        if peer.pushes:
-            self._serve(peer, fields.pop("elements"))
+        elements = fields.pop("elements")
+        turns = self._turns
+        turns.unseen -= 1
+        if turns.unseen <= 0 and turns.is_over():
+            self._put_off(peer, elements)
+        elif peer.pushes:
+            self._serve(peer, elements)
         else:
-            self._receive(peer, fields.pop("elements"))
+            self._receive(peer, elements)
         if link.is_clogged:
             link.pause_reading()
 
@@ -109,12 +116,21 @@ class RemotePeers:
             self._outbound.leave_soon(session)
 
     def _take_further(self, peer: RemotePeer, elements: list[Any]) -> None:
-        if peer.waiting is None:
+        turns = self._turns
+        turns.unseen -= 1
+        if peer.waiting is not None:
+            peer.waiting.append(elements)
+            if len(peer.waiting) > _MOST_WAITING:
+                peer.slow_down(_REST_MS / 1000)
+        elif turns.unseen <= 0 and turns.is_over():
+            self._put_off(peer, elements)
+        else:
             self._serve(peer, elements)
-            return
-        peer.waiting.append(elements)
-        if len(peer.waiting) > _MOST_WAITING:
-            peer.slow_down(_REST_MS / 1000)
+
+    def _put_off(self, peer: RemotePeer, elements: list[Any]) -> None:
+        """Serve this in one of the later turns."""
+        peer.waiting = deque((elements,))
+        self._turns.later(peer.remote, partial(self._serve_next, peer))
 
     def _serve(self, peer: RemotePeer, elements: list[Any]) -> bool:
         """Serve this; True if a socket's next frame has to wait, for they are answered in their order."""
@@ -136,11 +152,16 @@ class RemotePeers:
         asyncio.get_running_loop().call_soon(self._serve_next, peer)
 
     def _serve_next(self, peer: RemotePeer) -> None:
-        waiting = peer.waiting
-        while waiting and not peer.is_gone:
-            if self._serve(peer, waiting.popleft()):
+        until = self._turns.portion() if peer.waiting else 0.0
+        while peer.waiting:
+            if self._serve(peer, peer.waiting.popleft()):
+                return
+            if peer.waiting and perf_counter() >= until:
+                self._turns.later(peer.remote, partial(self._serve_next, peer))
                 return
         peer.waiting = None
+        if peer.is_gone:
+            self._part(peer)
 
     def _half_closed(self, peer: RemotePeer, pause_ms: bytes) -> None:
         longest_pause_ms = int.from_bytes(pause_ms)
@@ -149,14 +170,19 @@ class RemotePeers:
         self._connects.half_closed(peer, longest_pause_ms)
 
     def _gone(self, peer: RemotePeer) -> None:
+        """The client has gone. What came on a socket before is still carried out."""
         peer.leave()
         if peer.pushes:
             self._connects.socket_closed(peer)
-            session, peer.session = peer.session, None
-            if session is not None:
-                session.forget_peer(peer)
+            self._part(peer)
         else:
+            peer.waiting = None
             self._connects.vanished(peer)
+
+    def _part(self, peer: RemotePeer) -> None:
+        session, peer.session = peer.session, None
+        if session is not None:
+            session.forget_peer(peer)
 
     def lost(self, link: Link) -> None:
         """All its clients have gone, as far as this node knows. The node does not reach this one any more, and clients of

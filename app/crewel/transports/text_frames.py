@@ -107,7 +107,7 @@ class Frames:
             return self.of(parts)
         if len(parts) > 1:
             return _deflated(join(parts))
-        if parts[0] is not self._deflated_part:
+        if parts[0] != self._deflated_part:  # links bring a copy for each of their receivers
             self._deflated_part = parts[0]
             self._deflated_frame = _deflated(join(parts))
         return self._deflated_frame
