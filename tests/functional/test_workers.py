@@ -200,6 +200,25 @@ def test_a_worker_that_dies_is_replaced_and_its_sessions_live_on(start_server: S
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 60)
 
 
+def test_a_socket_outlives_the_worker_of_its_session(start_server: StartServer) -> None:
+    server = start_server("cluster.workers=2", LONG)
+    person, publisher = Person(server), Client(server)
+    person._command = person._polling = opened_at(server, 0)
+    person.be()
+    person.subscribe("/a")
+    publisher._command = publisher._polling = opened_at(server, 1)
+    publisher.handshake()
+    with only(server, 1):
+        client = SocketClient(server, headers=[("Cookie", f"BAYEUX_BROWSER={person.cookie}")])
+    client.id = person.id
+    assert client.connect(advice={"timeout": 0}, ext={"ack": person.batch})["successful"] is True
+    held = client.ask_connect(ext={"ack": person.batch})
+    os.kill(processes(server)[0], signal.SIGKILL)
+    publisher.publish("/a", 1, **PERSISTENT)
+    assert client.reply_to(held, 30)["successful"] is True
+    assert client.heard() == [1]
+
+
 def test_the_address_of_the_store_is_in_no_command_line_of_a_worker(tmp_path: Path) -> None:
     """It may hold a password, and all users of the machine can read command lines."""
     url = shared_store().url
