@@ -33,7 +33,7 @@ from waiting import Clients, Connection, end_lease, store_sessions
 from crewel.settings.storage import Storage
 from crewel.storage.node_leases import Membership
 
-SIZES: Final = (10_000, 30_000, 100_000)
+SIZES: Final = (10_000, 30_000, 100_000, 300_000)
 SHARE: Final = 100
 """One client in so many comes back."""
 ROOMS: Final = 1000  # as store_sessions divides them
