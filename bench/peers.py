@@ -96,6 +96,10 @@ def npm_peer(name: str, title: str, package: str, **options: Any) -> Peer:
     return Peer(name, title, _npm(directory), _node_command(directory), _npm_version(directory, package), **options)
 
 
+def _commit(checkout: Path) -> str:
+    return output_of("git", "-C", str(checkout), "log", "-1", "--format=%h")
+
+
 def _installed(*packages: str) -> str:
     return ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
 
@@ -135,7 +139,7 @@ def earlier(checkout: Path, crewel_settings: list[str]) -> Peer:
         "Crewel before",
         prepare=lambda: None,
         command=lambda: ["env", path, sys.executable, "-m", "crewel", "serve", "--port", "0", *sets],
-        version=lambda: output_of("git", "-C", str(checkout), "log", "-1", "--format=%h"),
+        version=lambda: _commit(checkout),
         stores=True,
     )
 
@@ -149,7 +153,9 @@ def peers(crewel_settings: list[str]) -> tuple[Peer, ...]:
             "Crewel",
             prepare=lambda: None,
             command=lambda: [sys.executable, "-m", "crewel", "serve", "--port", "0", *sets],
-            version=lambda: _installed("crewel", "aiohttp", "uvloop") + f", Python {sys.version.split()[0]}",
+            version=lambda: (
+                f"{_installed('crewel', 'aiohttp', 'uvloop')}, Python {sys.version.split()[0]}; the state {_commit(BENCH)}"
+            ),
             stores=True,
             note=f"with {', '.join(crewel_settings)}" if crewel_settings else "",
         ),
