@@ -318,6 +318,8 @@ class Metrics(Collector):
         self.resends_busy = 0
         self.redeliveries = 0
         self.dropped: Counter[str] = Counter()
+        self.no_letters: Counter[str] = Counter()
+        """Why those have no dead letter that were dropped as `noLetter`: for the log."""
         self.ended: Counter[str] = Counter()
         self.filter_failures = 0
         self.filters_over_budget = 0
@@ -369,6 +371,11 @@ class Metrics(Collector):
     def lost(self) -> int:
         """Messages that were dropped and are in no dead letter."""
         return self.dropped["dropOldest"] + self.dropped["noLetter"]
+
+    def left_no_letter(self, why: str) -> None:
+        """A message was dropped that has no dead letter; `why` is a `NoLetter`."""
+        self.dropped["noLetter"] += 1
+        self.no_letters[why] += 1
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """Let `name` (a declared gauge, without `crewel_`) be read by this function. Raises ValueError for another one."""

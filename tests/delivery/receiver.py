@@ -14,7 +14,7 @@ from crewel.broker.mailboxes.offers import LEAVES
 from crewel.delivery.dispatcher import FailedDelivery, Judgement, Rules
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry, in_order, place_of, rank_of
-from crewel.delivery.records import EndReason, LogId, Transient
+from crewel.delivery.records import EndReason, LogId, NoLetter, Transient
 from crewel.qos.connect import Bounds, Burst, OverflowPolicy
 from crewel.qos.update import Origin
 from crewel.settings.access import Limits
@@ -41,7 +41,7 @@ class Listener:
     def transients_ended(self, reason: EndReason, count: int) -> None:
         pass
 
-    def left_no_letter(self) -> None:
+    def left_no_letter(self, why: NoLetter) -> None:
         pass
 
     def resent(self, name: str, count: int, *, is_busy: bool) -> None:

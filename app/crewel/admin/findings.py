@@ -248,7 +248,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
             "messages-dropped",
             Level.BAD,
             f"{things(figures.messages_dropped, 'message')} dropped in the last hour",
-            "The queue of a receiver was full, and the receiver has no name, or asked to drop the oldest.",
+            "The queue of a receiver was full, and the receiver has no name, or asked to drop the oldest; or there are no dead"
+            " letters of such messages, as of changes of presence.",
             "Give clients that must miss nothing a session name, or set delivery.letters_for_anonymous. Dropped ones are lost.",
             "/receivers?sort=waiting",
             figures.messages_dropped,

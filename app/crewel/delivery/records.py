@@ -32,12 +32,31 @@ class EndReason(Explained):
     ERASED = "erased", "Its topic was erased."
     DROPPED = "dropped", "The queue was full and its policy dropped the message, or an operator dropped it."
     FILTERED = "filtered", "The subscription excludes it: by a filter, or as the receiver's own message."
-    LAPSED = "lapsed", "The anonymous session it was queued for ended, or the last member of its group left."
+    LAPSED = (
+        "lapsed",
+        "It ended with an anonymous session, or is a message of the server itself and ended with any; or the last member of"
+        " its group left.",
+    )
     RETURNED = (
         "returned",
         "It returned to the queue of its subject or group, for another receiver; or another session of the subject has it,"
         " or has acknowledged it.",
     )
+
+
+class NoLetter(Explained):
+    """Why a message that was dropped has no dead letter."""
+
+    FULL = (
+        "full",
+        "at the full queue of a session without a name, see delivery.queue_max_entries and delivery.letters_for_anonymous",
+    )
+    NO_MESSAGE = (
+        "no message",
+        "of the server itself, such as changes of presence, or of a subscription with updateOneway",
+    )
+    NOT_STORED = "not stored", "of a session that the store does not have"
+    ENDED = "ended", "from another node, of a session that had ended"
 
 
 class Submission(NamedTuple):

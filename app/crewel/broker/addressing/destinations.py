@@ -27,7 +27,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, stored_of, unstored_of
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import Logged, LogId, PendingMessage, SessionName
+from crewel.delivery.records import Logged, LogId, NoLetter, PendingMessage, SessionName
 from crewel.errors import BayeuxCode, Refused, StoreError, StoreUnavailable, StoreUncertain
 from crewel.qos.names import one_queue, subject_of, subject_queue
 from crewel.qos.publish import PublishQos
@@ -182,7 +182,7 @@ class Destinations:
         for name in names:
             session = self._names.find(name)
             if session is None:
-                self._runtime.metrics.dropped["noLetter"] += 1
+                self._runtime.metrics.left_no_letter(NoLetter.ENDED)
             elif session.takes_ptp:
                 found.append(session)
         entry = Entry.logged(

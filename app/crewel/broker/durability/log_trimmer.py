@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from crewel.delivery.durable_session import DurableSession
-from crewel.delivery.records import LogId
+from crewel.delivery.records import LogId, NoLetter
 from crewel.errors import Fenced, StoreError
 from crewel.event_loop import in_turns
 from crewel.storage import dead_letter_store, streams
@@ -54,7 +55,7 @@ class FactsTrimmer:
     _settings: Settings
     _metrics: Metrics
     _dead_letters: int | None = field(default=None, init=False)  # that had been dropped when it was said last
-    _lost: int = field(default=0, init=False)  # messages without a dead letter, likewise
+    _no_letters: Counter[str] = field(default_factory=Counter, init=False)  # likewise
     _looks: int = field(default=0, init=False)
 
     async def run_once(self, found: Occupied) -> None:
@@ -73,14 +74,11 @@ class FactsTrimmer:
         log.warning("the %d oldest facts were dropped: they take more than storage.facts_max_bytes=%d", dropped, most)
 
     def _count_lost(self) -> None:
-        lost = self._metrics.dropped["noLetter"]
-        if lost > self._lost:
-            log.warning(
-                "%d messages were dropped, most of them because the queue of a session without a name was full: see"
-                " delivery.queue_max_entries and delivery.letters_for_anonymous",
-                lost - self._lost,
-            )
-        self._lost = lost
+        found = Counter(self._metrics.no_letters)
+        if new := found - self._no_letters:
+            causes = "; ".join(f"{count} {NoLetter(why).meaning}" for why, count in new.most_common())
+            log.warning("messages were dropped without a dead letter: %s", causes)
+        self._no_letters = found
 
     async def _count_letters(self, dropped: int) -> None:
         store, delivery = self._access.store, self._settings.delivery

@@ -131,21 +131,20 @@ class DispatcherRunner:
 
     def leave(self, session: Session, event: Event) -> None:
         """The session ends: what of it is in memory only becomes dead letters, if a client may come back for it."""
-        self._log_end(session, event)
+        depth = session.mailbox.view().depth
         self.updated.discard(session)
         self._outbound.connects.reported.discard(session)
         self.pings.ended(session)
         self._expiry.leave(session)
         lapsed = Ends(session.mailbox).leave()
-        if session.acknowledges:
+        if session.acknowledges and depth:
             self._runtime.metrics.ended[EndReason.LAPSED] += lapsed
+            self._log_end(session, event, depth, lapsed)
 
-    def _log_end(self, session: Session, event: Event) -> None:
+    def _log_end(self, session: Session, event: Event, depth: int, lapsed: int) -> None:
         """Log what ends with the session: from now on its messages are dead letters, or are dropped."""
-        backlog = session.mailbox.view().depth
-        if not backlog or not session.acknowledges:
-            return
-        is_kept = session.mailbox.view().ends_in_letters
+        is_kept = session.mailbox.view().ends_in_letters and depth > lapsed
+        backlog = depth - lapsed if is_kept else depth
         why = cause(session, event, self._times, self._runtime.loop.time())
         if is_kept:
             self._events.died(session, backlog, why)

@@ -60,17 +60,17 @@ class Ends:
             mailbox._drop_where(partial(is_, entry))
 
     def leave(self) -> int:
-        """The session has ended: what of it is in memory only becomes dead letters, if a client may come back for it. Returns
-        how many messages do not. After a pause, only messages of the server leave."""
-        mailbox, view, lapsed = self._mailbox, self._mailbox.view(), 0
+        """The session has ended: what of it is in memory only becomes dead letters, if a client may come back for it, but for
+        messages of the server about itself. Returns how many do not. After a pause, only messages of the server leave."""
+        mailbox, view, lapsed = self._mailbox, self._mailbox.view(), self._mailbox._transients()
         if view.ends_in_letters:
+            lapsed = [each for each in lapsed if not each.leaves_letter]
+            mailbox._take_out_many(lapsed)
             self.dead_letter_transients(*(view.death or (DEAD_SESSION, "the session has ended")))
-        else:
-            lapsed = len(mailbox._transients())
         if mailbox._is_paused:
             mailbox._pause(is_paused=False)
             mailbox._drop_where(lambda entry: not entry.channel.startswith("/meta/"))
-        return lapsed
+        return len(lapsed)
 
     # Dead letters
 

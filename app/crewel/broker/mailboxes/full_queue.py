@@ -14,7 +14,7 @@ from crewel.broker.mailboxes.offers import UNSTORED
 from crewel.delivery.batches import NO_BATCHES
 from crewel.delivery.dispatcher import FailedDelivery
 from crewel.delivery.entry import Entry, beyond, least, place_of, priority_of
-from crewel.delivery.records import EndReason, LogId
+from crewel.delivery.records import EndReason, LogId, NoLetter
 from crewel.qos.connect import Bounds, OverflowPolicy
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class FullQueue:
                     ledger.dead_letter(FailedDelivery(self._entry, code, "the queue of the receiver is full"))
                     mailbox._must_end = ledger.charge() or mailbox._must_end
                 else:
-                    ledger.listener.left_no_letter()
+                    ledger.listener.left_no_letter(NoLetter.FULL if self._is_stored else NoLetter.NOT_STORED)
                     ledger.end(self._place, EndReason.DROPPED)
             case _:
                 assert_never(policy)

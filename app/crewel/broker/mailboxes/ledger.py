@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from crewel.broker.mailboxes.offers import UNSTORED
 from crewel.delivery.entry import Entry, notice_entry, place_of
-from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, PendingDeadLetter, PendingMessage
+from crewel.delivery.records import BATCH_BLOCK, EndReason, LogId, NoLetter, PendingDeadLetter, PendingMessage
 
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.mailbox_listener import MailboxListener
@@ -206,7 +206,7 @@ class NoLedger:
 
     def dead_letter(self, failed: FailedDelivery) -> None:
         """The message, which memory has no more, becomes a dead letter, if its receiver leaves any."""
-        self.listener.left_no_letter()
+        self.listener.left_no_letter(NoLetter.NOT_STORED)
 
     def die(self, code: str, reason: str) -> None:
         """The client has failed for good: what ends with the session has this code and reason."""
@@ -500,7 +500,7 @@ class StoreLedger:
             attempts += self.attempts(place)
             durable.dead_letter(PendingDeadLetter(durable.name, place, code, reason, attempts, message, given, tries))
         else:
-            self.listener.left_no_letter()
+            self.listener.left_no_letter(NoLetter.NO_MESSAGE)
             if place:
                 durable.end_message(place, EndReason.DROPPED)
         self._changed()

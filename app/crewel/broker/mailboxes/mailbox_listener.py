@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from crewel.delivery.dispatcher import FailedDelivery
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
-    from crewel.delivery.records import EndReason, Transient
+    from crewel.delivery.records import EndReason, NoLetter, Transient
     from crewel.qos.connect import Bounds, OverflowPolicy
     from crewel.settings.server_settings import Bayeux
 
@@ -47,8 +47,8 @@ class MailboxListener(Protocol):
     def transients_ended(self, reason: EndReason, count: int) -> None:
         """So many messages that the store does not have ended in this way, of a session that acknowledges."""
 
-    def left_no_letter(self) -> None:
-        """A message ended that should have become a dead letter, and cannot become one."""
+    def left_no_letter(self, why: NoLetter) -> None:
+        """A message was dropped, and has no dead letter."""
 
     def resent(self, name: str, count: int, *, is_busy: bool) -> None:
         """So many messages leave again; `name` is the session's if the store has it, else empty. `is_busy`: its client did not

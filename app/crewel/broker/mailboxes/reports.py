@@ -14,7 +14,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
-from crewel.delivery.records import EndReason, Transient
+from crewel.delivery.records import EndReason, NoLetter, Transient
 from crewel.qos.connect import Bounds, OverflowPolicy
 from crewel.qos.update import Origin
 
@@ -54,9 +54,9 @@ class MailboxReports:
         """So many messages that the store does not have ended in this way, of a session that acknowledges."""
         self._runtime.metrics.ended[reason] += count
 
-    def left_no_letter(self) -> None:
-        """A message ended that should have become a dead letter, and cannot become one."""
-        self._runtime.metrics.dropped["noLetter"] += 1
+    def left_no_letter(self, why: NoLetter) -> None:
+        """A message was dropped, and has no dead letter."""
+        self._runtime.metrics.left_no_letter(why)
 
     def resent(self, name: str, count: int, *, is_busy: bool) -> None:
         """So many messages leave again; `name` is the session's if the store has it, else empty. `is_busy`: its client did not
