@@ -131,7 +131,8 @@ HISTORY: Final = Options(
         "numEntries",
         "history",
         whole(0, or_else=ALL),
-        "How many of the newest messages of the history to deliver first; -1: all, 0: none",
+        "How many of the newest messages of the history to deliver first; -1: all, 0: none. A subscribe without any option gets"
+        " none",
         "how-to/topics.md",
     ),
     Option(
@@ -165,7 +166,8 @@ SUBSCRIBE: Final = Options(
         "updateOneway",
         "update_oneway",
         flag,
-        "Send each message once, without acknowledgement: for a session with `ext.ack` that prefers speed on one channel",
+        "Send each message once, without acknowledgement: for a session with `ext.ack` that prefers speed on one channel. Those"
+        " that wait when the session ends leave no dead letters",
     ),
     Option(
         "persistent",

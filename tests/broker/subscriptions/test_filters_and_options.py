@@ -226,6 +226,20 @@ class TestOneway:
         again = client.connect(ext={"ack": 1}, advice={"timeout": 0}).answer
         assert data_of(again) == [2, 3]
 
+    def test_messages_wait_for_a_client_that_is_away_and_end_with_its_session(self, world: StoredWorld) -> None:
+        """What a page asks for that only shows messages: its closed windows leave no dead letters."""
+        page = Receiver(world).started(name="joe/1", timeout=60_000)
+        ask(page, "/a", updateOneway=True)
+        page.take()
+        world.sweep_after(30)
+        publish(world, "/a", 0, 1)
+        assert data(page.take()) == [0, 1]
+        publish(world, "/a", 2, 3)
+        world.sweep_after(61)
+        assert not page.is_known
+        assert world.letters() == []
+        assert world.broker.metrics.lost == 0
+
     def test_to_a_session_that_acknowledges_nothing_it_says_nothing(self, world: StoredWorld) -> None:
         client = Client(world).joined()
         ask(client, "/a", updateOneway=True)
