@@ -14,7 +14,7 @@
 import {AckExtension, CometD} from "./cometd.js";
 import {Attempts, CONNECTING} from "./connect-attempts.js";
 import {agreed, completed, outboxOf} from "./connect-options.js";
-import {Subscriptions} from "./connect-subscriptions.js";
+import {Subscriptions, fresh} from "./connect-subscriptions.js";
 import {Token} from "./connect-token.js";
 import {NO_TRACES, Traces} from "./connect-traces.js";
 import {Outbox} from "./outbox.js";
@@ -100,7 +100,7 @@ class Connection {
         this.#register(outbox !== false && (typeof indexedDB !== "undefined" || outbox.path !== undefined));
         this.#subscriptions = new Subscriptions(this.cometd, (ended) => this.#emit("ended", ended));
         this.#attempts = new Attempts(this.cometd, this.session, this.#token, retry, (status) => this.#changed(status));
-        this.cometd.addListener("/meta/handshake", ({successful}) => successful && this.#subscriptions.restore());
+        this.cometd.addListener("/meta/handshake", ({successful}) => successful && this.#subscriptions.restore(this.session.reply?.reconnected === true));
         this.#attempts.start(this.#before);
     }
 
@@ -128,7 +128,7 @@ class Connection {
      * @param options {signal, …}: `signal` is an AbortSignal that ends it, the rest are fields of `ext.subscribe`
      */
     subscribe(channel, listener, options = {}) {
-        const traced = this.#traced(listener);
+        const traced = this.#traced(fresh(listener));
         return this.#subscribe(channel, options, (props, answered) => this.cometd.subscribe(channel, traced, props, answered));
     }
 
@@ -289,6 +289,9 @@ class Connection {
     }
 
     #changed(status) {
+        if (status.state === "waiting") {
+            this.#subscriptions.lose(); // another page gets what comes
+        }
         if (status.state === "connected") {
             this.#subscriptions.resume();
             [...this.#waiting].forEach(({send}) => send());

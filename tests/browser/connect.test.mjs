@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import {mock, test} from "node:test";
 import {connect} from "../../extensions/connect.js";
 import {completed, outboxOf} from "../../extensions/connect-options.js";
-import {Subscriptions} from "../../extensions/connect-subscriptions.js";
+import {Subscriptions, fresh} from "../../extensions/connect-subscriptions.js";
 import {Token, expiryOf} from "../../extensions/connect-token.js";
 import {pause} from "../../extensions/pauses.js";
 import {ReplyError, codeOf, isOfSession, isTemporary} from "../../extensions/replies.js";
@@ -205,9 +205,9 @@ function world() {
         [...handles].filter(([, name]) => name === channel).forEach(([key]) => handles.delete(key));
         sent.at(-1)[2]({successful: false, ...reply});
     };
-    const shake = () => {
+    const shake = (isKept = false) => {
         handles.clear();
-        subscriptions.restore();
+        subscriptions.restore(isKept);
     };
     return {subscriptions, sent, ended, handles, add, fail, shake, log: () => sent.splice(0).map(([what, channel]) => `${what} ${channel}`)};
 }
@@ -225,6 +225,63 @@ test("subscriptions are sent with each session, once for a channel", async () =>
     shake();
     assert.deepEqual(log(), ["subscribe /a"]);
     assert.throws(() => add("/a", {filter: "y"}), /with other options/);
+});
+
+test("what a kept session has begun is not begun again", async () => {
+    const {subscriptions, add, shake, sent} = world();
+    const place = {"/a": {epoch: "e", id: "1"}};
+    const asked = {history: {numEntries: 10}, since: place, filter: "x"};
+    add("/a", asked);
+    add("/b", {filter: "x"}); // the server's default is one message of the history
+    add("/c");
+    const fieldsOf = () => sent.splice(0).map(([, , answered, props]) => answered({successful: true}) ?? props.ext?.subscribe);
+    const begun = [asked, {filter: "x"}, undefined];
+    shake();
+    assert.deepEqual(fieldsOf(), begun);
+    for (let times = 0; times < 2; times += 1) {
+        shake(true);
+        assert.deepEqual(fieldsOf(), [{filter: "x", initialUpdate: false}, {filter: "x", initialUpdate: false}, undefined]);
+    }
+    shake(false);
+    assert.deepEqual(fieldsOf(), begun);
+    subscriptions.lose(); // another client has the session
+    shake(true);
+    assert.deepEqual(fieldsOf(), begun);
+});
+
+test("a subscription that the server has not confirmed begins in the session that was kept", () => {
+    const {add, shake, sent} = world();
+    const asked = {history: {numEntries: 10}};
+    add("/a", asked).promise.catch(() => {});
+    shake();
+    shake(true);
+    assert.deepEqual(sent.map(([, , , props]) => props.ext.subscribe), [asked, asked]);
+});
+
+test("a listener gets a message of a history once, also in another session", async () => {
+    const got = [];
+    const listener = fresh((message) => {
+        got.push(message.data);
+        if (message.data === "wrong" && got.length < 3) {
+            throw new Error("too hot");
+        }
+        return message.data === "late" && got.length < 6 ? Promise.reject(new Error("too hot")) : undefined;
+    });
+    const message = (data, initial, id = data) => ({data, ext: {update: {id, initial}}});
+    listener(message("one", true));
+    await settled();
+    listener(message("one", true));
+    assert.throws(() => listener(message("wrong", true)), /too hot/);
+    await settled();
+    listener(message("wrong", true));
+    listener(message("two", undefined));
+    await assert.rejects(listener(message("late", true)), /too hot/);
+    await settled();
+    listener(message("late", true));
+    listener(message("two", true));
+    listener(message("one", undefined)); // sent again: not for this function to decide
+    listener({data: "plain"});
+    assert.deepEqual(got, ["one", "wrong", "wrong", "two", "late", "late", "one", "plain"]);
 });
 
 test("a subscription that was lost on its way is sent when the server is reached", async () => {

@@ -235,6 +235,37 @@ def test_a_token_is_asked_for_before_it_expires_and_after_a_refusal(
     assert page.evaluate("connection.status.reason.errorCode") == "user.security.authentication.accessDenied"
 
 
+def test_a_history_comes_once_over_renewals_and_in_another_session(
+    home: Server, start_server: StartServer, context: BrowserContext, tmp_path: Path
+) -> None:
+    keys = tmp_path / "jwt.secret"
+    keys.write_text(SECRET)
+    sets = ("security.policy=jwt", "security.jwt_leeway_ms=0", f"http.allowed_origins={home.base}")
+    server = start_server(*sets, 'topics."/chat/**".history.max_entries=100', f"security.jwt_keys={keys}")
+    page = context.new_page()
+    page.expose_function("tokens", lambda: signed(exp=int(time.time()) + 4, sub="ann", publish=["/chat/*"]))
+    page.goto(f"{home.base}/")
+    page.evaluate(CONNECT, {"url": server.url, "timeout": LIMIT_MS})
+    for number in ("1", "2", "3"):
+        page.evaluate("number => say('/chat/a', number)", number)
+    page.evaluate("hear('/chat/a', {history: {numEntries: 2, newestFirst: false}})")
+    saw(page, "2", "3")
+    for is_kept, number in ((True, "4"), (False, "5")):
+        if not is_kept:
+            page.evaluate("connection.session.forget()")
+        client = page.evaluate("connection.cometd.getClientId()")
+        until(
+            page,
+            "client => connection.status.state === 'connected' && connection.cometd.getClientId() !== client",
+            client,
+        )
+        assert page.evaluate("connection.session.reply.reconnected") is is_kept
+        page.evaluate("number => say('/chat/a', number)", number)
+        until(page, "number => seen.includes(number)", number)
+    saw(page, "2", "3", "4", "5")
+    assert page.evaluate("failed") == []
+
+
 LATE = """
 () => {
     const receive = connection.cometd.receive.bind(connection.cometd);
