@@ -32,6 +32,7 @@ export class Attempts {
     #status = CONNECTING;
     #failures = 0; // since the last successful connect
     #refusals = 0; // the same of handshakes that another token may remedy
+    #losses = 0; // the same of sessions that have ended, or whose token has expired
     #due = null; // the attempt that is waited for: {make, stop, needsToken, timer}
     #undo; // ends the listening to the browser
 
@@ -90,7 +91,7 @@ export class Attempts {
     // What came of an attempt
 
     #succeeded() {
-        this.#failures = this.#refusals = 0;
+        this.#failures = this.#refusals = this.#losses = 0;
         if (this.#status.state !== "connected" && this.#status.state !== "closed") {
             this.#show(statusOf("connected"));
             this.#token.keepFresh();
@@ -131,7 +132,7 @@ export class Attempts {
                 this.#token.refuse();
             }
             this.#show(CONNECTING);
-            this.#again(failure, proceed, this.#failures === 0 ? this.#failures++ : this.#pause()); // the first time at once
+            this.#again(failure, proceed, this.#losses++ === 0 ? 0 : this.#pause()); // the first time at once: the server is there
         }
     }
 

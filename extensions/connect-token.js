@@ -5,6 +5,7 @@
 
 const USED = 0.75; // of the time that is left, until the function is asked again
 const SOON_MS = 1000; // a token that expires within this time is not sent any more
+const LIMIT_MS = 10000; // for which the function is waited for
 const LONGEST_MS = 2 ** 31 - 1; // browsers end longer timers at once
 
 /** When a JSON Web Token expires, in milliseconds since 1970; null if that is not said. It is not verified: the server does that. */
@@ -47,7 +48,7 @@ export class Token {
         this.#isRefused ||= this.#value === this.#sent;
     }
 
-    /** Resolves when there is a token to show; rejects with what the function throws. */
+    /** Resolves when there is a token to show; rejects with what the function throws, or when it takes too long. */
     async ready() {
         if (this.isAsked && !this.#isFresh()) {
             await this.#ask();
@@ -94,11 +95,20 @@ export class Token {
     }
 
     async #take() {
-        const given = await this.#source();
+        const given = await inTime(this.#source());
         if (typeof given !== "string" || !given) {
             throw new TypeError(`token returns a string, or a promise of one, not ${typeof given}`);
         }
         this.#value = given;
         this.#isRefused = false;
     }
+}
+
+/** What this is, or resolves to; rejects if that takes too long. */
+function inTime(answer) {
+    let timer;
+    const late = new Promise((_, reject) => {
+        timer = setTimeout(() => reject(new Error(`the function took longer than ${LIMIT_MS / 1000} s`)), LIMIT_MS);
+    });
+    return Promise.race([answer, late]).finally(() => clearTimeout(timer));
 }

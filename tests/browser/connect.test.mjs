@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import {mock, test} from "node:test";
 import {connect} from "../../extensions/connect.js";
+import {Attempts} from "../../extensions/connect-attempts.js";
 import {completed, outboxOf} from "../../extensions/connect-options.js";
 import {Subscriptions, fresh} from "../../extensions/connect-subscriptions.js";
 import {Token, expiryOf} from "../../extensions/connect-token.js";
@@ -139,6 +140,97 @@ test("a token is asked for before it expires, and again after a failure, while t
 });
 
 // Replies
+
+test("a function that does not answer has failed after ten seconds, and its late answer is no token", async () => {
+    mock.timers.enable({apis: ["setTimeout", "Date"], now: 1e12});
+    try {
+        const answers = [];
+        const token = new Token(() => new Promise((resolve) => answers.push(resolve)));
+        const failed = assert.rejects(token.ready(), /the function took longer than 10 s/);
+        mock.timers.tick(9999);
+        assert.equal(answers.length, 1);
+        mock.timers.tick(1);
+        await failed;
+        const given = inMs(60000);
+        const ready = token.ready();
+        answers[0](inMs(50000));
+        answers[1](given);
+        await ready;
+        assert.equal(token.show(), given);
+    } finally {
+        mock.timers.reset();
+    }
+});
+
+// Attempts
+
+/** Attempts with a client that only notes them. */
+function attempts(token) {
+    const listeners = {};
+    const due = [];
+    const proceeded = [];
+    const states = [];
+    const transport = {type: "websocket"};
+    const cometd = {
+        onTransportFailure: (message, failure, proceed) => proceed(failure),
+        isDisconnected: () => false,
+        addListener: (channel, listener) => Object.assign(listeners, {[channel]: listener}),
+        handshake: () => {},
+        setTimeout: (make, delay) => due.push({make, delay}),
+        clearTimeout: () => {},
+        getTransport: () => transport,
+        getTransportTypes: () => ["websocket"],
+        getTransportRegistry: () => ({reset: () => {}, findTransportTypes: () => ["websocket"]}),
+        findTransport: () => transport,
+    };
+    const session = {refusal: null, isWaiting: false};
+    const made = new Attempts(cometd, session, token, {minDelay: 1000, maxDelay: 5000}, ({state}) => states.push(state));
+    const proceed = (failure) => failure.delay === 0 && proceeded.push(failure.action);
+    const fail = (channel, cause, action, error = "") => cometd.onTransportFailure({channel, error}, {cause, action}, proceed);
+    return {made, fail, due, proceeded, states, succeed: () => listeners["/meta/connect"]({successful: true})};
+}
+
+test("a session that is lost in an outage is replaced as soon as the server answers; the next ones with pauses", () => {
+    const {fail, due, states, succeed} = attempts(new Token(undefined));
+    succeed();
+    for (let times = 0; times < 5; times += 1) {
+        fail("/meta/connect", "failure", "retry");
+    }
+    assert.ok(due.at(-1).delay >= 2500);
+    fail("/meta/connect", "unsuccessful", "handshake", "401::token_expired");
+    assert.equal(due.at(-1).delay, 0);
+    fail("/meta/connect", "unsuccessful", "handshake", "402::session_unknown");
+    assert.ok(due.at(-1).delay >= 2500);
+    succeed();
+    fail("/meta/connect", "unsuccessful", "handshake", "402::session_unknown");
+    assert.equal(due.at(-1).delay, 0);
+    assert.deepEqual(states, ["connected", "offline", "connecting", "connected", "connecting"]);
+});
+
+test("a page says that it has no token if the function does not answer, and asks again", async () => {
+    mock.timers.enable({apis: ["setTimeout", "Date"], now: 1e12});
+    try {
+        const answers = [];
+        const {made, due, states} = attempts(new Token(() => new Promise((resolve) => answers.push(resolve))));
+        made.start(Promise.resolve());
+        const turns = async (number = 30) => {
+            for (let turn = 0; turn < number; turn += 1) {
+                await null;
+            }
+        };
+        await turns();
+        assert.equal(answers.length, 1);
+        mock.timers.tick(10000);
+        await turns();
+        assert.deepEqual(states, ["offline"]);
+        assert.match(made.status.reason.message, /^no token: the function took longer than 10 s$/);
+        due.at(-1).make();
+        await turns();
+        assert.equal(answers.length, 2);
+    } finally {
+        mock.timers.reset();
+    }
+});
 
 test("a reply says whether something was refused for its session, which another session or token cures", () => {
     for (const error of ["402::session_unknown", "401::x", "403:token_expired:publish_denied", "403:token_expired:create_denied"]) {
