@@ -17,7 +17,7 @@ const REMEMBERED = 10000; // ids of a listener
 export class Subscriptions {
     #cometd;
     #ended;
-    #channels = new Map(); // {options, state, reply, isBegun, listeners} by name; the reply is the last that confirmed it
+    #channels = new Map(); // {options, state, reply, listeners} by name; the reply is the last that confirmed it
     #left = new Set(); // channels of which the server does not know yet that they have no listener
     #hasSession = false;
     #timer = null;
@@ -38,7 +38,7 @@ export class Subscriptions {
         if (known && !isSame(known.options, options)) {
             throw new TypeError(`the page has a subscription to ${channel} with other options: ${JSON.stringify(known.options)}`);
         }
-        const found = known ?? {options, state: IDLE, reply: null, isBegun: false, listeners: new Map()};
+        const found = known ?? {options, state: IDLE, reply: null, listeners: new Map()};
         this.#channels.set(channel, found);
         return new Promise((resolve, reject) => {
             found.listeners.set(listener, {start, handle: null, resolve, reject});
@@ -70,12 +70,9 @@ export class Subscriptions {
         }
     }
 
-    /** There is a session, a new one or one that the server has kept: the client has forgotten all subscriptions. */
-    restore(isKept) {
+    /** There is a session, a new one or the same: the client has forgotten all subscriptions. */
+    restore() {
         this.#hasSession = true;
-        if (!isKept) {
-            this.lose();
-        }
         for (const found of this.#channels.values()) {
             found.state = IDLE;
             found.listeners.forEach((entry) => {
@@ -94,13 +91,6 @@ export class Subscriptions {
     /** The server is not reached, or there is no session. */
     pause() {
         this.#hasSession = false;
-    }
-
-    /** The session has ended, or another client gets what comes: all subscriptions begin again. */
-    lose() {
-        this.#channels.forEach((found) => {
-            found.isBegun = false;
-        });
     }
 
     /** The server has ended the subscription to this channel: the client has removed its listeners. */
@@ -133,8 +123,7 @@ export class Subscriptions {
 
     #send(channel, found) {
         const isFirst = found.state === IDLE;
-        const options = found.isBegun ? continued(found.options) : found.options;
-        const props = Object.keys(found.options).length ? {ext: {subscribe: options}} : {};
+        const props = Object.keys(found.options).length ? {ext: {subscribe: found.options}} : {};
         if (isFirst) {
             found.state = ASKED;
             this.#left.delete(channel);
@@ -158,7 +147,6 @@ export class Subscriptions {
         if (reply.successful) {
             found.state = CONFIRMED;
             found.reply = reply;
-            found.isBegun = true;
             this.#failures = 0;
             found.listeners.forEach(({resolve}) => resolve(reply));
             return;
@@ -200,14 +188,6 @@ export class Subscriptions {
             });
         });
     }
-}
-
-/** The fields of a subscribe whose subscription the session has: nothing of a history comes again. */
-function continued(options) {
-    const fields = {...options, initialUpdate: false};
-    delete fields.history;
-    delete fields.since;
-    return fields;
 }
 
 /** The function, which is called with a message of a history unless it had that before, in whichever session. */

@@ -100,7 +100,7 @@ class Connection {
         this.#register(outbox !== false && (typeof indexedDB !== "undefined" || outbox.path !== undefined));
         this.#subscriptions = new Subscriptions(this.cometd, (ended) => this.#emit("ended", ended));
         this.#attempts = new Attempts(this.cometd, this.session, this.#token, retry, (status) => this.#changed(status));
-        this.cometd.addListener("/meta/handshake", ({successful}) => successful && this.#subscriptions.restore(this.session.reply?.reconnected === true));
+        this.cometd.addListener("/meta/handshake", ({successful}) => successful && this.#subscriptions.restore());
         this.#attempts.start(this.#before);
     }
 
@@ -289,9 +289,6 @@ class Connection {
     }
 
     #changed(status) {
-        if (status.state === "waiting") {
-            this.#subscriptions.lose(); // another page gets what comes
-        }
         if (status.state === "connected") {
             this.#subscriptions.resume();
             [...this.#waiting].forEach(({send}) => send());

@@ -10,6 +10,9 @@
  * survives a reload of the page. The `nonce`, new in each handshake, lets the server distinguish a copy that a proxy sends from
  * the handshake of another client.
  *
+ * A page subscribes after each handshake, because the client forgets its subscriptions. If the session was kept, it has them: what this
+ * page has subscribed before continues, and no history comes again.
+ *
  * With `waits`, a page whose name another one has tries again until that one is closed. A page that goes leaves its secret to the
  * next one of its name in this browser, in which the session continues at once.
  */
@@ -35,6 +38,7 @@ export class SessionExtension {
     #reply = null;
     #refusal = null;
     #subscribes = new Set(); // ids of the subscribes of this login without a reply
+    #begun = new Set(); // channels and patterns to which this client has subscribed the session
     #waits;
     #place = null; // where in localStorage a page of this name leaves {resume, at} to the next one
 
@@ -117,6 +121,11 @@ export class SessionExtension {
             this.#subscribes.clear();
         } else if (message.channel === "/meta/subscribe") {
             this.#subscribes.add(message.id);
+            if (this.#begun.has(message.subscription) && message.ext?.subscribe) {
+                message.ext = {...message.ext, subscribe: continued(message.ext.subscribe)};
+            }
+        } else if (message.channel === "/meta/unsubscribe") {
+            this.#begun.delete(message.subscription);
         }
         return message;
     }
@@ -136,14 +145,26 @@ export class SessionExtension {
             this.#changed(this);
         } else if (message.channel === "/meta/disconnect" && message.successful) {
             this.#keep(null);
-        } else if (message.channel === "/meta/subscribe" && message.id === undefined) {
-            return message; // the server has ended a subscription, so its listeners must be removed
-        } else if (message.channel === "/meta/subscribe" && !this.#subscribes.delete(message.id) && !message.successful) {
-            // The client removes the listeners of the channel when a subscribe fails, even one of the previous login. The
-            // session continues, so later messages would be acknowledged without a listener.
-            return {...message, subscription: undefined};
+        } else if (message.channel === "/meta/subscribe") {
+            return this.#subscribed(message);
+        } else if (message.ext?.update?.state === "ERASED") {
+            this.#begun.delete(message.channel);
         }
         return message;
+    }
+
+    #subscribed(message) {
+        if (message.id === undefined) {
+            this.#begun.delete(message.subscription);
+            return message; // the server has ended a subscription, so its listeners must be removed
+        }
+        const isOfLogin = this.#subscribes.delete(message.id);
+        if (isOfLogin && message.successful) {
+            this.#begun.add(message.subscription);
+        }
+        // The client removes the listeners of the channel when a subscribe fails, even one of the previous login. The
+        // session continues, so later messages would be acknowledged without a listener.
+        return isOfLogin || message.successful ? message : {...message, subscription: undefined};
     }
 
     #answered(message) {
@@ -151,6 +172,9 @@ export class SessionExtension {
         if (message.successful) {
             this.#reply = told ?? null;
             this.#refusal = null;
+            if (told?.reconnected !== true) {
+                this.#begun.clear();
+            }
             this.#keep(told?.resume ?? null);
             return;
         }
@@ -218,7 +242,18 @@ export class SessionExtension {
             // As above.
         }
         this.#resume = resume;
+        if (resume === null) {
+            this.#begun.clear(); // another client may have had it when it comes back
+        }
     }
+}
+
+/** These fields of a subscribe, for a session that has the subscription: nothing of a history comes again. */
+function continued(options) {
+    const fields = {...options, initialUpdate: false};
+    delete fields.history;
+    delete fields.since;
+    return fields;
 }
 
 /** What a page has left here, as {resume, at}; or null. */

@@ -297,9 +297,9 @@ function world() {
         [...handles].filter(([, name]) => name === channel).forEach(([key]) => handles.delete(key));
         sent.at(-1)[2]({successful: false, ...reply});
     };
-    const shake = (isKept = false) => {
+    const shake = () => {
         handles.clear();
-        subscriptions.restore(isKept);
+        subscriptions.restore();
     };
     return {subscriptions, sent, ended, handles, add, fail, shake, log: () => sent.splice(0).map(([what, channel]) => `${what} ${channel}`)};
 }
@@ -317,37 +317,6 @@ test("subscriptions are sent with each session, once for a channel", async () =>
     shake();
     assert.deepEqual(log(), ["subscribe /a"]);
     assert.throws(() => add("/a", {filter: "y"}), /with other options/);
-});
-
-test("what a kept session has begun is not begun again", async () => {
-    const {subscriptions, add, shake, sent} = world();
-    const place = {"/a": {epoch: "e", id: "1"}};
-    const asked = {history: {numEntries: 10}, since: place, filter: "x"};
-    add("/a", asked);
-    add("/b", {filter: "x"}); // the server's default is one message of the history
-    add("/c");
-    const fieldsOf = () => sent.splice(0).map(([, , answered, props]) => answered({successful: true}) ?? props.ext?.subscribe);
-    const begun = [asked, {filter: "x"}, undefined];
-    shake();
-    assert.deepEqual(fieldsOf(), begun);
-    for (let times = 0; times < 2; times += 1) {
-        shake(true);
-        assert.deepEqual(fieldsOf(), [{filter: "x", initialUpdate: false}, {filter: "x", initialUpdate: false}, undefined]);
-    }
-    shake(false);
-    assert.deepEqual(fieldsOf(), begun);
-    subscriptions.lose(); // another client has the session
-    shake(true);
-    assert.deepEqual(fieldsOf(), begun);
-});
-
-test("a subscription that the server has not confirmed begins in the session that was kept", () => {
-    const {add, shake, sent} = world();
-    const asked = {history: {numEntries: 10}};
-    add("/a", asked).promise.catch(() => {});
-    shake();
-    shake(true);
-    assert.deepEqual(sent.map(([, , , props]) => props.ext.subscribe), [asked, asked]);
 });
 
 test("a listener gets a message of a history once, also in another session", async () => {

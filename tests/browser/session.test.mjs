@@ -139,6 +139,44 @@ test("a subscribe that failed before the last handshake takes no listener away",
     assert.equal(answer("5", true).subscription, "/a");
 });
 
+test("what a kept session has begun is not begun again", () => {
+    const extension = new SessionExtension({name: "joe/1"}, {waits: true});
+    let id = 0;
+    const login = (reconnected) => {
+        shake(extension);
+        grant(extension, {name: "client/joe/1", resume: "r", reconnected});
+    };
+    const ask = (subscribe, subscription = "/a", successful = true) => {
+        const message = extension.outgoing({channel: "/meta/subscribe", id: `${(id += 1)}`, subscription, ...(subscribe && {ext: {subscribe}})});
+        extension.incoming({channel: "/meta/subscribe", id: message.id, subscription, successful});
+        return message.ext?.subscribe;
+    };
+    const asked = {history: {numEntries: 10}, since: {"/a": {epoch: "e", id: "1"}}, filter: "x"};
+    const continued = {filter: "x", initialUpdate: false};
+    login(false);
+    assert.deepEqual(ask(asked, "/a", false), asked);
+    login(true);
+    assert.deepEqual(ask(asked), asked); // the server has not confirmed it
+    assert.equal(ask(undefined, "/b"), undefined);
+    for (let times = 0; times < 2; times += 1) {
+        login(true);
+        assert.deepEqual(ask(asked), continued);
+        assert.equal(ask(undefined, "/b"), undefined);
+    }
+    const losses = [
+        () => login(false),
+        () => extension.outgoing({channel: "/meta/unsubscribe", subscription: "/a"}),
+        () => extension.incoming({channel: "/meta/subscribe", subscription: "/a", successful: false}),
+        () => extension.incoming({channel: "/a", data: null, ext: {update: {id: "1", state: "ERASED"}}}),
+        () => refuse(extension, {ext: {session: {errorCode: "user.configuration.identicalClient"}}}) && login(true),
+    ];
+    for (const lose of losses) {
+        lose();
+        assert.deepEqual(ask(asked), asked);
+        assert.deepEqual(ask(asked), continued);
+    }
+});
+
 test("after a goodbye there is nothing to go on with", () => {
     const place = storage();
     const extension = new SessionExtension({}, {storage: place});

@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -27,8 +28,9 @@ import org.slf4j.LoggerFactory;
  * Names the session of this client, and resumes it: after a lost session, and in the next process.
  *
  * <p>Every handshake carries {@code ext.session}. The reply contains {@code resume}, a secret that only the last login of a
- * session has. The next handshake sends it, and takes over the session with its subscriptions and its queue. While the name is
- * taken by a client that is gone, the extension makes the client try again until the server frees the name.
+ * session has. The next handshake sends it, and takes over the session with its subscriptions and its queue: what this client has
+ * subscribed it to continues when the application subscribes again, and no history comes again. While the name is taken
+ * by a client that is gone, the extension makes the client try again until the server frees the name.
  */
 public final class SessionExtension implements ClientSession.Extension {
     private static final Logger LOG = LoggerFactory.getLogger(SessionExtension.class);
@@ -45,6 +47,7 @@ public final class SessionExtension implements ClientSession.Extension {
     private volatile long holdMs = USUAL_HOLD_MS;
     private volatile boolean isReporting; // whether the connect on its way carries statuses
     private final Set<String> unanswered = ConcurrentHashMap.newKeySet(); // ids of what is on its way, but for connects
+    private final Set<String> begun = new HashSet<>(); // what this client has subscribed the session to
     private String resume;
     private Map<String, Object> reply;
     private Refusal refusal;
@@ -201,6 +204,13 @@ public final class SessionExtension implements ClientSession.Extension {
             RANDOM.nextBytes(nonce);
             asked.put("nonce", HexFormat.of().formatHex(nonce));
             Ext.put(message, "session", asked);
+        } else if (Channel.META_SUBSCRIBE.equals(message.getChannel())) {
+            Map<String, Object> asked = Ext.part(message, "subscribe");
+            if (begun.contains(subscription(message)) && !asked.isEmpty()) {
+                Ext.put(message, "subscribe", continued(asked));
+            }
+        } else if (Channel.META_UNSUBSCRIBE.equals(message.getChannel())) {
+            begun.remove(subscription(message));
         } else if (tokens != null && Channel.META_CONNECT.equals(message.getChannel())) {
             long patience = tokens.patience();
             if (patience < holdMs && message.getAdvice() == null) { // the next token is due before the server would answer
@@ -224,10 +234,41 @@ public final class SessionExtension implements ClientSession.Extension {
                 isChanged = true;
             } else if (Channel.META_DISCONNECT.equals(message.getChannel()) && message.isSuccessful()) {
                 keep(null);
+            } else if (Channel.META_SUBSCRIBE.equals(message.getChannel())) {
+                subscribed(message);
             }
         }
         if (isChanged) {
             changed();
+        }
+        return true;
+    }
+
+    /** An answer to a subscribe; without an id, the server has ended a subscription. */
+    private void subscribed(Message message) {
+        if (message.isSuccessful()) {
+            begun.add(subscription(message));
+        } else if (message.getId() == null) {
+            begun.remove(subscription(message));
+        }
+    }
+
+    /** The fields of a subscribe for a session that has the subscription: nothing of a history comes again. */
+    private static Map<String, Object> continued(Map<String, Object> asked) {
+        Map<String, Object> fields = new LinkedHashMap<>(asked);
+        fields.keySet().removeAll(Set.of("history", "since"));
+        fields.put("initialUpdate", false);
+        return fields;
+    }
+
+    private static String subscription(Message message) {
+        return String.valueOf(message.get(Message.SUBSCRIPTION_FIELD));
+    }
+
+    @Override
+    public synchronized boolean rcv(ClientSession session, Message.Mutable message) {
+        if ("ERASED".equals(Ext.part(message, "update").get("state"))) {
+            begun.remove(message.getChannel());
         }
         return true;
     }
@@ -242,6 +283,9 @@ public final class SessionExtension implements ClientSession.Extension {
             reply = told;
             refusal = null;
             hasHadSession = true;
+            if (!isReconnected()) {
+                begun.clear();
+            }
             keep(Ext.text(told.get("resume")));
             return;
         }
@@ -361,6 +405,9 @@ public final class SessionExtension implements ClientSession.Extension {
 
     private void keep(String secret) {
         resume = secret;
+        if (secret == null) {
+            begun.clear(); // another client may have had the session when it comes back
+        }
         try {
             if (file != null) {
                 file.write(secret);

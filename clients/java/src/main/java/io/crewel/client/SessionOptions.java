@@ -53,7 +53,7 @@ public final class SessionOptions {
      * Sets what returns a token, such as a JSON Web Token. It is called before the first handshake, before the token expires,
      * and when the server has refused it; for a token that does not say when it expires, before each handshake.
      *
-     * @param source called in a thread of its own, so that it may wait for an answer; null is no token
+     * @param source called in a thread of its own, so that it may wait for an answer, for ten seconds; null is no token
      * @return this
      */
     public SessionOptions token(Supplier<String> source) {

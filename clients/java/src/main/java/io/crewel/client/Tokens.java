@@ -6,8 +6,9 @@ import java.util.Base64;
 import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
-import java.util.concurrent.Executor;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeoutException;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
 import java.util.regex.Matcher;
@@ -25,12 +26,13 @@ final class Tokens {
     private static final long NEVER = Long.MAX_VALUE;
     private static final long EARLY_MS = 60_000; // before it expires, at most; a quarter of a short life
     private static final long PAUSE_MS = 1000; // between two questions, at least
+    private static final long LIMIT_MS = 10_000; // for which the function is waited for
     private static final long WAIT_MS = 1000; // for which a connect is held while the function is asked
     private static final Pattern EXPIRY = Pattern.compile("\"exp\"\\s*:\\s*([0-9]{1,12})");
 
     private final Supplier<String> source;
     private final LongSupplier clock;
-    private final Executor executor = new Serial();
+    private final long limitMs;
     private String token;
     private boolean isKnown; // a token that the server has not refused
     private boolean isFresh; // the function has returned it for the last handshake
@@ -41,13 +43,14 @@ final class Tokens {
     private CompletableFuture<String> asking;
 
     Tokens(Supplier<String> source) {
-        this(source, System::currentTimeMillis);
+        this(source, System::currentTimeMillis, LIMIT_MS);
     }
 
     /** @param clock milliseconds since 1970 */
-    Tokens(Supplier<String> source, LongSupplier clock) {
+    Tokens(Supplier<String> source, LongSupplier clock, long limitMs) {
         this.source = source;
         this.clock = clock;
+        this.limitMs = limitMs;
     }
 
     /** When a JSON Web Token expires, in milliseconds since 1970, as it says itself: a hint, for only the server verifies it. */
@@ -106,23 +109,34 @@ final class Tokens {
 
     private CompletableFuture<String> ask() {
         if (asking == null) {
-            asking = new CompletableFuture<>();
-            CompletableFuture<String> answer = asking;
-            executor.execute(() -> {
-                try {
-                    String given = source.get();
-                    keep(given);
-                    answer.complete(given);
-                } catch (Throwable failure) { // whatever it is, there is no token
-                    postpone(failure);
-                    answer.completeExceptionally(failure);
-                }
+            CompletableFuture<String> answer = new CompletableFuture<>();
+            asking = answer;
+            FutureTask<Void> task = new FutureTask<>(() -> call(answer), null);
+            new Serial().execute(task);
+            StatusSender.later(limitMs, () -> {
+                fail(answer, new TimeoutException("it took longer than " + limitMs / 1000 + " s"));
+                task.cancel(true);
             });
         }
         return asking;
     }
 
-    private synchronized void keep(String given) {
+    private void call(CompletableFuture<String> answer) {
+        try {
+            String given = source.get();
+            if (keep(answer, given)) {
+                answer.complete(given);
+            }
+        } catch (Throwable failure) { // whatever it is, there is no token
+            fail(answer, failure);
+        }
+    }
+
+    /** Whether this is in time. */
+    private synchronized boolean keep(CompletableFuture<String> answer, String given) {
+        if (asking != answer) {
+            return false;
+        }
         asking = null;
         isRenewed = isKnown && !Objects.equals(given, token);
         token = given;
@@ -130,15 +144,26 @@ final class Tokens {
         hasFailed = false;
         expiry = expiry(given);
         due = next();
+        return true;
     }
 
-    private synchronized void postpone(Throwable failure) {
+    private void fail(CompletableFuture<String> answer, Throwable failure) {
+        if (postpone(answer, failure)) {
+            answer.completeExceptionally(failure);
+        }
+    }
+
+    private synchronized boolean postpone(CompletableFuture<String> answer, Throwable failure) {
+        if (asking != answer) {
+            return false;
+        }
         asking = null;
         due = next();
         if (isKnown && !hasFailed) {
             LOG.warn("the function that gives the token failed, the last token stays in use: {}", failure.toString());
         }
         hasFailed = true;
+        return true;
     }
 
     /** When to ask next. Clients whose tokens were issued at one moment do not ask at one moment. */

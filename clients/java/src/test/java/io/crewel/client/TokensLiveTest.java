@@ -9,6 +9,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -39,7 +40,8 @@ class TokensLiveTest {
 
     private Server server() throws Exception {
         Files.writeString(keys(), SECRET);
-        return new Server(directory, "security.policy=jwt", "security.jwt_keys=" + keys(), "security.jwt_leeway_ms=0");
+        return new Server(directory, "security.policy=jwt", "security.jwt_keys=" + keys(), "security.jwt_leeway_ms=0",
+            "topics.\"/orders\".history.max_entries=100");
     }
 
     private String signed(String secret, long seconds) {
@@ -73,7 +75,8 @@ class TokensLiveTest {
                     refused.add(message.toString());
                 }
             });
-            joe.open(reply -> update.subscribe("/orders", delivery -> heard.add(delivery.data())));
+            Map<String, Object> asked = Map.of("history", Map.of("numEntries", 10));
+            joe.open(reply -> update.subscribe("/orders", asked, delivery -> heard.add(delivery.data()), answer -> { }));
             Publisher publisher = new Publisher(joe.client);
             List<Object> published = new ArrayList<>();
             for (long number = 0; reconnected.size() < 3; number++) {

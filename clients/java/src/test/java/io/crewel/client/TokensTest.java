@@ -11,6 +11,9 @@ import java.util.Base64;
 import java.util.List;
 import java.util.Queue;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 
 import org.junit.jupiter.api.Test;
@@ -22,7 +25,7 @@ class TokensTest {
     private final Queue<String> answers = new ArrayDeque<>();
     private final AtomicInteger asked = new AtomicInteger();
     private volatile long now = NOW;
-    private final Tokens tokens = new Tokens(this::next, () -> now);
+    private final Tokens tokens = new Tokens(this::next, () -> now, 10_000);
 
     private String next() {
         synchronized (answers) {
@@ -106,5 +109,26 @@ class TokensTest {
         assertEquals("second", tokens.take().join());
         assertEquals("second", tokens.take().join(), "the function failed");
         assertTrue(tokens.refused());
+    }
+
+    @Test
+    void aFunctionThatDoesNotAnswerHasFailedAndIsAskedAgain() throws Exception {
+        CountDownLatch interrupted = new CountDownLatch(1);
+        AtomicInteger calls = new AtomicInteger();
+        Tokens hanging = new Tokens(() -> {
+            if (calls.incrementAndGet() > 1) {
+                return living(100, "2");
+            }
+            try {
+                new CountDownLatch(1).await();
+            } catch (InterruptedException cut) {
+                interrupted.countDown();
+            }
+            return living(100, "1");
+        }, () -> now, 50);
+        CompletionException failure = assertThrows(CompletionException.class, () -> hanging.take().join());
+        assertEquals(TimeoutException.class, failure.getCause().getClass());
+        assertTrue(interrupted.await(20, TimeUnit.SECONDS));
+        assertEquals(living(100, "2"), hanging.take().join());
     }
 }
