@@ -85,7 +85,12 @@ class World:
 
     async def renew(self, *told: Fields) -> None:
         """A new session, in which these answers come."""
+        await self.login(*told, is_reconnected=False)
+
+    async def login(self, *told: Fields, is_reconnected: bool) -> None:
+        """A handshake, after which these answers come."""
         self.router.forget_session()
+        self.router.begin_session(is_reconnected=is_reconnected)
         self.client_id, self.answers = "second", list(told)
         await self._subscriber.catch_up()
 
@@ -139,6 +144,24 @@ async def test_a_new_session_asks_for_what_was_missed() -> None:
     assert (subscription.recovered, subscription.position) == (False, place("3", "f"))
     await world.renew({"recovered": True})
     assert world.asked[-1]["since"] == place("3", "f")
+
+
+@pytest.mark.parametrize("options", [{"history": 5}, {"since": place("5")}, {"history": 5, "since": place("5")}])
+async def test_what_a_kept_session_has_begun_is_not_begun_again(options: dict[str, Any]) -> None:
+    world = World()
+    subscription = await world.subscribe({"position": place("5")}, filter="x", **options)
+    world.deliver("6")
+    await anext(subscription)
+    begun = world.asked[-1]
+    for _ in range(2):
+        await world.login({"position": place("9")}, is_reconnected=True)
+        assert world.asked[-1] == {"filter": "x", "initialUpdate": False}
+        assert subscription.position == place("6")  # 7 to 9 are still to come
+    await world.login({"position": place("9")}, is_reconnected=False)
+    assert world.asked[-1].keys() == begun.keys()
+    world.router.lose_session()  # to another client, which had what came
+    await world.login({"position": place("9")}, is_reconnected=True)
+    assert world.asked[-1].keys() == begun.keys()
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,9 @@ _MOST_MESSAGES: Final = {True: 10_000, False: 1000}
 class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
-    `asked` is set when the question that is on its way to the server, if any, has its answer. `progress` is how far the
-    channel's messages have come, for a subscription that asks for what it missed.
+    `has_begun` says whether the session, as long as it is kept, has it. `asked` is set when the question that is on its way to
+    the server, if any, has its answer. `progress` is how far the channel's messages have come, for a subscription that asks for
+    what it missed.
     """
 
     channel: str
@@ -40,6 +41,7 @@ class Interest:
     recovered: bool | None = None
     subscriptions: list[Subscription] = field(default_factory=list)
     confirmed: bool = False
+    has_begun: bool = False
     refusal: Exception | None = None
     asked: asyncio.Event | None = None
 
@@ -196,11 +198,16 @@ class Router:
         for interest in self._interests.values():
             interest.confirmed = False
 
+    def lose_session(self) -> None:
+        """The session has ended, or another client had it: all subscriptions begin again."""
+        for interest in self._interests.values():
+            interest.confirmed = interest.has_begun = False
+
     def begin_session(self, *, is_reconnected: bool) -> None:
         """There is a session. If it is a new one, it knows of no subscription, and nothing waits for a listener any more. If it
         is one that another client had before, it may be subscribed to channels that this client does not know of."""
         if not is_reconnected:
-            self.forget_session()
+            self.lose_session()
             self.unclaimed.clear()
             self._failed.clear()
             self._unwanted.clear()

@@ -200,6 +200,7 @@ class Session:
                 return await self._begin(await self._try_transports())
             except NameTaken as error:
                 self.life.failure = error
+                self._router.lose_session()
                 if self.connection.login.forget_stored_secret():
                     log.warning("%s: the stored secret is no longer valid: trying without it", error)
                     continue
@@ -478,7 +479,9 @@ class Subscriber:
             if is_successful(reply):
                 # The reply may be about a session that was lost while it was on its way.
                 interest.confirmed = client_id == self._connection.client_id
-                _take_position(interest, message, reply)
+                if not interest.has_begun:
+                    _take_position(interest, message, reply)
+                interest.has_begun = interest.confirmed
             elif not is_of_session(RefusedError(reply)):
                 refusals.append(SubscribeRefused(reply))
                 self._router.refuse(interest, refusals[-1])
@@ -502,7 +505,11 @@ def _subscribe_message(interest: Interest) -> Fields:
     message: Fields = {"channel": SUBSCRIBE, "subscription": interest.channel}
     if interest.ext is not None:
         message["ext"] = copy.deepcopy(interest.ext)
-        if interest.progress and "since" in _asked(message):
+        if interest.has_begun and _asked(message):
+            # The session has the subscription: nothing of a history comes again.
+            asked = {name: value for name, value in _asked(message).items() if name not in ("history", "since")}
+            message["ext"]["subscribe"] = asked | {"initialUpdate": False}
+        elif interest.progress and "since" in _asked(message):
             message["ext"]["subscribe"]["since"] = interest.progress.position
     return message
 
