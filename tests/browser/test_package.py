@@ -381,7 +381,8 @@ import.meta.hot!.accept("./Orders", (loaded) => render(loaded!.Orders));
 def developing(project: Path) -> Iterator[str]:
     """Serve the example as a developer does, until the block ends."""
     port = free_port()
-    command = ["npx", "vite", "--port", str(port), "--strictPort", "--host", "127.0.0.1"]
+    vite_itself = str(project / "node_modules" / ".bin" / "vite")  # `npx` would leave it behind when it is ended
+    command = [vite_itself, "--port", str(port), "--strictPort", "--host", "127.0.0.1"]
     plain = os.environ | {"NO_COLOR": "1"}  # where CI is set, Vite colours its lines also for a pipe
     with subprocess.Popen(
         command, cwd=project, env=plain, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
