@@ -3,6 +3,7 @@
     python bench/sockets.py                    three rounds of 4 s, written into bench/RESULTS.md (about 10 minutes)
     python bench/sockets.py --quick            one round of 1.5 s, printed only
     python bench/sockets.py --cases fan-out,idle --peers crewel,nats
+    python bench/sockets.py --before DIRECTORY    Crewel alone, beside a checkout of an earlier state, printed only
 
 Each server runs alone on the last core, with its store if it has one, and the clients (speakers.py) on the first. Costs are
 processor time of the server and all that it started. mosquitto is what the machine has, Go builds NATS and Centrifugo, and the
@@ -19,12 +20,12 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import uvloop
-from peers import BUILD, Missing, Peer
+from peers import BUILD, Missing, Peer, earlier
 from section import Section, parser, spread, verdict
 from servers import CORES, Failed, Server, raise_file_limit, running
 from socket_peers import everyone
@@ -103,6 +104,7 @@ def _number(file: Path, name: str) -> int:
 
 SPEAKERS: dict[str, type[Client]] = {
     "crewel": Bayeux,
+    "before": Bayeux,
     "floor": Bayeux,
     "faye": Bayeux,
     "mosquitto": Mqtt,
@@ -183,7 +185,11 @@ async def deliveries(
     deflates: bool = False,
 ) -> float:
     """µs for each delivery, publishes included."""
-    asked = {"acknowledges": acknowledges, "is_stored": is_stored, "deflates": deflates and peer == "crewel"}
+    asked = {
+        "acknowledges": acknowledges,
+        "is_stored": is_stored,
+        "deflates": deflates and peer in ("crewel", "before"),
+    }
     publisher = await _publisher(server, peer, acknowledges=acknowledges and peer == "mosquitto", is_stored=is_stored)
     clients = await _opened(server, peer, CLIENTS, **asked)
     sent = await _paced(publisher, rate, 1.0)
@@ -398,6 +404,7 @@ def main() -> int:
     line.add_argument("--cases", help="names, such as fan-out,idle; all by default")
     line.add_argument("--peers", help="names, such as crewel,nats; all by default")
     line.add_argument("--rounds", type=int, help="how often everything is measured (3)")
+    line.add_argument("--before", type=Path, help="Crewel alone, beside a checkout of an earlier state, printed only")
     line.add_argument("--watch", help=argparse.SUPPRESS)
     options = line.parse_args()
     if options.watch:
@@ -410,6 +417,9 @@ def main() -> int:
     rounds, seconds = options.rounds or (1 if options.quick else 3), 1.5 if options.quick else 4.0
     cases = [each for each in CASES if not options.cases or each.name in options.cases.split(",")]
     known, versions, trouble = everyone(), {}, []
+    if options.before is not None:
+        known = {"crewel": known["crewel"], "before": earlier(options.before, [])}
+        cases = [replace(case, peers=tuple(known), targets=(("before", 1.0),), most=None) for case in cases]
     for peer in list(known.values()):
         if options.peers and peer.name not in options.peers.split(","):
             del known[peer.name]
@@ -444,7 +454,7 @@ def main() -> int:
         ("what", "Crewel:", "others", "targets"),
         [row(case, measured[case.name], titles) for case in cases],
         notes=(f"Versions: {'; '.join(dict.fromkeys(versions.values()))}.", *trouble),
-    ).publish(is_part=bool(options.quick or options.cases or options.peers))
+    ).publish(is_part=bool(options.quick or options.cases or options.peers or options.before))
     return 1 if trouble else 0
 
 
