@@ -143,7 +143,7 @@ def _verdict(run: Run, target: Target) -> list[str]:
         reached = bool(run.figures.get((target.case, "crewel"))) and not target.peer
         return [target.case, asked, "not reached" if reached else "-", "MISSED" if reached else "not measured"]
     met = measured >= target.limit if target.at_least else measured <= target.limit
-    return [target.case, asked, _number(measured), "met" if met else "MISSED"]
+    return [target.case, asked, "0 there" if measured == math.inf else _number(measured), "met" if met else "MISSED"]
 
 
 def _measured(run: Run, target: Target) -> float | None:
@@ -155,7 +155,9 @@ def _measured(run: Run, target: Target) -> float | None:
     if not target.peer:
         return mine
     other = run.median(target.case, target.peer, target.figure)
-    return mine / other if mine is not None and other else None
+    if mine is None or other is None:
+        return None
+    return mine / other if other else math.inf
 
 
 # ---- circumstances ----
