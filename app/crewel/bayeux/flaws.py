@@ -16,6 +16,7 @@ from crewel.bayeux.numbers import parse
 from crewel.errors import Fault, Flaw, IllegalArgument, PayloadError
 
 _MAY_BE_FLAWED: Final = ("data", "ext")
+_NESTING: Final = frozenset((dict, list))
 _ASKED: Final = ("publish", "subscribe")
 _NO_NUMBER = re.compile(r"NaN|Infinity")
 _OPENING = re.compile(r"[ \t\r\n]*\[[ \t\r\n]*")
@@ -26,9 +27,6 @@ _Checked = tuple[Any, str, Callable[[Any], bool]]
 """An element; what is wrong with it, if anything is; and whether a part of it is fine."""
 _read: Final = json.JSONDecoder().raw_decode
 """Takes what JSON does not have: halves of surrogate pairs, NaN and Infinity."""
-
-
-_NESTING: Final = frozenset((dict, list))
 
 
 def depth_of(values: Iterable[Any]) -> int:

@@ -414,7 +414,7 @@ class StoreLedger:
         if not self.durable.arrived(place, pending):
             return False
         self._changed()
-        return place not in self.durable.applied
+        return place not in self.durable.applied  # `arrived` has applied what was pending
 
     def is_due_to_come(self, place: LogId) -> bool:
         """Whether the message that arrived at this place is pending, and waits nowhere yet."""
