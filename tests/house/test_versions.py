@@ -5,15 +5,22 @@ import shutil
 from pathlib import Path
 
 from crewel.version import VERSION
-from tests.house.source import ROOT
+from tests.house.source import ROOT, tracked_files
 from tools.release import versions
 
 DEPRECATED = re.compile(r"deprecated[^.\n]{0,60}until (\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
+
+PACKAGE = re.compile(r"(?:crewel|crewel-client|create-crewel|crewel-image)-\d[\d.]*\d(?=-py3|\.tgz|\.jar|\.pom|\.tar)")
 
 
 def test_all_places_name_the_version_of_the_package() -> None:
     assert versions.version_of(ROOT) == VERSION
     assert versions.others(ROOT) == {}
+
+
+def test_no_other_page_names_the_file_of_a_release() -> None:
+    pages = {str(page.relative_to(ROOT)) for page in tracked_files() if page.suffix == ".md"}
+    assert not {page for page in pages.difference(versions.COPIES) if PACKAGE.search((ROOT / page).read_text("utf-8"))}
 
 
 def test_the_command_writes_a_new_version_to_all_places_but_the_changelog(tmp_path: Path) -> None:
