@@ -5,25 +5,29 @@
     python bench/ceiling.py --before DIRECTORY    entries of other nodes, beside a checkout of an earlier state, printed only
 
 Costs are processor time, as the scheduler counts it: of the store's process, or of a node. The nodes have the last core; the
-store and this meter have the first. The store syncs its file with each write, where temporary files are: on a disk, its thread
+store and this meter have the first. The floor is a process that only reads the log, with a socket that blocks and the parser of
+a node: no node can do with less. The store syncs its file with each write, where temporary files are: on a disk, its thread
 waits for that as well, which is no processor time.
 """
 
 import asyncio
+import multiprocessing
 import os
 import socket
 import statistics
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import hiredis
 import uvloop
 from adoption import cpu, storing
-from durable import CORES, Server, serving
+from durable import CORES, serving
 from section import Section, parser, spread, verdict
 
 from crewel.broker.durability.log_tail import Pace
@@ -31,10 +35,12 @@ from crewel.delivery.records import Commit, LogId, SessionName, Settled, Submiss
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
 from crewel.storage import log, node_leases, nodes, session_store
+from crewel.storage.keys import Keys
 from crewel.storage.log_follower import LogFollower, Unread, id_of
 from crewel.storage.log_replica import Replicas
 from crewel.storage.node_leases import Membership
 from crewel.storage.store import Store
+from crewel.storage.store_connection import pack
 from crewel.storage.store_info import StoreInfo
 
 RATES = {1: 1_000, 4: 2_000, 22: 5_000, 100: 10_000}
@@ -229,6 +235,37 @@ async def inherit(costs: Costs, dead: Node, heir: Node) -> None:
 # What a node needs
 
 
+def read_log(path: str, key: str) -> None:
+    """Read what is appended to the log from now on, with the pauses of a node."""
+    os.sched_setaffinity(0, {CORES[-1]})
+    not_yet, pace, last = object(), Pace(), b"$"
+    reader = hiredis.Reader(notEnoughData=not_yet)
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(path)
+    while True:
+        line.sendall(pack(("XREAD", "COUNT", 1000, "BLOCK", 1000, "STREAMS", key, last)))
+        while (answer := reader.gets()) is not_yet:
+            reader.feed(line.recv(1 << 16))
+        if answer is not None:
+            ((_, read),) = answer
+            last = read[-1][0]
+            time.sleep(pace.answered(time.monotonic(), len(read), PAUSE_S))
+
+
+@contextmanager
+def reading(url: str) -> Iterator[Callable[[], float]]:
+    """The floor; yields the seconds of processor time that it has had."""
+    words = url.removeprefix("unix://"), Keys(Storage().prefix).log
+    process = multiprocessing.get_context("spawn").Process(target=read_log, args=words, daemon=True)
+    process.start()
+    assert process.pid is not None
+    try:
+        yield partial(cpu, process.pid)
+    finally:
+        process.terminate()
+        process.join()
+
+
 async def append_at_times(store: Store, token: str, size: int, seconds: float) -> int:
     """Append groups of this size at times that the clock gives; how many messages there were."""
     begun, group = time.perf_counter(), entries(size)
@@ -242,33 +279,33 @@ async def append_at_times(store: Store, token: str, size: int, seconds: float) -
 
 
 async def foreign(rounds: int, seconds: float, states: list[Path]) -> dict[int, list[list[float]]]:
-    """Microseconds of each state's node for an entry of another node, by the size of the groups in which they come and by
-    round. All nodes read the same entries at the same time."""
-    found: dict[int, list[list[float]]] = {size: [[] for _ in states] for size in RATES}
+    """Microseconds for an entry of another node, of the floor and of each state's node, by the size of the groups in which they
+    come and by round. All read the same entries at the same time."""
+    found: dict[int, list[list[float]]] = {size: [[] for _ in ("the floor", *states)] for size in RATES}
     async with AsyncExitStack() as stack:
         url, _ = await stack.enter_async_context(storing(stack.enter_context(TemporaryDirectory())))
-        servers: list[Server] = []
+        used: list[Callable[[], float]] = [stack.enter_context(reading(url))]
         sets = (f"storage.url={url}", "cluster.enabled=true", "admin.token=the-token-of-this-measurement")
         for number, state in enumerate(states * 2 if len(states) == 1 else states):  # one alone would not read the log
             own = stack.enter_context(TemporaryDirectory())
             node = serving(own, *sets, f"node.name=node{number}", state=state)
-            servers.append(await stack.enter_async_context(node))
+            used.append((await stack.enter_async_context(node)).cpu)
         store = Store(Settings(storage=Storage(url=url)))
         await store.open()
         token = (await nodes.tokens(store))[0]
         for number in range(rounds + 1):  # the first one warms
             for size in RATES:
-                before, begun = [each.cpu() for each in servers], time.perf_counter()
+                before, begun = [each() for each in used], time.perf_counter()
                 await asyncio.sleep(seconds)
                 took = time.perf_counter() - begun
-                idle = [(each.cpu() - was) / took for each, was in zip(servers, before, strict=True)]
-                before, begun = [each.cpu() for each in servers], time.perf_counter()
+                idle = [(each() - was) / took for each, was in zip(used, before, strict=True)]
+                before, begun = [each() for each in used], time.perf_counter()
                 count = await append_at_times(store, token, size, seconds)
                 await asyncio.sleep(0.1)
                 took = time.perf_counter() - begun
-                for place in range(len(states) if number else 0):
-                    used = servers[place].cpu() - before[place] - idle[place] * took
-                    found[size][place].append(used / count * 1e6)
+                for place, costs in enumerate(found[size] if number else ()):
+                    cost = used[place]() - before[place] - idle[place] * took
+                    costs.append(cost / count * 1e6)
         await store.close()
     return found
 
@@ -292,10 +329,10 @@ def of_nodes(found: dict[int, list[list[float]]], rounds: int, seconds: float, b
     """What entries of other nodes cost a node, as a section of bench/RESULTS.md."""
     rows = []
     for size, costs in found.items():
-        row = [f"{RATES[size]:,}/s in groups of {size}", spread(costs[0])]
+        row = [f"{RATES[size]:,}/s in groups of {size}", *map(spread, costs)]
         if before:
-            ratio = statistics.median(now / earlier for now, earlier in zip(*costs, strict=True))
-            row += [spread(costs[1]), f"{ratio:.2f}", f"{WANTED[size]}: {verdict(is_met=ratio <= WANTED[size])}"]
+            ratio = statistics.median(now / earlier for now, earlier in zip(*costs[1:], strict=True))
+            row += [f"{ratio:.2f}", f"{WANTED[size]}: {verdict(is_met=ratio <= WANTED[size])}"]
         rows.append(row)
     return Section(
         "foreign",
@@ -303,7 +340,7 @@ def of_nodes(found: dict[int, list[list[float]]], rounds: int, seconds: float, b
         "Stored messages on 50 channels without a subscriber, appended at times that the clock gives; processor time of a node"
         " that reads them, less that of the same node without any. All nodes read the same ones at the same time. Medians of"
         f" {rounds} rounds of {seconds:g} s (in brackets the lowest and the highest).",
-        ("entries", "µs each:", *((f"{before}:", "ratio:", "at most") if before else ())),
+        ("entries", "the floor, µs each:", "a node:", *((f"{before}:", "ratio:", "at most") if before else ())),
         rows,
     )
 
