@@ -27,8 +27,9 @@ type Record struct {
 	Ended *int64 `json:"ended"`
 }
 
-// undoneByFault is for how long before a fault an acknowledgement may have been answered and not yet stored: the server stores
-// them each 0.2 s, and later on a busy machine.
+// undoneByFault is for how long before and after a fault an acknowledgement may be answered and not stored: the server stores them
+// each 0.2 s, and later on a busy machine; and after a fault, a node may have lost its lease, or read its sessions again, a moment
+// later.
 const undoneByFault = int64(1e9)
 
 // read returns the records of a file with one JSON object a line.
@@ -121,7 +122,7 @@ func (h *history) original(id string) string {
 
 func isInDoubt(record Record, faults []Record) bool {
 	for _, fault := range faults {
-		if record.Ended != nil && record.Began <= end(fault) && *record.Ended >= fault.Began-undoneByFault {
+		if record.Ended != nil && record.Began <= end(fault)+undoneByFault && *record.Ended >= fault.Began-undoneByFault {
 			return true
 		}
 	}
@@ -130,7 +131,7 @@ func isInDoubt(record Record, faults []Record) bool {
 
 func end(record Record) int64 {
 	if record.Ended == nil {
-		return math.MaxInt64
+		return math.MaxInt64 - undoneByFault
 	}
 	return *record.Ended
 }
