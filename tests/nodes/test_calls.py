@@ -100,6 +100,14 @@ async def test_an_answer_that_cannot_be_written_is_a_failure_at_once(
     assert (second.levelno, request_.about in second.getMessage()) == (logging.ERROR, True)
 
 
+async def test_a_node_of_an_earlier_version_is_no_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    pair = Pair()
+    with caplog.at_level(logging.INFO), pytest.raises(NodeFailed, match="does not know the request topic: its version"):
+        await pair.asks.ask("b", TOPIC, OfTopic("/a/b"))
+    (told,) = caplog.records
+    assert (told.levelno, "the node does not know the request topic" in told.getMessage()) == (logging.INFO, True)
+
+
 async def test_an_answer_that_cannot_be_read_is_a_failure_that_says_so() -> None:
     pair = Pair()
     for payload in (b"{}", b"7", b"{", b'{"name":[]}'):

@@ -22,9 +22,10 @@ _WAIT_S: Final = 10.0
 """For an answer. The link to a node that hangs ends before."""
 _ABOUT: Final = "about"
 """The field of a question that says which one it is. Those of nodes of the first versions are of operators."""
-"""The version of the link from which on a question says what it is about."""
 _FAILED: Final = "failed"
 """The field of an answer that says why there is none."""
+_UNKNOWN: Final = "does not know the request"
+"""So begins what a node says of a question of a later version."""
 
 
 class Calls:
@@ -55,8 +56,10 @@ class Calls:
         except (ValueError, TypeError) as error:
             log.exception("the answer of another node cannot be read: %s", request.about)
             raise NodeFailed(f"the answer of the node to {request.about} cannot be read") from error
-        failure = f"the node {fields[_FAILED]}"
-        log.error("%s (%s)", failure, request.about)
+        reason = str(fields[_FAILED])
+        failure = f"the node {reason}"
+        # While nodes are upgraded one after another, some are of the earlier version.
+        log.log(logging.INFO if reason.startswith(_UNKNOWN) else logging.ERROR, "%s (%s)", failure, request.about)
         raise NodeFailed(failure)
 
     async def _send(self, link: Link, asked: bytes) -> bytes:
@@ -102,7 +105,7 @@ class Calls:
             about = str(fields.pop(_ABOUT, ""))
             request, answering = REQUESTS.get(about), self._answering.get(about)
             if request is None or answering is None:
-                return encode({_FAILED: f"does not know the request {about}: its version differs"})
+                return encode({_FAILED: f"{_UNKNOWN} {about}: its version differs"})
             return request.answer.write(await answering(request.question.read(fields)))
         except Exception:
             log.exception("a request of another node failed: %s", about)
