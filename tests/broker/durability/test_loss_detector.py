@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from crewel.delivery.records import LogId
-from crewel.errors import StoreError, StoreUncertain
+from crewel.errors import Behind, StoreError, StoreUnavailable, StoreUncertain
 from crewel.storage import session_store
 from crewel.storage.script_step import Step
 from tests.broker.stored_world import Receiver, StoredWorld, failed
@@ -116,6 +116,41 @@ def test_a_server_says_at_once_that_it_reads_its_sessions_again(
     assert not stored.access.phase.is_reloading
     read_all(stored)
     assert stored.access.trouble is None
+
+
+def test_a_server_that_hears_of_it_twice_is_ready_when_it_has_read_its_sessions_again(stored: StoredWorld) -> None:
+    """First by a commit, and then by what was published meanwhile: it stayed unready, and read no log of others any more."""
+    stored.broker.runtime.spawn(stored.durability._lost(Behind("by a commit")))
+    stored.settle()
+    assert stored.access.trouble is not None
+    suspect(stored)
+    assert stored.access.trouble is None
+
+
+def test_the_sessions_are_not_read_again_for_a_refusal_of_what_was_asked_before(
+    stored: StoredWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A step waits for a store that is away, and is asked again when the sessions were read: as the former node."""
+    receiver = Receiver(stored).started()
+    result, left = Step.result, ["away"]
+
+    def away(step: Step[object], answer: object) -> object:
+        if step.script in left:
+            left.clear()
+            raise StoreUnavailable("the store is away")
+        return result(step, answer)
+
+    monkeypatch.setattr(Step, "result", away)
+    stored.durability.note_away(receiver.session, 10)
+    stored.durability.commit_soon()
+    read_all(stored)
+    assert not left
+    suspect(stored)
+    token = stored.access.token
+    stored.advance(1)
+    read_all(stored)
+    assert caplog.text.count("all sessions are read again") == 1
+    assert (stored.access.token, stored.access.trouble) == (token, None)
 
 
 def test_sessions_that_a_changed_store_lacks_are_counted_when_the_first_attempt_to_read_it_fails(

@@ -599,27 +599,31 @@ class Durability:
 
     def _suspect(self, error: StoreError) -> None:
         self._access.is_suspected = True  # from this moment on: what is acknowledged now may come again
-        self._runtime.spawn(self._lost(error)).add_done_callback(self._is_known)
-
-    def _is_known(self, _: object) -> None:
-        self._access.is_suspected = self._is_recovering  # another one may be under way
+        self._runtime.spawn(self._lost(error))
 
     async def _lost(self, error: StoreError) -> None:
         """The store does not know this node as it was. Another server has taken over, and this one must not fight it; or
         the store has lost something, and then what it has counts."""
-        phase = self._access.phase
-        if phase.is_superseded or phase.is_adopting or self._is_recovering or self._closing.is_set():
-            return  # where it is reading, it learns the same from the next step that it asks for
-        self._is_recovering = True
+        if self._is_recovering:
+            return  # it learns the same from the next step that it asks for
+        self._is_recovering = self._access.is_suspected = True
         try:
-            if await self._runtime.cluster.is_replaced(self._access.store, self._epoch):
-                self._give_way()
-            else:
-                await self._reload(error if isinstance(error, Fenced) else None)
+            await self._find_out(error)
         except StoreError as again:
             log.warning("the store (%s) does not report its owner: %s", error, again)  # the next commit asks again
         finally:
-            self._is_recovering = False
+            self._is_recovering = self._access.is_suspected = False
+
+    async def _find_out(self, error: StoreError) -> None:
+        phase, store = self._access.phase, self._access.store
+        if phase.is_superseded or phase.is_adopting or self._closing.is_set():
+            return
+        if isinstance(error, Fenced) and await node_leases.epoch(store, self._access.token):
+            return  # what it refused was asked before the sessions were read again, under the former token
+        if await self._runtime.cluster.is_replaced(store, self._epoch):
+            self._give_way()
+        else:
+            await self._reload(error if isinstance(error, Fenced) else None)
 
     def _give_way(self) -> None:
         self._access.enter(StorePhase.SUPERSEDED)
