@@ -376,10 +376,14 @@ def _backlog(rows: Rows, slot: str) -> str:
         "became pending": [(row["minute"], row["owed"]) for row in rows],
         "ended": [(row["minute"], row["ended"]) for row in rows],
     }
-    most = max((row["waiting"] for row in rows), default=0)
+    finding = ""
+    if rows:
+        newest = max(rows, key=lambda row: row["minute"])
+        most = max(row["waiting"] for row in rows)
+        finding = f"{number(newest['waiting'])} pending at the end, {number(most)} at most"
     return closed(
         "Backlog",
-        f"{number(rows[-1]['waiting'])} pending at the end, {number(most)} at most" if rows else "",
+        finding,
         f"Deliveries that became pending in {_one(slot)}, that ended in it, and that were pending at its end. A line that"
         " grows and does not come down is a receiver that does not keep up.",
         lines(f"Deliveries by {slot}", series, "messages"),

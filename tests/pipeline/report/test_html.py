@@ -297,6 +297,15 @@ def test_what_is_no_finding_is_closed_and_says_its_figure() -> None:
     assert "Time to acknowledgement 99 of 100 within 2 s in the slowest minute From" in text
 
 
+def test_the_backlog_at_the_end_is_that_of_the_newest_slot_in_any_order() -> None:
+    rows = [
+        {"minute": END, "owed": 0, "ended": 22, "waiting": 0},
+        {"minute": BEGIN, "owed": 22, "ended": 0, "waiting": 22},
+    ]
+    for backlog in (rows, rows[::-1]):
+        assert "Backlog 0 pending at the end, 22 at most" in Reader(page({**SOME, "backlog": backlog})).text
+
+
 def test_the_five_most_urgent_things_to_do_are_seen_and_the_others_on_demand() -> None:
     channels = [failing_channel(channel=f"/c{number}") for number in range(3)]
     sick = [receiver("on hold", session=f"client/r{number}/1") for number in range(3)]
