@@ -79,7 +79,9 @@ TRIAGE: Final = _gold(
 
 INCIDENTS: Final = _gold(
     "incidents",
-    "Dead letters of one receiver with one code, reason and cause, across channels, without a pause of more than 10 minutes.",
+    "Dead letters of one receiver with one code, reason and cause, across channels, without a pause of more than 10 minutes."
+    " Those that are gone count with the others of that time, if these have one reason, and those that the receiver accepted"
+    " later with those that it did not.",
     Column("receiver", "string", "Name of the session, or of the shared queue."),
     Column("code", "string", "Dotted error code."),
     Column("template", "string", "The reason, as in `triage`."),

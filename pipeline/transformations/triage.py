@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
-from crewel.pipeline.transformations.causes import of_ids
+from crewel.pipeline.transformations.causes import CHANNEL, MESSAGE, of_ids
 from crewel.pipeline.transformations.expected import with_channel
 
 GONE: Final = "(the dead letter was redriven, discarded or dropped)"
@@ -79,13 +79,11 @@ def triage(judged: DataFrame) -> DataFrame:
 
 
 def incidents(judged: DataFrame) -> DataFrame:
-    """Return the table `incidents`, from the rows of `judged`: one outage is one row, however many channels it was on."""
+    """Return the table `incidents`, from the rows of `judged`: one outage is one row, however many channels it was on, and
+    whatever became of its dead letters."""
     one = ["receiver", "code", "template", "cause"]
-    in_order = Window.partitionBy(*one).orderBy("at", "message_id")
-    pause = f.unix_millis("at") - f.unix_millis(f.lag("at").over(in_order))
-    numbered = judged.withColumn("begins", f.coalesce(pause > _PAUSE_MS, f.lit(False)).cast("int"))
     return (
-        numbered.withColumn("incident", f.sum("begins").over(in_order))
+        _numbered(_completed(judged), one)
         .groupBy(*one, "incident")
         .agg(
             *_summed(),
@@ -97,13 +95,41 @@ def incidents(judged: DataFrame) -> DataFrame:
     )
 
 
+def _completed(judged: DataFrame) -> DataFrame:
+    """Return the rows with what the others of their receiver, code and time tell: the reason, if these have one only, of those
+    whose letter is gone; and the cause of those that the receiver accepted later. A poison message, or a channel, explains
+    no other death."""
+    own = f.when(f.col("cause").isin(MESSAGE, CHANNEL), f.col("cause"))
+    near = ["receiver", "code", "own"]
+    of_time = Window.partitionBy(*near, "incident")
+    known = f.nullif("template", f.lit(GONE))
+    is_one = f.min(known).over(of_time) == f.max(known).over(of_time)
+    first_known = f.when(f.col("cause").isNotNull(), f.struct("at", "message_id"))
+    cause = f.min_by("cause", first_known).over(Window.partitionBy(*near, "incident", "template"))
+    return (
+        _numbered(judged.withColumn("own", own), near)
+        .withColumn("template", f.when(is_one, f.min(known).over(of_time)).otherwise(f.col("template")))
+        .withColumn("cause", f.coalesce("cause", cause))
+        .select(judged.columns)
+    )
+
+
+def _numbered(judged: DataFrame, one: list[str]) -> DataFrame:
+    """Add `incident`, a number: after a pause another one begins of what has `one` in common."""
+    in_order = Window.partitionBy(*one).orderBy("at", "message_id")
+    pause = f.unix_millis("at") - f.unix_millis(f.lag("at").over(in_order))
+    begins = f.coalesce(pause > _PAUSE_MS, f.lit(False)).cast("int")
+    return judged.withColumn("begins", begins).withColumn("incident", f.sum("begins").over(in_order))
+
+
 def _summed() -> list[Column]:
     codes = f.array_sort(f.array_distinct(f.flatten(f.collect_list("codes"))))
     return [
         f.count("*").alias("letters"),
         f.min("at").alias("first_at"),
         f.max("at").alias("last_at"),
-        f.max_by(f.struct("letter", "reason", "body"), f.struct("at", "letter")).alias("sample"),
+        # One that is there, if there is one.
+        f.max_by(f.struct("letter", "reason", "body"), f.struct(f.col("letter") != "", "at", "letter")).alias("sample"),
         f.avg("attempts").alias("attempts_mean"),
         f.percentile_approx("to_death_ms", 0.5, 1000).alias("to_death_median_ms"),
         codes.alias("codes"),

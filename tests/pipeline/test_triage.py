@@ -28,8 +28,8 @@ def _triage(spark: SparkSession, **rows: Any) -> DataFrame:
     return triage(_judged(spark, **rows))
 
 
-def _judged(spark: SparkSession, **rows: Any) -> DataFrame:
-    found = [(["8000"], "client/joe", "message", ["user.x", "user.y"])]
+def _judged(spark: SparkSession, *rejected: tuple[list[str], str, str, list[str]], **rows: Any) -> DataFrame:
+    found = [(["8000"], "client/joe", "message", ["user.x", "user.y"]), *rejected]
     causes = of_rows(spark, found, "ids ARRAY<STRING>, receiver STRING, cause STRING, codes ARRAY<STRING>")
     return judged(died(silver(spark, **rows)), causes)
 
@@ -104,6 +104,37 @@ def test_an_outage_on_several_channels_is_one_incident_and_one_after_a_pause_is_
     assert told(found, "letters", "kept", "channels", "cause", "other_codes") == [
         (1, 1, ["/0"], "message", ["user.y"]),
         (3, 3, ["/0", "/2"], None, []),
+    ]
+
+
+def test_dead_letters_that_are_gone_are_of_the_incident_of_those_that_are_left(spark: SparkSession) -> None:
+    """Of what died together, some were redriven and accepted, some discarded; a poison message died for itself."""
+    rejected = [(["1", "2", "3"], each, "receiver", ["user.x"]) for each in ("printer", "two", "gone")]
+    poison = (["8"], "printer", "message", ["user.x"])
+    letters = [
+        {"receiver": receiver, "code": "user.x", "reason": reason, "ms": 4, "message_id": message_id}
+        for receiver, reason, message_id in (
+            ("printer", "out of ink", "1"),
+            ("two", "out of ink", "1"),
+            ("two", "paper jam", "4"),
+        )
+    ]
+    dead = {"reason": "dead", "code": "user.x"}
+    ended = [
+        {**dead, "receiver": receiver, "log_id": log_id, "ms": 3 + log_id}
+        for receiver in ("printer", "two", "gone")
+        for log_id in (2, 3, 5, 6, 8)
+    ]
+    ended.append({**dead, "receiver": "printer", "log_id": 7, "ms": 3_600_000})
+    found = incidents(_judged(spark, *rejected, poison, letters=letters, fact_ended=ended))
+    assert told(found, "receiver", "template", "cause", "letters", "kept", "sample_reason") == [
+        ("gone", GONE, "receiver", 5, 0, ""),
+        ("printer", GONE, "message", 1, 0, ""),
+        ("printer", GONE, None, 1, 0, ""),
+        ("printer", "out of ink", "receiver", 5, 1, "out of ink"),
+        ("two", GONE, "receiver", 5, 0, ""),
+        ("two", "out of ink", "receiver", 1, 1, "out of ink"),
+        ("two", "paper jam", None, 1, 1, "paper jam"),
     ]
 
 
