@@ -42,6 +42,9 @@ _MOST_GROUPS: Final = 5
 _MOST_NAMES: Final = 3
 """Names in one sentence."""
 _OTHERS: Final = "other codes"
+_UNKNOWN: Final = (
+    " Of those that are gone, only the code is known; `crewel dead-letters bin` lists those discarded within a day."
+)
 _PAUSE_S: Final = 600.0
 """After so long without anything a line is interrupted."""
 
@@ -185,7 +188,7 @@ def _died(told: Mapping[str, Any], links: Links) -> str:
         "Dead letters",
         "A dead letter is a message that one receiver did not take. The server keeps it until an operator redrives or"
         " discards it. The dead letters of one row share code, cause and the wording of the reason, and follow one another"
-        " within 10 minutes.",
+        f" within 10 minutes.{_UNKNOWN if any(row['kept'] == 0 and not row['sample_reason'] for row in rows) else ''}",
         f"<p>By code: {numbers}.</p>" if numbers else "",
         columns(f"Dead letters by {told['slots']['deaths']}", over_time, "dead letters") if by_code else "",
         table(
@@ -237,6 +240,8 @@ def _kept(row: Mapping[str, Any], links: Links) -> str:
 
 
 def _reason(row: Mapping[str, Any], links: Links) -> str:
+    if not row["sample_letter"]:
+        return escape(row["template"])
     content = f"{row['sample_letter']}\n{row['sample_body']}"
     return f"{escape(row['template'])}<br>{example('show', content, links.letter('this dead letter', row['sample_letter']))}"
 

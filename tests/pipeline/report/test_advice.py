@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_code_means_what_it_or_the_one_above_it_means(code: str, words: str) -
         ("communication.timeout", "could not be reached"),
         ("resource.overflow.queue.entries", "did not keep up"),
         ("internal.unknown", "fault of the server"),
-        ("something.else", "Check the reason"),
+        ("something.else", "Fix the cause"),
     ],
 )
 def test_what_to_do_about_what_died_depends_on_the_code(code: str, words: str) -> None:
@@ -112,6 +112,18 @@ def test_a_failing_receiver_whose_dead_letters_are_gone_has_none_to_redrive(why:
     assert advice.command == "crewel sessions show joe/1"
     assert "redrive them" not in advice.words
     assert "gone: redriven, discarded or dropped. Its state" in advice.words
+
+
+@pytest.mark.parametrize("why", ["rejected 9 messages, 8 of them taken by others", "rejected 9 messages", "fails 40 %"])
+@pytest.mark.parametrize("code", ["user.update.error", "something.else"])
+def test_only_reasons_that_the_page_shows_are_referred_to(why: str, code: str) -> None:
+    def words(**fields: Any) -> str:
+        rows = [incident(code=code, **fields), incident(receiver="client/other/1", code=code, **fields)]
+        found = now({**NOTHING, "receivers": [receiver(why)], "incidents": rows})
+        return " ".join(each.words for each in found)
+
+    assert words().count("reasons under “Dead letters”") == 2
+    assert "reason" not in words(kept=0, sample_reason="")
 
 
 def test_dead_letters_of_a_receiver_are_gone_if_none_of_its_incidents_has_any() -> None:

@@ -9,6 +9,7 @@ import pytest
 from crewel.pipeline.report.advice import now
 from crewel.pipeline.report.html import page
 from crewel.pipeline.report.links import Links
+from crewel.pipeline.transformations.triage import GONE
 from tests.pipeline.report.reader import Reader
 from tests.pipeline.report.told import (
     BEGIN,
@@ -280,6 +281,15 @@ def test_an_incident_at_several_receivers_is_one_row() -> None:
     assert "dead-letters?receiver=client%2Fother%2F1&amp;code=" in table
     unknown = page({**SOME, "incidents": [rows[0], incident(receiver=names[1], kept=None)], "counts": counts})
     assert "kept" not in Reader(unknown).text.partition("By code")[2]
+
+
+def test_where_no_reason_is_known_the_page_says_where_discarded_ones_are() -> None:
+    words = "Of those that are gone, only the code is known; crewel dead-letters bin lists those discarded within a day"
+    gone = incident(kept=0, template=GONE, sample_letter="", sample_reason="", sample_body="")
+    row = page({**SOME, "incidents": [gone], "poison": [], "failing_channels": []})
+    assert words in Reader(row).text
+    assert "<summary>show</summary>" not in row, "there is nothing to show"
+    assert words not in Reader(page(SOME)).text
 
 
 def test_what_is_no_finding_is_closed_and_says_its_figure() -> None:
