@@ -139,6 +139,9 @@ def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
             f"<li>{several(older, 'dead letter', 'dead letters')} from before this period"
             f" {'is' if older == 1 else 'are'} not shown: see <code>--from</code>.</li>"
         )
+    if redriven := told["totals"]["redriven"]:
+        letters = several(sum(redriven.values()), "dead letter was", "dead letters were")
+        yield f"<li>{letters} redriven: {', '.join(f'{number(count)} {fate}' for fate, count in redriven.items())}.</li>"
     for row, *others in advice.by_incident(told["incidents"])[:1]:
         words, rows = advice.meaning(row["code"]), [row, *others]
         channels = dict.fromkeys(channel for each in rows for channel in each["channels"])

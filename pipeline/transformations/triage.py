@@ -1,4 +1,5 @@
-"""What died and why: dead letters by code, channel, receiver and the template of their reason, and as incidents.
+"""What died and why: dead letters by code, channel, receiver and the template of their reason, and as incidents; and what
+became of those that were redriven.
 
 Reasons that differ in numbers, ids, times and quoted texts only are of one template: "order 17 of 'Joe' failed" and "order 18
 of 'Ann' failed" are both "order <n> of '<text>' failed".
@@ -7,6 +8,7 @@ of 'Ann' failed" are both "order <n> of '<text>' failed".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -93,6 +95,26 @@ def incidents(judged: DataFrame) -> DataFrame:
         .select("*", *_of_sample())
         .select(TABLES["incidents"].names)
     )
+
+
+def redriven(silver: Mapping[str, DataFrame], since: datetime, until: datetime) -> dict[str, int]:
+    """Return what became of the dead letters that were redriven in some time, up to now, and of how many: `acknowledged`, `came
+    back` as a dead letter, `ended otherwise`, `pending`; `published again` if it went to its channel, whose receivers may be
+    many."""
+    again = silver["fact_redriven"].where(f.col("at").between(f.lit(since), f.lit(until)))
+    ends = silver["fact_ended"].where(f.col("reason") != "returned")  # to its queue, from where it is given again
+    of_each = again.select("letter", "session", "log_id").join(
+        ends.select("log_id", f.col("reason").alias("end")), "log_id", "left"
+    )
+    fate = (
+        f.when(f.max("session").isNull(), "published again")
+        .when(f.bool_or(f.col("end") == "dead"), "came back")
+        .when(f.bool_or(f.col("end") == "settled"), "acknowledged")
+        .when(f.count("end") > 0, "ended otherwise")
+        .otherwise("pending")
+    )
+    counts = of_each.groupBy("letter").agg(fate.alias("fate")).groupBy("fate").count()
+    return {row["fate"]: row["count"] for row in counts.orderBy(f.desc("count"), "fate").collect()}
 
 
 def _completed(judged: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from crewel.pipeline.transformations.triage import GONE, deaths, died, incidents, judged, template, triage
+from crewel.pipeline.transformations.triage import GONE, deaths, died, incidents, judged, redriven, template, triage
 from tests.pipeline.frames import of_rows, silver, time, told
 
 TEMPLATES = [
@@ -136,6 +136,21 @@ def test_dead_letters_that_are_gone_are_of_the_incident_of_those_that_are_left(s
         ("two", "out of ink", "receiver", 1, 1, "out of ink"),
         ("two", "paper jam", None, 1, 1, "paper jam"),
     ]
+
+
+def test_what_became_of_redriven_dead_letters_is_counted(spark: SparkSession) -> None:
+    again = [
+        {"ms": log_id, "letter": f"{log_id}-0", "log_id": log_id, "session": "client/joe/1"} for log_id in range(1, 7)
+    ]
+    # To a queue, of which a member gave it back before another one accepted it; and to a channel.
+    again += [{"ms": 7, "letter": "7-0", "log_id": 7, "session": "client/joe"}, {"ms": 8, "letter": "8-0", "log_id": 8}]
+    reasons = {1: "settled", 2: "settled", 3: "dead", 4: "expired", 6: "settled", 8: "settled"}
+    ended = [{"log_id": each, "reason": reason, "receiver": "client/joe/1"} for each, reason in reasons.items()]
+    ended += [{"log_id": 7, "reason": reason, "number": at} for at, reason in enumerate(("returned", "settled"))]
+    tables = silver(spark, fact_redriven=again, fact_ended=ended)
+    assert redriven(tables, time(1), time(5)) == {"acknowledged": 2, "came back": 1, "ended otherwise": 1, "pending": 1}
+    assert redriven(tables, time(6), time(8)) == {"acknowledged": 2, "published again": 1}
+    assert redriven(tables, time(9), time(9)) == {}
 
 
 def test_dead_letters_are_counted_by_minute_and_code(spark: SparkSession) -> None:

@@ -164,6 +164,18 @@ def test_the_tile_tells_how_many_died_and_how_many_the_store_has() -> None:
     assert "3 dead letters 1 of them is in the store until redriven or discarded" in Reader(page(one)).text
 
 
+def test_what_became_of_redriven_dead_letters_is_one_sentence() -> None:
+    def short(**fates: int) -> str:
+        told = {**NOTHING, "totals": {**NOTHING["totals"], "redriven": {**fates}}}
+        return Reader(page(told)).text.partition("In short")[2].partition("Dead letters A dead letter")[0]
+
+    assert "redriven" not in short()
+    assert "12 dead letters were redriven: 11 acknowledged, 1 came back." in short(
+        **{"acknowledged": 11, "came back": 1}
+    )
+    assert "1 dead letter was redriven: 1 pending." in short(pending=1)
+
+
 def test_other_reasons_of_the_same_messages_are_shown() -> None:
     told = {**SOME, "incidents": [incident(other_codes=["user.db"])]}
     assert "also user.db" in Reader(page(told)).text
@@ -182,6 +194,7 @@ def test_one_is_not_called_several() -> None:
             "messages": 1,
             "codes": {},
             "findings": {},
+            "redriven": {},
         },
         "triage": [died(letters=1)],
         "incidents": [incident(letters=1)],
