@@ -105,6 +105,11 @@ _SICK: Final = (
     ),
     _Sickness("absent", "Its client was not connected. Check whether it runs; its messages wait for it:"),
     _Sickness(
+        "no member",
+        "Start a member, or bring one back that is away or on hold: the operator's page lists them.",
+        "",
+    ),
+    _Sickness(
         "takes",
         "It acknowledges later than before, or than others: it is slow, or its client was away and came back, which is not"
         " recorded. Check whether it was connected all the time, find out what it waits for, and the size of its queue:",
@@ -287,7 +292,7 @@ def of_sick(groups: Iterable[Rows], gone: Collection[str] = (), explained: Colle
         why = ", and ".join(group[0]["why"])
         about = f"`{names[0]}`: {why}" if len(names) == 1 else f"{_named(names)}, for one reason. The first one {why}"
         commands = (command.format(_shell(name.removeprefix("client/"))) for name in names[:_MOST_NAMED])
-        yield Advice(f"{about}. {words}", "\n".join(commands))
+        yield Advice(f"{about}. {words}", "\n".join(filter(None, commands)))
 
 
 def of_audit(findings: Iterable[str]) -> Iterable[Advice]:

@@ -147,8 +147,8 @@ FAILING_CHANNELS: Final = _gold(
 
 RECEIVERS: Final = _gold(
     "receivers",
-    "Receivers, compared with their own past and with their peers.",
-    _SESSION,
+    "Receivers, compared with their own past and with their peers; groups only if no member takes their messages.",
+    Column("session", "string", "Name of the session; of a group, the name of its shared queue."),
     Column("settled", "bigint", "Messages that it acknowledged.", "messages"),
     Column(
         "transient",

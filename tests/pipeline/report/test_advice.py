@@ -98,6 +98,7 @@ def test_the_command_chooses_what_the_row_tells_of(spark: SparkSession, channel:
         ("on hold for 61 % of the time, and still is", "crewel sessions activate joe/1"),
         ("absent for 90 % of the time", "crewel sessions show joe/1"),
         ("takes 9.7 min, usually 20 ms: slow or away", "crewel sessions show joe/1"),
+        ("takes up to 3.5 min for 4 of its messages: slow or away", "crewel sessions show joe/1"),
         ("31 % of its messages are redelivered", "crewel sessions show joe/1"),
     ],
 )
@@ -168,6 +169,15 @@ def test_receivers_that_fail_alike_are_one_row_and_others_their_own() -> None:
 def test_a_receiver_that_acknowledges_late_may_have_been_away() -> None:
     (advice,) = of_sick([[receiver("takes 9.7 min, usually 20 ms: slow or away")]])
     assert "its client was away" in advice.words
+
+
+def test_a_group_without_members_needs_one_and_has_no_session_to_show() -> None:
+    names = ["group:/jobs/* workers", "group:/jobs/* others"]
+    why = "has no member that takes messages; 2 queued since 2026-11-20 22:10:00"
+    rows = [receiver(why, session=name) for name in names]
+    one, both = of_sick([rows[:1], rows])
+    assert one.words.startswith(f"`{names[0]}`: {why}. Start a member")
+    assert (one.command, both.command) == ("", "")
 
 
 def test_a_receiver_that_is_no_longer_on_hold_is_not_to_be_activated() -> None:
