@@ -156,11 +156,13 @@ def _teller(common: Common) -> Words:
 
 
 def show(result: Any, common: Common) -> None:
-    """Print a result."""
+    """Print a result. With `--quiet`, people get no list of what was written; programs get it with `--json`."""
     values = dataclasses.asdict(result)
     if common.is_json:
         print(json.dumps(values, default=str), flush=True)
         return
+    if common.is_quiet:
+        values.pop("paths", None)
     for line in lines(values):
         print(line)
 

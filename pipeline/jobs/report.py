@@ -83,6 +83,8 @@ class Answers:
     """The same of those dead letters only that died in the time that is asked for, for tables that are made of dead letters."""
     older: int
     """How many dead letters died before."""
+    redriven: dict[str, int]
+    """What became of the dead letters that were redriven in that time, as `triage.redriven` has it."""
     messages: int
     """How many messages were published in that time."""
 
@@ -164,6 +166,7 @@ def _told(tables: Tables, found: Answers, since: datetime, until: datetime) -> d
         "totals": {
             **_totals(written),
             "older": found.older,
+            "redriven": found.redriven,
             "messages": found.messages,
             "findings": _by_finding(findings),
         },
@@ -281,7 +284,8 @@ def answers(inputs: Inputs, since: datetime, until: datetime) -> Answers:
     }
     older = dead.where(f.col("at") < f.lit(since)).count()
     shown = _of_dead(dead.where(f.col("at").between(f.lit(since), f.lit(until))))
-    return Answers(tables, shown, older, capacity.messages(silver, since, until))
+    redriven = triage.redriven(silver, since, until)
+    return Answers(tables, shown, older, redriven, capacity.messages(silver, since, until))
 
 
 def _of_dead(dead: DataFrame) -> dict[str, DataFrame]:

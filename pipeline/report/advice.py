@@ -31,6 +31,9 @@ class _Death(NamedTuple):
     redrive: str
 
 
+_SEE: Final = " See its reasons under “Dead letters”."
+"""Said only if the page has one."""
+
 _DEATHS: Final = (
     _Death(
         "resource.overflow.",
@@ -47,10 +50,10 @@ _DEATHS: Final = (
     _Death("internal", "This is a fault of the server: see its log.", "Once it is fixed, redrive the dead letters:"),
     _Death(
         "user",
-        "Its program rejects the messages. Check the reason, and fix the program.",
+        f"Its program rejects the messages.{_SEE} Fix the program.",
         "Then redrive its dead letters:",
     ),
-    _Death("", "Check the reason and fix the cause.", "Then redrive the dead letters:"),
+    _Death("", f"Fix the cause.{_SEE}", "Then redrive the dead letters:"),
 )
 """The first one counts."""
 _GONE: Final = "These dead letters are gone: redriven, discarded or dropped."
@@ -82,15 +85,14 @@ _SICK: Final = (
     ),
     _Sickness(
         "taken by others",
-        "It rejects messages that others accept. Fix its program: see its reasons under “Dead letters”.",
+        f"It rejects messages that others accept. Fix its program.{_SEE}",
         _REDRIVE_ALL,
         "Then redrive them:",
         "",
     ),
     _Sickness(
         "rejected",
-        "It rejects messages that no other receiver gets. See its reasons under “Dead letters”, and fix its program, or the"
-        " publisher.",
+        f"It rejects messages that no other receiver gets. Fix its program, or the publisher.{_SEE}",
         _REDRIVE_ALL,
         "Then redrive them:",
         "",
@@ -98,10 +100,15 @@ _SICK: Final = (
     _Sickness("on hold", "Delivery continues now. Check whether it stays active, and how much waits for it:"),
     _Sickness(
         "fails",
-        "Its program rejects messages: see the reasons under “Dead letters”. Its state at the server:",
+        f"Its program rejects messages.{_SEE} Its state at the server:",
         about="user.",
     ),
     _Sickness("absent", "Its client was not connected. Check whether it runs; its messages wait for it:"),
+    _Sickness(
+        "no member",
+        "Start a member, or bring one back that is away or on hold: the operator's page lists them.",
+        "",
+    ),
     _Sickness(
         "takes",
         "It acknowledges later than before, or than others: it is slow, or its client was away and came back, which is not"
@@ -149,7 +156,11 @@ def now(told: Mapping[str, Any]) -> list[Advice]:
     return [
         *of_audit(told["totals"]["findings"]),
         *of_channels(told["failing_channels"]),
-        *of_sick(groups, gone={row["receiver"] for row in incidents} - left),
+        *of_sick(
+            groups,
+            gone={row["receiver"] for row in incidents} - left,
+            explained={row["receiver"] for row in incidents if row["sample_reason"]},
+        ),
         *of_died([row for row in incidents if not _begins(row["code"], about.get(row["receiver"]))]),
         *of_poison(told["poison"]),
     ]
@@ -214,7 +225,8 @@ def _of_incident(group: Rows) -> Advice:
     code, is_gone = group[0]["code"], group[0]["kept"] == 0
     death = next(each for each in _DEATHS if _begins(code, each.code))
     receivers = list(dict.fromkeys(row["receiver"] for row in group))
-    what = f"{_named(receivers)}: {death.words} {_GONE if is_gone else death.redrive}"
+    words = _referring(death.words, any(row["sample_reason"] for row in group))
+    what = f"{_named(receivers)}: {words} {_GONE if is_gone else death.redrive}"
     if is_gone:
         return Advice(what)
     channels = {channel for row in group for channel in row["channels"]}
@@ -265,12 +277,13 @@ def of_channels(rows: Rows) -> Iterable[Advice]:
         )
 
 
-def of_sick(groups: Iterable[Rows], gone: Collection[str] = ()) -> Iterable[Advice]:
+def of_sick(groups: Iterable[Rows], gone: Collection[str] = (), explained: Collection[str] = ()) -> Iterable[Advice]:
     """Yield what to do about failing receivers, one row for those of one incident. `gone` are the receivers whose dead letters
-    are all gone."""
+    are all gone, `explained` those of which one has a reason."""
     for group in groups:
         sickness = _sickness(group[0])
-        words, command = sickness.words, sickness.command
+        words = _referring(sickness.words, any(row["session"] in explained for row in group))
+        command = sickness.command
         if sickness.redrive:
             is_gone = all(row["session"] in gone for row in group)
             words += f" {_GONE} Its state at the server:" if is_gone else f" {sickness.redrive}"
@@ -279,7 +292,7 @@ def of_sick(groups: Iterable[Rows], gone: Collection[str] = ()) -> Iterable[Advi
         why = ", and ".join(group[0]["why"])
         about = f"`{names[0]}`: {why}" if len(names) == 1 else f"{_named(names)}, for one reason. The first one {why}"
         commands = (command.format(_shell(name.removeprefix("client/"))) for name in names[:_MOST_NAMED])
-        yield Advice(f"{about}. {words}", "\n".join(commands))
+        yield Advice(f"{about}. {words}", "\n".join(filter(None, commands)))
 
 
 def of_audit(findings: Iterable[str]) -> Iterable[Advice]:
@@ -291,6 +304,10 @@ def of_audit(findings: Iterable[str]) -> Iterable[Advice]:
 
 def _sickness(row: Mapping[str, Any]) -> _Sickness:
     return next(sickness for sickness in _SICK if any(sickness.part in each for each in row["why"]))
+
+
+def _referring(words: str, is_explained: bool) -> str:
+    return words if is_explained else words.replace(_SEE, "")
 
 
 def _begins(code: str, begin: str | None) -> bool:

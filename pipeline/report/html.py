@@ -42,6 +42,9 @@ _MOST_GROUPS: Final = 5
 _MOST_NAMES: Final = 3
 """Names in one sentence."""
 _OTHERS: Final = "other codes"
+_UNKNOWN: Final = (
+    " Of those that are gone, only the code is known; `crewel dead-letters bin` lists those discarded within a day."
+)
 _PAUSE_S: Final = 600.0
 """After so long without anything a line is interrupted."""
 
@@ -136,6 +139,9 @@ def _sentences(told: Mapping[str, Any], links: Links) -> Iterable[str]:
             f"<li>{several(older, 'dead letter', 'dead letters')} from before this period"
             f" {'is' if older == 1 else 'are'} not shown: see <code>--from</code>.</li>"
         )
+    if redriven := told["totals"]["redriven"]:
+        letters = several(sum(redriven.values()), "dead letter was", "dead letters were")
+        yield f"<li>{letters} redriven: {', '.join(f'{number(count)} {fate}' for fate, count in redriven.items())}.</li>"
     for row, *others in advice.by_incident(told["incidents"])[:1]:
         words, rows = advice.meaning(row["code"]), [row, *others]
         channels = dict.fromkeys(channel for each in rows for channel in each["channels"])
@@ -185,7 +191,7 @@ def _died(told: Mapping[str, Any], links: Links) -> str:
         "Dead letters",
         "A dead letter is a message that one receiver did not take. The server keeps it until an operator redrives or"
         " discards it. The dead letters of one row share code, cause and the wording of the reason, and follow one another"
-        " within 10 minutes.",
+        f" within 10 minutes.{_UNKNOWN if any(row['kept'] == 0 and not row['sample_reason'] for row in rows) else ''}",
         f"<p>By code: {numbers}.</p>" if numbers else "",
         columns(f"Dead letters by {told['slots']['deaths']}", over_time, "dead letters") if by_code else "",
         table(
@@ -237,6 +243,8 @@ def _kept(row: Mapping[str, Any], links: Links) -> str:
 
 
 def _reason(row: Mapping[str, Any], links: Links) -> str:
+    if not row["sample_letter"]:
+        return escape(row["template"])
     content = f"{row['sample_letter']}\n{row['sample_body']}"
     return f"{escape(row['template'])}<br>{example('show', content, links.letter('this dead letter', row['sample_letter']))}"
 
@@ -376,10 +384,14 @@ def _backlog(rows: Rows, slot: str) -> str:
         "became pending": [(row["minute"], row["owed"]) for row in rows],
         "ended": [(row["minute"], row["ended"]) for row in rows],
     }
-    most = max((row["waiting"] for row in rows), default=0)
+    finding = ""
+    if rows:
+        newest = max(rows, key=lambda row: row["minute"])
+        most = max(row["waiting"] for row in rows)
+        finding = f"{number(newest['waiting'])} pending at the end, {number(most)} at most"
     return closed(
         "Backlog",
-        f"{number(rows[-1]['waiting'])} pending at the end, {number(most)} at most" if rows else "",
+        finding,
         f"Deliveries that became pending in {_one(slot)}, that ended in it, and that were pending at its end. A line that"
         " grows and does not come down is a receiver that does not keep up.",
         lines(f"Deliveries by {slot}", series, "messages"),

@@ -79,7 +79,9 @@ TRIAGE: Final = _gold(
 
 INCIDENTS: Final = _gold(
     "incidents",
-    "Dead letters of one receiver with one code, reason and cause, across channels, without a pause of more than 10 minutes.",
+    "Dead letters of one receiver with one code, reason and cause, across channels, without a pause of more than 10 minutes."
+    " Those that are gone count with the others of that time, if these have one reason, and those that the receiver accepted"
+    " later with those that it did not.",
     Column("receiver", "string", "Name of the session, or of the shared queue."),
     Column("code", "string", "Dotted error code."),
     Column("template", "string", "The reason, as in `triage`."),
@@ -145,8 +147,8 @@ FAILING_CHANNELS: Final = _gold(
 
 RECEIVERS: Final = _gold(
     "receivers",
-    "Receivers, compared with their own past and with their peers.",
-    _SESSION,
+    "Receivers, compared with their own past and with their peers; groups only if no member takes their messages.",
+    Column("session", "string", "Name of the session; of a group, the name of its shared queue."),
     Column("settled", "bigint", "Messages that it acknowledged.", "messages"),
     Column(
         "transient",

@@ -20,7 +20,7 @@ from crewel.pipeline.transformations.causes import CHANNEL, MESSAGE, RECEIVER, o
 from crewel.pipeline.transformations.changes import Keep
 from crewel.pipeline.transformations.common import clock, duration
 from crewel.pipeline.transformations.distinctions import distinctions
-from crewel.pipeline.transformations.expected import patterns_of
+from crewel.pipeline.transformations.expected import given, patterns_of, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,10 @@ class Limits:
     redeliveries: int = 5
     redelivery_rate: float = 0.25
     lag_ms: float = 1000.0
+    late_ms: float = 60_000.0
+    """What waited for so long is late, although most may be as usual."""
+    late: int = 3
+    """Fewer late messages than these are none."""
     times: float = 3.0
     """How many times as much as usual is too much."""
     away_share: float = 0.1
@@ -52,6 +56,7 @@ _COUNTS: Final = (
     "held_ms",
     "polling_ms",
     "redelivered",
+    "queued",
 )
 
 
@@ -64,19 +69,13 @@ def receivers(
     limits: Limits = LIMITS,
 ) -> DataFrame:
     """Return the table `receivers` for the time from `since` to `until`. `silver` has the tables `fact_ended`,
-    `fact_held`, `fact_released`, `fact_sessions`, `intervals`, `event_failed`, `event_redelivered`, `event_traffic`,
-    `event_closed` and `event_shape`; `caused` are the rows of `causes`."""
+    `fact_held`, `fact_released`, `fact_sessions`, `fact_addressed`, `fact_leased`, `fact_returned`, `fact_redriven`,
+    `intervals`, `event_failed`, `event_redelivered`, `event_traffic`, `event_closed` and `event_shape`; `caused` are the rows
+    of `causes`."""
     start, end = f.lit(since), f.lit(until)
     answers = _answers(silver, _failures(silver, caused), start, end)
     recent = caused.where(f.col("last_at").between(start, end))
     by_receiver = recent.where(f.col("cause") == RECEIVER)
-    own = by_receiver.groupBy(f.col("receiver").alias("session")).agg(
-        f.count("*").alias("rejected"),
-        f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
-        f.min_by(f.struct("channel", "either", "last_at"), f.when(f.col("either").isNotNull(), f.col("log_id"))).alias(
-            "step"
-        ),
-    )
     # What is rejected now is compared with what is taken now: a publisher has another name each day.
     in_time = {**silver, "fact_ended": silver["fact_ended"].where(f.col("at").between(start, end))}
     holds = held_times(silver["fact_held"], silver["fact_released"], silver["fact_sessions"])
@@ -87,14 +86,16 @@ def receivers(
         answers.join(held.withColumnRenamed("ms", "held_ms"), "session", "full")
         .join(away.withColumnRenamed("ms", "polling_ms"), "session", "full")
         .join(_redelivered(silver, start, end), "session", "full")
-        .join(own, "session", "full")
+        .join(_groups_without_takers(silver, end, limits), "session", "full")
+        .join(_rejected(by_receiver), "session", "full")
         .join(_transient(silver, start, end), "session", "left")
+        .join(_late(silver, start, end, limits), "session", "left")
         .join(
             distinctions(by_receiver, recent, in_time, keep).withColumnRenamed("receiver", "session"), "session", "left"
         )
         .join(still.select("session", f.lit(True).alias("is_held")).distinct(), "session", "left")
         .fillna(False, ["is_held"])
-        .fillna(0, [*_COUNTS])
+        .fillna(0, [*_COUNTS, "late", "past_late"])
         .withColumn("common", f.coalesce("common", f.array().cast("array<string>")))
         .where(f.greatest(*_COUNTS) > 0)
         .withColumn(
@@ -104,9 +105,10 @@ def receivers(
         .withColumn(
             "redelivery_rate", f.try_divide("redelivered", f.col("settled") + f.col("failed") + f.col("redelivered"))
         )
+        .withColumn("late_share", f.try_divide("late", "settled"))
     )
     window_ms = (until - since).total_seconds() * 1000
-    with_peers = _with_peers(keep(together), silver["intervals"], ("failure_rate", "lag_median_ms"))
+    with_peers = _with_peers(keep(together), silver["intervals"], ("failure_rate", "lag_median_ms", "late_share"))
     return (
         with_peers.withColumn("why", _why(limits, window_ms))
         .withColumn("is_sick", f.size("why") > 0)
@@ -160,7 +162,7 @@ def _answers(silver: Mapping[str, DataFrame], failures: DataFrame, start: Column
         .select(
             f.col("receiver").alias("session"),
             "at",
-            f.greatest(f.col("ms") - f.col("log_id") / 1000, f.lit(0.0)).alias("lag_ms"),
+            _lag_ms().alias("lag_ms"),
             f.lit(False).alias("has_failed"),
             f.lit(False).alias("is_excused"),
         )
@@ -188,7 +190,41 @@ def _answers(silver: Mapping[str, DataFrame], failures: DataFrame, start: Column
             f.try_divide(f.count_if(past & bad & ~f.col("is_excused")), f.count_if(past)).alias("past_failure_rate"),
             median(now).alias("lag_median_ms"),
             median(past).alias("past_lag_median_ms"),
+            f.count_if(past & good).alias("past_settled"),
         )
+    )
+
+
+def _late(silver: Mapping[str, DataFrame], start: Column, end: Column, limits: Limits) -> DataFrame:
+    """Return (session, late, past_late, late_most_ms) of those that acknowledged messages late. What had been in a shared queue
+    does not count: there it had no session yet."""
+    late = silver["fact_ended"].where(
+        (f.col("reason") == "settled") & (_lag_ms() >= limits.late_ms) & (f.col("at") <= end)
+    )
+    waited = late.select(f.col("receiver").alias("session"), "log_id", "at", _lag_ms().alias("lag_ms")).join(
+        silver["fact_leased"].select("session", "log_id"), ["session", "log_id"], "left_anti"
+    )
+    now = f.col("at") >= start
+    return waited.groupBy("session").agg(
+        f.count_if(now).alias("late"),
+        f.count_if(~now).alias("past_late"),
+        f.max(f.when(now, f.col("lag_ms"))).alias("late_most_ms"),
+    )
+
+
+def _lag_ms() -> Column:
+    return f.greatest(f.col("ms") - f.col("log_id") / 1000, f.lit(0.0))
+
+
+def _rejected(by_receiver: DataFrame) -> DataFrame:
+    """Return (session, rejected, others_took, step) of the rejections whose cause is the receiver; `step` is the first after
+    which it rejects all of a channel, if there is one."""
+    return by_receiver.groupBy(f.col("receiver").alias("session")).agg(
+        f.count("*").alias("rejected"),
+        f.count_if(f.col("takers") >= f.col("rejecters")).alias("others_took"),
+        f.min_by(f.struct("channel", "either", "last_at"), f.when(f.col("either").isNotNull(), f.col("log_id"))).alias(
+            "step"
+        ),
     )
 
 
@@ -196,6 +232,47 @@ def _redelivered(silver: Mapping[str, DataFrame], start: Column, end: Column) ->
     """Return (session, redelivered): how many messages it was sent again."""
     events = silver["event_redelivered"].where(f.col("until").between(start, end))
     return events.groupBy("session").agg(f.sum("count").alias("redelivered"))
+
+
+def _groups_without_takers(silver: Mapping[str, DataFrame], end: Column, limits: Limits) -> DataFrame:
+    """Return (session, queued, queued_since) of the queues of groups, by their names, where messages wait while no member
+    got or had any. No fact tells whether the client of a member is connected."""
+    came = given(*(silver[f"fact_{name}"] for name in ("addressed", "leased", "returned", "redriven")))
+    left = taken(silver["fact_ended"], silver["fact_leased"])
+    moves = (
+        came.withColumn("reason", f.lit(""))
+        .withColumn("number", f.lit(1))
+        .unionByName(left.withColumn("number", f.lit(-1)))
+    )
+    found = (
+        moves.where(f.col("receiver").startswith("group:") & (f.col("at") <= end))
+        .groupBy("receiver", "log_id")
+        .agg(
+            (f.sum("number") > 0).alias("waits"),
+            f.max("at").alias("since"),
+            f.max(f.when(f.col("reason") == "leased", f.col("at"))).alias("leased"),
+        )
+        .groupBy(f.col("receiver").alias("session"))
+        .agg(
+            f.count_if("waits").alias("queued"),
+            f.min(f.when(f.col("waits"), f.col("since"))).alias("queued_since"),
+            f.max("leased").alias("leased"),
+        )
+        .where(f.unix_millis(end) - f.unix_millis("queued_since") >= limits.late_ms)
+        .where(f.col("leased").isNull() | (f.col("leased") < f.col("queued_since")))
+        .drop("leased")
+    )
+    leased = silver["fact_leased"].where(f.col("at") <= end).select("queue", "session", "log_id", "at")
+    ended = silver["fact_ended"].where(f.col("at") <= end)
+    pairs = ended.select(f.col("receiver").alias("session"), "log_id", f.col("at").alias("ended"))
+    at_members = (
+        leased.join(f.broadcast(found.select(f.col("session").alias("queue"))), "queue", "left_semi")
+        .join(pairs, ["session", "log_id"], "left")
+        .groupBy("queue", "session", "log_id")
+        .agg((f.max("ended") >= f.max("at")).alias("has_ended"))
+        .where(~f.coalesce("has_ended", f.lit(False)))
+    )
+    return found.join(at_members.select(f.col("queue").alias("session")), "session", "left_anti")
 
 
 def _transient(silver: Mapping[str, DataFrame], start: Column, end: Column) -> DataFrame:
@@ -285,6 +362,38 @@ def _why(limits: Limits, window_ms: float) -> Column:
         (rate >= limits.failure_rate_in_any_case)
         | ((rate >= limits.failure_rate) & (rate > limits.times * f.coalesce(usual_rate, f.lit(0.0))))
     )
+    redelivers = (f.col("redelivered") >= limits.redeliveries) & (f.col("redelivery_rate") >= limits.redelivery_rate)
+    lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
+    # A client that is away and comes back leaves no other trace than a slow one.
+    known_ms = f.col("held_ms") + f.col("polling_ms")
+    unless_known = f.when(known_ms >= lag, "").otherwise(": slow or away")
+    late = f.concat(
+        f.lit("takes up to "),
+        duration(f.col("late_most_ms")),
+        f.format_string(" for %d of its messages: slow or away", "late"),
+    )
+    queued = f.concat(
+        f.format_string("has no member that takes messages; %d queued since ", "queued"), clock("queued_since")
+    )
+    reasons = (
+        (fails, f.format_string("fails %.0f %% of its messages", rate * 100)),
+        (f.col("rejected") >= limits.failures, _rejects()),
+        (f.col("is_held"), f.concat(_share("on hold", "held_ms", window_ms), f.lit(", and still is"))),
+        (_is_long("held_ms", limits, window_ms) & ~f.col("is_held"), _share("on hold", "held_ms", window_ms)),
+        (_is_long("polling_ms", limits, window_ms), _share("absent", "polling_ms", window_ms)),
+        (redelivers, f.format_string("%.0f %% of its messages are redelivered", f.col("redelivery_rate") * 100)),
+        (lags, f.concat(f.lit("takes "), duration(lag), f.lit(", usually "), duration(usual_lag), unless_known)),
+        # If it was slow all the time, the median says so.
+        (_has_late(limits, known_ms) & ~f.coalesce(lags, f.lit(False)), late),
+        (f.col("queued") > 0, queued),
+    )
+    return f.filter(
+        f.array(*(f.when(f.coalesce(holds, f.lit(False)), words) for holds, words in reasons)),
+        lambda each: each.isNotNull(),
+    )
+
+
+def _rejects() -> Column:
     others_took = f.when(f.col("others_took") > 0, f.format_string(", %d of them taken by others", "others_took"))
     alike = f.when(f.size("common") > 0, f.concat(f.lit("; "), f.array_join("common", "; ")))
     publisher = f.coalesce(f.nullif("step.either", f.lit("")), f.lit("its publisher"))
@@ -297,26 +406,19 @@ def _why(limits: Limits, window_ms: float) -> Column:
         f.lit("; either it changed then, or "),
         publisher,
     )
-    rejects = f.concat(
+    return f.concat(
         f.format_string("rejected %d messages", "rejected"),
         *(f.coalesce(each, f.lit("")) for each in (others_took, either, alike)),
     )
-    redelivers = (f.col("redelivered") >= limits.redeliveries) & (f.col("redelivery_rate") >= limits.redelivery_rate)
-    lags = (lag >= limits.lag_ms) & (lag > limits.times * usual_lag)
-    # A client that is away and comes back leaves no other trace than a slow one.
-    unless_known = f.when(f.col("held_ms") + f.col("polling_ms") >= lag, "").otherwise(": slow or away")
-    reasons = (
-        (fails, f.format_string("fails %.0f %% of its messages", rate * 100)),
-        (f.col("rejected") >= limits.failures, rejects),
-        (f.col("is_held"), f.concat(_share("on hold", "held_ms", window_ms), f.lit(", and still is"))),
-        (_is_long("held_ms", limits, window_ms) & ~f.col("is_held"), _share("on hold", "held_ms", window_ms)),
-        (_is_long("polling_ms", limits, window_ms), _share("absent", "polling_ms", window_ms)),
-        (redelivers, f.format_string("%.0f %% of its messages are redelivered", f.col("redelivery_rate") * 100)),
-        (lags, f.concat(f.lit("takes "), duration(lag), f.lit(", usually "), duration(usual_lag), unless_known)),
-    )
-    return f.filter(
-        f.array(*(f.when(f.coalesce(holds, f.lit(False)), words) for holds, words in reasons)),
-        lambda each: each.isNotNull(),
+
+
+def _has_late(limits: Limits, known_ms: Column) -> Column:
+    past_share = f.try_divide("past_late", "past_settled")
+    usual_share = f.coalesce(f.greatest(past_share, "peers_late_share"), f.lit(0.0))
+    return (
+        (f.col("late") >= limits.late)
+        & (f.col("late_share") > limits.times * usual_share)
+        & (known_ms < f.col("late_most_ms"))
     )
 
 

@@ -1,4 +1,5 @@
-"""What died and why: dead letters by code, channel, receiver and the template of their reason, and as incidents.
+"""What died and why: dead letters by code, channel, receiver and the template of their reason, and as incidents; and what
+became of those that were redriven.
 
 Reasons that differ in numbers, ids, times and quoted texts only are of one template: "order 17 of 'Joe' failed" and "order 18
 of 'Ann' failed" are both "order <n> of '<text>' failed".
@@ -7,13 +8,14 @@ of 'Ann' failed" are both "order <n> of '<text>' failed".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from crewel.pipeline.schemas import TABLES
-from crewel.pipeline.transformations.causes import of_ids
+from crewel.pipeline.transformations.causes import CHANNEL, MESSAGE, of_ids
 from crewel.pipeline.transformations.expected import with_channel
 
 GONE: Final = "(the dead letter was redriven, discarded or dropped)"
@@ -79,13 +81,11 @@ def triage(judged: DataFrame) -> DataFrame:
 
 
 def incidents(judged: DataFrame) -> DataFrame:
-    """Return the table `incidents`, from the rows of `judged`: one outage is one row, however many channels it was on."""
+    """Return the table `incidents`, from the rows of `judged`: one outage is one row, however many channels it was on, and
+    whatever became of its dead letters."""
     one = ["receiver", "code", "template", "cause"]
-    in_order = Window.partitionBy(*one).orderBy("at", "message_id")
-    pause = f.unix_millis("at") - f.unix_millis(f.lag("at").over(in_order))
-    numbered = judged.withColumn("begins", f.coalesce(pause > _PAUSE_MS, f.lit(False)).cast("int"))
     return (
-        numbered.withColumn("incident", f.sum("begins").over(in_order))
+        _numbered(_completed(judged), one)
         .groupBy(*one, "incident")
         .agg(
             *_summed(),
@@ -97,13 +97,61 @@ def incidents(judged: DataFrame) -> DataFrame:
     )
 
 
+def redriven(silver: Mapping[str, DataFrame], since: datetime, until: datetime) -> dict[str, int]:
+    """Return what became of the dead letters that were redriven in some time, up to now, and of how many: `acknowledged`, `came
+    back` as a dead letter, `ended otherwise`, `pending`; `published again` if it went to its channel, whose receivers may be
+    many."""
+    again = silver["fact_redriven"].where(f.col("at").between(f.lit(since), f.lit(until)))
+    ends = silver["fact_ended"].where(f.col("reason") != "returned")  # to its queue, from where it is given again
+    of_each = again.select("letter", "session", "log_id").join(
+        ends.select("log_id", f.col("reason").alias("end")), "log_id", "left"
+    )
+    fate = (
+        f.when(f.max("session").isNull(), "published again")
+        .when(f.bool_or(f.col("end") == "dead"), "came back")
+        .when(f.bool_or(f.col("end") == "settled"), "acknowledged")
+        .when(f.count("end") > 0, "ended otherwise")
+        .otherwise("pending")
+    )
+    counts = of_each.groupBy("letter").agg(fate.alias("fate")).groupBy("fate").count()
+    return {row["fate"]: row["count"] for row in counts.orderBy(f.desc("count"), "fate").collect()}
+
+
+def _completed(judged: DataFrame) -> DataFrame:
+    """Return the rows with what the others of their receiver, code and time tell: the reason, if these have one only, of those
+    whose letter is gone; and the cause of those that the receiver accepted later. A poison message, or a channel, explains
+    no other death."""
+    own = f.when(f.col("cause").isin(MESSAGE, CHANNEL), f.col("cause"))
+    near = ["receiver", "code", "own"]
+    of_time = Window.partitionBy(*near, "incident")
+    known = f.nullif("template", f.lit(GONE))
+    is_one = f.min(known).over(of_time) == f.max(known).over(of_time)
+    first_known = f.when(f.col("cause").isNotNull(), f.struct("at", "message_id"))
+    cause = f.min_by("cause", first_known).over(Window.partitionBy(*near, "incident", "template"))
+    return (
+        _numbered(judged.withColumn("own", own), near)
+        .withColumn("template", f.when(is_one, f.min(known).over(of_time)).otherwise(f.col("template")))
+        .withColumn("cause", f.coalesce("cause", cause))
+        .select(judged.columns)
+    )
+
+
+def _numbered(judged: DataFrame, one: list[str]) -> DataFrame:
+    """Add `incident`, a number: after a pause another one begins of what has `one` in common."""
+    in_order = Window.partitionBy(*one).orderBy("at", "message_id")
+    pause = f.unix_millis("at") - f.unix_millis(f.lag("at").over(in_order))
+    begins = f.coalesce(pause > _PAUSE_MS, f.lit(False)).cast("int")
+    return judged.withColumn("begins", begins).withColumn("incident", f.sum("begins").over(in_order))
+
+
 def _summed() -> list[Column]:
     codes = f.array_sort(f.array_distinct(f.flatten(f.collect_list("codes"))))
     return [
         f.count("*").alias("letters"),
         f.min("at").alias("first_at"),
         f.max("at").alias("last_at"),
-        f.max_by(f.struct("letter", "reason", "body"), f.struct("at", "letter")).alias("sample"),
+        # One that is there, if there is one.
+        f.max_by(f.struct("letter", "reason", "body"), f.struct(f.col("letter") != "", "at", "letter")).alias("sample"),
         f.avg("attempts").alias("attempts_mean"),
         f.percentile_approx("to_death_ms", 0.5, 1000).alias("to_death_median_ms"),
         codes.alias("codes"),

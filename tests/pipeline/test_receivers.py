@@ -62,14 +62,47 @@ def _caused(spark: SparkSession) -> DataFrame:
     return of_rows(spark, [(*row, *rest, f'{{"data":{{"n":{row[0][0]},"country":"CH"}}}}') for row in found], CAUSED)
 
 
+def _queued(queue: str, *at_s: int) -> list[dict[str, Any]]:
+    """Messages that came to the queue of a group, one each time."""
+    return [{"ms": at * S, "log_id": at, "receiver": queue, "is_queue": True} for at in at_s]
+
+
 NAMES = ("ann", "bob", "joe", "old", "slow")
 TABLES: dict[str, list[dict[str, Any]]] = {
     "intervals": [
         *({"session": name, "pattern": "/a"} for name in NAMES),
         *({"session": name, "pattern": "/b"} for name in ("back", "carl", "dora")),
+        *({"session": name, "pattern": "/c"} for name in ("one", "two")),
         *({"session": "mostly", "pattern": each} for each in ("/ticks/*", "/ticks/0")),
     ],
+    "fact_addressed": [
+        *_queued("group:/jobs/* idle", 104, 110, 120),
+        *_queued("group:/jobs/* left", 104),
+        *_queued("group:/jobs/* busy", 104, 110, 120),
+        *_queued("group:/jobs/* long", 104, 110, 120),
+        *_queued("group:/jobs/* new", 190),
+    ],
+    "fact_leased": [
+        *(
+            {"ms": 189 * S, "log_id": each, "queue": "client/fresh", "session": "fresh"}
+            for each in _ids(4, 190, -70 * S)
+        ),
+        *(
+            {"ms": ms, "log_id": 104, "queue": f"group:/jobs/* {name}", "session": f"worker/{name}"}
+            for name, ms in (("idle", 105 * S), ("left", 105 * S), ("long", 105 * S), ("busy", 130 * S))
+        ),
+    ],
+    "fact_returned": [{"ms": 115 * S, "log_id": 104, "queue": "group:/jobs/* left"}],
     "fact_ended": [
+        *(row for at_s in (50, 150) for row in _settled("gap", 30, at_s)),
+        *_settled("gap", 4, 190, 70 * S),
+        {"ms": 106 * S, "log_id": 104, "receiver": "worker/idle", "reason": "settled"},
+        {"ms": 115 * S, "log_id": 104, "receiver": "worker/left", "reason": "returned"},
+        *_settled("first", 3, 190, 70 * S),
+        *_settled("fresh", 4, 190, 70 * S),
+        *(row for name in ("phone", "tablet") for row in (*_settled(name, 30, 50), *_settled(name, 4, 50, 70 * S))),
+        *(row for name in ("phone", "tablet") for row in (*_settled(name, 30, 150), *_settled(name, 4, 190, 70 * S))),
+        *(row for name in ("one", "two") for row in (*_settled(name, 30, 150), *_settled(name, 4, 190, 70 * S))),
         *_settled("ann", 10, 150),
         *_settled("bob", 10, 150, 20),
         *_settled("joe", 8, 150),
@@ -169,6 +202,26 @@ def test_a_receiver_that_was_away_and_is_back_is_not_said_to_be_slow_only(rows: 
 def test_a_receiver_that_was_on_hold_for_as_long_need_not_be_slow_or_away(rows: dict[str, Row]) -> None:
     assert rows["kept"]["why"] == ["on hold for 30 % of the time", "takes 20 s, usually 10 ms"]
     assert rows["brief"]["why"] == ["takes 20 s, usually 10 ms: slow or away"]
+
+
+def test_a_receiver_is_named_for_some_messages_that_waited_although_most_did_not(rows: dict[str, Row]) -> None:
+    """One that was away for a while: what waited was late, and the median is as usual. For phones this is usual."""
+    assert rows["gap"]["why"] == ["takes up to 1.2 min for 4 of its messages: slow or away"]
+    assert rows["gap"]["lag_median_ms"] == 10.0
+    assert rows["first"]["why"] == ["takes up to 1.2 min for 3 of its messages: slow or away"], (
+        "nothing to compare with"
+    )
+    for name in ("phone", "tablet", "one", "two"):
+        assert rows[name]["why"] == [], "as before, or as its peers"
+    assert rows["fresh"]["why"] == [], "its messages waited in a queue until it came"
+
+
+def test_a_group_whose_messages_no_member_takes_is_failing(rows: dict[str, Row]) -> None:
+    idle, left = rows["group:/jobs/* idle"], rows["group:/jobs/* left"]
+    assert idle["why"] == ["has no member that takes messages; 2 queued since 1970-01-01 00:01:50"]
+    assert left["why"] == ["has no member that takes messages; 1 queued since 1970-01-01 00:01:55"]
+    # One got a message since, one works on a message for a long time, and of one the message is new.
+    assert not {f"group:/jobs/* {name}" for name in ("busy", "long", "new")} & rows.keys()
 
 
 def test_a_rate_counts_the_transient_messages_that_a_receiver_got(rows: dict[str, Row]) -> None:

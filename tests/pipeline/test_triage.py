@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from crewel.pipeline.transformations.triage import GONE, deaths, died, incidents, judged, template, triage
+from crewel.pipeline.transformations.triage import GONE, deaths, died, incidents, judged, redriven, template, triage
 from tests.pipeline.frames import of_rows, silver, time, told
 
 TEMPLATES = [
@@ -28,8 +28,8 @@ def _triage(spark: SparkSession, **rows: Any) -> DataFrame:
     return triage(_judged(spark, **rows))
 
 
-def _judged(spark: SparkSession, **rows: Any) -> DataFrame:
-    found = [(["8000"], "client/joe", "message", ["user.x", "user.y"])]
+def _judged(spark: SparkSession, *rejected: tuple[list[str], str, str, list[str]], **rows: Any) -> DataFrame:
+    found = [(["8000"], "client/joe", "message", ["user.x", "user.y"]), *rejected]
     causes = of_rows(spark, found, "ids ARRAY<STRING>, receiver STRING, cause STRING, codes ARRAY<STRING>")
     return judged(died(silver(spark, **rows)), causes)
 
@@ -105,6 +105,52 @@ def test_an_outage_on_several_channels_is_one_incident_and_one_after_a_pause_is_
         (1, 1, ["/0"], "message", ["user.y"]),
         (3, 3, ["/0", "/2"], None, []),
     ]
+
+
+def test_dead_letters_that_are_gone_are_of_the_incident_of_those_that_are_left(spark: SparkSession) -> None:
+    """Of what died together, some were redriven and accepted, some discarded; a poison message died for itself."""
+    rejected = [(["1", "2", "3"], each, "receiver", ["user.x"]) for each in ("printer", "two", "gone")]
+    poison = (["8"], "printer", "message", ["user.x"])
+    letters = [
+        {"receiver": receiver, "code": "user.x", "reason": reason, "ms": 4, "message_id": message_id}
+        for receiver, reason, message_id in (
+            ("printer", "out of ink", "1"),
+            ("two", "out of ink", "1"),
+            ("two", "paper jam", "4"),
+        )
+    ]
+    dead = {"reason": "dead", "code": "user.x"}
+    ended = [
+        {**dead, "receiver": receiver, "log_id": log_id, "ms": 3 + log_id}
+        for receiver in ("printer", "two", "gone")
+        for log_id in (2, 3, 5, 6, 8)
+    ]
+    ended.append({**dead, "receiver": "printer", "log_id": 7, "ms": 3_600_000})
+    found = incidents(_judged(spark, *rejected, poison, letters=letters, fact_ended=ended))
+    assert told(found, "receiver", "template", "cause", "letters", "kept", "sample_reason") == [
+        ("gone", GONE, "receiver", 5, 0, ""),
+        ("printer", GONE, "message", 1, 0, ""),
+        ("printer", GONE, None, 1, 0, ""),
+        ("printer", "out of ink", "receiver", 5, 1, "out of ink"),
+        ("two", GONE, "receiver", 5, 0, ""),
+        ("two", "out of ink", "receiver", 1, 1, "out of ink"),
+        ("two", "paper jam", None, 1, 1, "paper jam"),
+    ]
+
+
+def test_what_became_of_redriven_dead_letters_is_counted(spark: SparkSession) -> None:
+    again = [
+        {"ms": log_id, "letter": f"{log_id}-0", "log_id": log_id, "session": "client/joe/1"} for log_id in range(1, 7)
+    ]
+    # To a queue, of which a member gave it back before another one accepted it; and to a channel.
+    again += [{"ms": 7, "letter": "7-0", "log_id": 7, "session": "client/joe"}, {"ms": 8, "letter": "8-0", "log_id": 8}]
+    reasons = {1: "settled", 2: "settled", 3: "dead", 4: "expired", 6: "settled", 8: "settled"}
+    ended = [{"log_id": each, "reason": reason, "receiver": "client/joe/1"} for each, reason in reasons.items()]
+    ended += [{"log_id": 7, "reason": reason, "number": at} for at, reason in enumerate(("returned", "settled"))]
+    tables = silver(spark, fact_redriven=again, fact_ended=ended)
+    assert redriven(tables, time(1), time(5)) == {"acknowledged": 2, "came back": 1, "ended otherwise": 1, "pending": 1}
+    assert redriven(tables, time(6), time(8)) == {"acknowledged": 2, "published again": 1}
+    assert redriven(tables, time(9), time(9)) == {}
 
 
 def test_dead_letters_are_counted_by_minute_and_code(spark: SparkSession) -> None:

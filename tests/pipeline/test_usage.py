@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from crewel.errors import CrewelError, SettingsError, StoreUnavailable
 from crewel.pipeline import cli, job_runner, spark_session
-from crewel.pipeline.jobs import doctor
+from crewel.pipeline.jobs import doctor, report
 from crewel.pipeline.jobs.lock import writing
 from tests.cli.command import Ended, crewel
 from tests.server_process import ROOT
@@ -145,6 +145,20 @@ def test_a_wrong_directory_is_one_line(tmp_path: Path) -> None:
     assert (ended.status, ended.err) == (1, "crewel: file: File exists\n")
     ended = pipeline(tmp_path, "compact", "--dir", "empty")
     assert (ended.status, ended.err) == (1, "crewel: empty: there are no tables; --dir says where they are\n")
+
+
+@pytest.mark.parametrize(
+    ("is_quiet", "is_json", "has_paths"), [(False, False, True), (True, False, False), (True, True, True)]
+)
+def test_a_quiet_report_does_not_list_what_it_wrote(
+    capsys: pytest.CaptureFixture[str], is_quiet: bool, is_json: bool, has_paths: bool
+) -> None:
+    found = report.Result(letters=3, poison=0, sick=[], paths=["gold/triage/v1", "report.html"])
+    common = job_runner.Common("data", None, None, Path("crewel.toml"), is_json, is_quiet)
+    job_runner.show(found, common)
+    out = capsys.readouterr().out
+    assert "letters" in out
+    assert ("report.html" in out) is has_paths
 
 
 def test_pipeline_doctor_prints_faults_with_advice(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_a_code_means_what_it_or_the_one_above_it_means(code: str, words: str) -
         ("communication.timeout", "could not be reached"),
         ("resource.overflow.queue.entries", "did not keep up"),
         ("internal.unknown", "fault of the server"),
-        ("something.else", "Check the reason"),
+        ("something.else", "Fix the cause"),
     ],
 )
 def test_what_to_do_about_what_died_depends_on_the_code(code: str, words: str) -> None:
@@ -98,6 +98,7 @@ def test_the_command_chooses_what_the_row_tells_of(spark: SparkSession, channel:
         ("on hold for 61 % of the time, and still is", "crewel sessions activate joe/1"),
         ("absent for 90 % of the time", "crewel sessions show joe/1"),
         ("takes 9.7 min, usually 20 ms: slow or away", "crewel sessions show joe/1"),
+        ("takes up to 3.5 min for 4 of its messages: slow or away", "crewel sessions show joe/1"),
         ("31 % of its messages are redelivered", "crewel sessions show joe/1"),
     ],
 )
@@ -112,6 +113,18 @@ def test_a_failing_receiver_whose_dead_letters_are_gone_has_none_to_redrive(why:
     assert advice.command == "crewel sessions show joe/1"
     assert "redrive them" not in advice.words
     assert "gone: redriven, discarded or dropped. Its state" in advice.words
+
+
+@pytest.mark.parametrize("why", ["rejected 9 messages, 8 of them taken by others", "rejected 9 messages", "fails 40 %"])
+@pytest.mark.parametrize("code", ["user.update.error", "something.else"])
+def test_only_reasons_that_the_page_shows_are_referred_to(why: str, code: str) -> None:
+    def words(**fields: Any) -> str:
+        rows = [incident(code=code, **fields), incident(receiver="client/other/1", code=code, **fields)]
+        found = now({**NOTHING, "receivers": [receiver(why)], "incidents": rows})
+        return " ".join(each.words for each in found)
+
+    assert words().count("reasons under “Dead letters”") == 2
+    assert "reason" not in words(kept=0, sample_reason="")
 
 
 def test_dead_letters_of_a_receiver_are_gone_if_none_of_its_incidents_has_any() -> None:
@@ -156,6 +169,15 @@ def test_receivers_that_fail_alike_are_one_row_and_others_their_own() -> None:
 def test_a_receiver_that_acknowledges_late_may_have_been_away() -> None:
     (advice,) = of_sick([[receiver("takes 9.7 min, usually 20 ms: slow or away")]])
     assert "its client was away" in advice.words
+
+
+def test_a_group_without_members_needs_one_and_has_no_session_to_show() -> None:
+    names = ["group:/jobs/* workers", "group:/jobs/* others"]
+    why = "has no member that takes messages; 2 queued since 2026-11-20 22:10:00"
+    rows = [receiver(why, session=name) for name in names]
+    one, both = of_sick([rows[:1], rows])
+    assert one.words.startswith(f"`{names[0]}`: {why}. Start a member")
+    assert (one.command, both.command) == ("", "")
 
 
 def test_a_receiver_that_is_no_longer_on_hold_is_not_to_be_activated() -> None:

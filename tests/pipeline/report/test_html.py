@@ -9,6 +9,7 @@ import pytest
 from crewel.pipeline.report.advice import now
 from crewel.pipeline.report.html import page
 from crewel.pipeline.report.links import Links
+from crewel.pipeline.transformations.triage import GONE
 from tests.pipeline.report.reader import Reader
 from tests.pipeline.report.told import (
     BEGIN,
@@ -163,6 +164,18 @@ def test_the_tile_tells_how_many_died_and_how_many_the_store_has() -> None:
     assert "3 dead letters 1 of them is in the store until redriven or discarded" in Reader(page(one)).text
 
 
+def test_what_became_of_redriven_dead_letters_is_one_sentence() -> None:
+    def short(**fates: int) -> str:
+        told = {**NOTHING, "totals": {**NOTHING["totals"], "redriven": {**fates}}}
+        return Reader(page(told)).text.partition("In short")[2].partition("Dead letters A dead letter")[0]
+
+    assert "redriven" not in short()
+    assert "12 dead letters were redriven: 11 acknowledged, 1 came back." in short(
+        **{"acknowledged": 11, "came back": 1}
+    )
+    assert "1 dead letter was redriven: 1 pending." in short(pending=1)
+
+
 def test_other_reasons_of_the_same_messages_are_shown() -> None:
     told = {**SOME, "incidents": [incident(other_codes=["user.db"])]}
     assert "also user.db" in Reader(page(told)).text
@@ -181,6 +194,7 @@ def test_one_is_not_called_several() -> None:
             "messages": 1,
             "codes": {},
             "findings": {},
+            "redriven": {},
         },
         "triage": [died(letters=1)],
         "incidents": [incident(letters=1)],
@@ -282,6 +296,15 @@ def test_an_incident_at_several_receivers_is_one_row() -> None:
     assert "kept" not in Reader(unknown).text.partition("By code")[2]
 
 
+def test_where_no_reason_is_known_the_page_says_where_discarded_ones_are() -> None:
+    words = "Of those that are gone, only the code is known; crewel dead-letters bin lists those discarded within a day"
+    gone = incident(kept=0, template=GONE, sample_letter="", sample_reason="", sample_body="")
+    row = page({**SOME, "incidents": [gone], "poison": [], "failing_channels": []})
+    assert words in Reader(row).text
+    assert "<summary>show</summary>" not in row, "there is nothing to show"
+    assert words not in Reader(page(SOME)).text
+
+
 def test_what_is_no_finding_is_closed_and_says_its_figure() -> None:
     made = page(SOME)
     rest = made[made.index("<h2>Backlog</h2>") :]
@@ -295,6 +318,15 @@ def test_what_is_no_finding_is_closed_and_says_its_figure() -> None:
     slow = {**SOME["settling"][0], "p99_ms": 2000.0}
     text = Reader(page({**SOME, "settling": [*SOME["settling"], slow]})).text
     assert "Time to acknowledgement 99 of 100 within 2 s in the slowest minute From" in text
+
+
+def test_the_backlog_at_the_end_is_that_of_the_newest_slot_in_any_order() -> None:
+    rows = [
+        {"minute": END, "owed": 0, "ended": 22, "waiting": 0},
+        {"minute": BEGIN, "owed": 22, "ended": 0, "waiting": 22},
+    ]
+    for backlog in (rows, rows[::-1]):
+        assert "Backlog 0 pending at the end, 22 at most" in Reader(page({**SOME, "backlog": backlog})).text
 
 
 def test_the_five_most_urgent_things_to_do_are_seen_and_the_others_on_demand() -> None:

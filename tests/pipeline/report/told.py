@@ -23,6 +23,7 @@ NOTHING: Told = {
         "messages": 0,
         "codes": {},
         "findings": {},
+        "redriven": {},
     },
     **{name: [] for name in ("triage", "incidents", "deaths", "poison", "failing_channels", "receivers", "times")},
     **{name: [] for name in ("settling", "channels", "backlog", "hours", "capacity")},
@@ -92,7 +93,7 @@ SOME: Told = {
     **NOTHING,
     "totals": {
         "letters": 3, "kept": 2, "poison": 1, "channels": 1, "sick": 1, "older": 2, "messages": 10,
-        "codes": {"user.update.error": 3}, "findings": {"lost": 1},
+        "codes": {"user.update.error": 3}, "findings": {"lost": 1}, "redriven": {},
     },
     "counts": {"incidents": 1, "receivers": 2, "capacity": 1, "audit": 1},
     "triage": [died()],
