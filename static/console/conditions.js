@@ -21,6 +21,8 @@ const CONDITIONS = {
     away: ["", "Its client is not there; its messages wait for it."],
     connected: ["good", "Its client is there."],
 };
+/** How a group or a subject stands whose members take nothing. */
+const MEMBERS = ["without a member", "away"];
 export const WORDS = Object.keys(CONDITIONS);
 
 /** How a receiver stands, as words: one element, for a cell of a table lays out each of its children on a phone. */
@@ -29,7 +31,7 @@ export function standing({conditions = [], causes = [], state}) {
     return h("span", {class: "states"}, conditions.filter((word, index) => index === 0 || word !== "connected").map((word, index) => {
         const [usual, meaning] = CONDITIONS[word] ?? ["", ""];
         // As urgent as its cause, which may be worse for one receiver than for another.
-        const level = causes.find(({kind}) => CAUSES[kind] === word)?.level ?? usual;
+        const level = causes.find(({kind}) => (kind === "members" ? MEMBERS.includes(word) : CAUSES[kind] === word))?.level ?? usual;
         return [index ? ", " : "", h("span", {class: `mark ${level === "info" ? "" : level}`, title: `${meaning} State in the API: ${state}.`}, word)];
     }));
 }
@@ -49,6 +51,7 @@ const TIMES = {
     refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `${number > 1 ? "the last one " : ""}at ${time(at)}, ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),
     retry: ({next, number, of}) => `the next try ${next > Date.now() ? `in ${span(next - Date.now())}` : "now"}, number ${count(number)}${of < 0 ? "" : ` of ${count(of)}`}`,
     away: ({since}) => since ? lasting(since) : "",
+    members: ({since}) => since ? lasting(since) : "",
     slow: pace,
     recovering: pace,
     busy: ({since}) => since ? `for ${span(Date.now() - since)}` : "",

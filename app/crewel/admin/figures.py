@@ -31,6 +31,11 @@ class EmptyGroup(NamedTuple):
     why: str = ""
     """Why the member does not that was the last one to take messages."""
 
+    @property
+    def receiver(self) -> str:
+        """Its name as a receiver."""
+        return f"{self.pattern} {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Concern:
