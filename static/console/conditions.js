@@ -8,12 +8,12 @@ import {capital, count, span, time, took} from "./format.js";
 /** What each word means, and how it looks: bad where messages are stuck or lost. */
 const CONDITIONS = {
     "rejecting everything": ["bad", "All its messages become dead letters."],
-    "rejects messages": ["bad", "Its client takes messages and rejects some or all of them: they become dead letters."],
     "on hold": ["bad", "Its messages wait until an operator releases it."],
     full: ["bad", "Its queue takes no more messages."],
     "expired token": ["bad", "It gets nothing until its client logs in again."],
-    "soon full": ["warn", "Its queue grows, and will take no more messages within half an hour."],
+    "rejects messages": ["bad", "Its client takes messages and rejects some or all of them: they become dead letters."],
     "waiting to retry": ["warn", "Its client has failed; its messages go to it again after a pause."],
+    "soon full": ["warn", "Its queue grows, and will take no more messages within half an hour."],
     "falling behind": ["warn", "Its client is there, and takes less than comes, or its oldest message waits for a minute or longer."],
     "catching up": ["warn", "Its backlog shrinks, but its oldest message still waits for a minute or longer."],
     "without a member": ["", "No session takes its messages."],

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from crewel.admin.backlog_trends import Trend
-from crewel.admin.cause_words import GROUP, SUBJECT, advice_of, usual_advice
+from crewel.admin.cause_words import GROUP, SUBJECT, WORDS, advice_of, usual_advice
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json, figures_as_one, from_json
 from crewel.admin.findings import CHECKS, Finding, findings
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import Condition, Facts, causes_of
+from crewel.admin.receiver_condition import TROUBLES, Condition, Facts, causes_of
 from crewel.admin.receiver_facts import standing
 from crewel.admin.session_counts import Named, SessionCounts, Trouble
 from crewel.bayeux.codec import encode, reread
@@ -185,6 +185,12 @@ def test_groups_without_members_are_receivers_in_trouble_which_no_other_finding_
     ]
     two = SessionCounts(queues={"full": Trouble(2, 18, [WORKERS, replace(WORKERS, name="/x cooks")])})
     assert [each.count for each in findings(Figures(empty_groups=empty, counted=two))] == [2, 1]
+
+
+def test_findings_about_receivers_have_the_order_of_the_list() -> None:
+    troubles = {kind: Trouble(1, 1, [one("why")]) for kind in reversed(TROUBLES) if WORDS[kind].key}
+    found = [each.key for each in findings(Figures(counted=SessionCounts(troubles=troubles)))]
+    assert found == [WORDS[kind].key for kind in TROUBLES if WORDS[kind].key]
 
 
 def test_titles_name_one_receiver_or_count_them_and_say_since_when_and_where() -> None:

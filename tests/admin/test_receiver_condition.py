@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -353,6 +354,16 @@ def test_what_is_trouble_comes_before_what_is_not() -> None:
     few = REJECTED._replace(taken=900, whole=(), whole_rejected=0)
     facts = Facts(NOW, rejected=few, is_away=True, waiting=3, max_entries=9)
     assert [(each.kind, each.level) for each in causes_of(facts)] == [("away", Level.WARN), ("rejects", Level.INFO)]
+
+
+def test_words_and_their_table_are_in_the_order_of_the_causes() -> None:
+    words = [each.condition.value for each in CAUSES if each.condition is not None]
+    assert [each.value for each in Condition if each.value in words] == words
+    table = (
+        (Path(__file__).parents[2] / "docs/how-to/console.md").read_text("utf-8").partition("| state | meaning |")[2]
+    )
+    rows = [line.split("`")[1] for line in table.partition("\n\n")[0].splitlines() if line.startswith("| `")]
+    assert rows == [each.value for each in Condition if each.value in rows]
 
 
 def test_of_several_causes_the_bad_ones_come_first() -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from crewel.admin.cause_words import GROUP, WORDS, Words, usual_advice
 from crewel.admin.figures import EmptyGroup, Figures
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import listed, things
+from crewel.admin.receiver_condition import TROUBLES, listed, things
 from crewel.admin.session_counts import NAMED, Named, Trouble
 from crewel.qos.names import group_called, shown_name
 from crewel.storage.dead_letter_groups import Pair
@@ -141,7 +141,8 @@ def _workers(figures: Figures) -> Iterator[Finding]:
 
 
 def _receivers(figures: Figures) -> Iterator[Finding]:
-    for kind, words in WORDS.items():
+    for kind in TROUBLES:
+        words = WORDS[kind]
         sessions, queues = figures.counted.troubles.get(kind, Trouble()), _with_members(figures, kind)
         trouble = sessions if queues is None else sessions.join(queues)
         if trouble.count and words.key:
