@@ -115,7 +115,7 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         {"token_expired_at": 12},
         "token",
         Level.BAD,
-        "its token has expired: it gets nothing until its client logs in again",
+        "its token has expired",
         {"since": 12},
     ),
     (

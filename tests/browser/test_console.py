@@ -177,7 +177,9 @@ def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     assert not any(each.is_visible() for each in tools.all())  # they are for those who have signed in
     page.get_by_label("Token").fill("not-the-token-of-this-server")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert").filter(has_text="the token is not a JSON Web Token")).to_be_visible()
+    expect(
+        page.get_by_role("alert").filter(has_text="the token is neither the admin token nor a JSON Web Token")
+    ).to_be_visible()
     page.get_by_label("Token").fill(signed(operator="view"))
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("joe, role view")).to_be_visible()

@@ -98,7 +98,8 @@ WORDS: Final[Mapping[str, Words]] = {
         "{} had an expired token",
         {
             REFUSED: "Give its client a new token: it tries again with the one that is refused.",
-            USUAL: "Give its client a new token. It logs in again automatically, if it can get one.",
+            USUAL: "Give its client a new token. It logs in again automatically, if it can get one. Until then, it gets"
+            " nothing.",
         },
     ),
     "refused": Words(

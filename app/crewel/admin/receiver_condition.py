@@ -319,7 +319,7 @@ def _full(facts: Facts) -> Found:
 
 def _token(facts: Facts) -> Found:
     if facts.token_expired_at is not None:
-        text = "its token has expired: it gets nothing until its client logs in again"
+        text = "its token has expired"
         details = {"since": facts.token_expired_at}
         if facts.refused is not None:
             tries = things(facts.refused.count, "time")
