@@ -320,6 +320,10 @@ HELD_MESSAGE = {"holdback": Holdback("client/joe/1", 7, "user.update.holdback", 
     [
         ({"holdback": Holdback("ann", 7, reason="lunch")}, "Release the receiver when"),
         (HELD_MESSAGE, "Read the message that is held."),
+        (
+            HELD_MESSAGE | {"is_held_gone": True},
+            "The message that was held was skipped, or has left the queue otherwise.",
+        ),
         (FULL | {"is_away": True}, "Start its client: it takes what waits, which makes room. Then redrive"),
         (FULL | {"is_away": True, "trend": Trend(60_000, 9), "waiting": 5}, "Start its client: it takes"),
         (

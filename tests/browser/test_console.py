@@ -292,7 +292,10 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     assert "stays on hold" in told
     expect(page.locator(".outcome")).to_have_text("1 message became a dead letter. The receiver is still on hold.")
     expect(page.get_by_text("no longer in the queue")).to_be_visible()
-    expect(page.locator("tr", has_text="an operator skipped a message")).to_contain_text("by admin, messages 1")
+    expect(page.locator("tr", has_text="an operator skipped a message")).to_contain_text(
+        "nobody reads it, by admin, messages 1"
+    )
+    expect(page.locator(".advice", has_text="was skipped")).to_contain_text("Release the receiver.")
     told = confirm(page, "Release", "paper is in")
     assert "Delivers to client/joe/1 again. " in told  # and not the held message first
     assert "gets them when it comes back" in told

@@ -82,6 +82,8 @@ class Facts:
     oldest: int | None = None
     """When the oldest of its stored messages was published."""
     holdback: Holdback | None = None
+    is_held_gone: bool = False
+    """Whether it is on hold for a message that has left its queue, as after a skip."""
     rejection: Rejection | None = None
     rejected: Rejected | None = None
     trend: Trend | None = None
@@ -294,11 +296,12 @@ def _room(facts: Facts) -> str:
 def _held(facts: Facts) -> Found:
     held = facts.holdback
     if held is not None:
+        gone = {"waits": False} if facts.is_held_gone else {}
         by = "" if held.message_id or not (held.code or held.reason) else f", by {held.who}"
         yield (
             Level.BAD,
             f"{held.cause}{by}",
-            {"since": held.since_ms, "who": held.who, "code": held.code, "id": held.message_id},
+            {"since": held.since_ms, "who": held.who, "code": held.code, "id": held.message_id} | gone,
         )
 
 

@@ -44,6 +44,8 @@ def session_facts(admin: ServerView, session: Session, covers: Callable[[str], b
     if view.max_open:
         facts.max_open, facts.is_at_limit = view.max_open, view.is_at_limit
     facts.holdback, facts.rejection, facts.failure = view.holdback, view.rejection, view.failure
+    if facts.holdback is not None and facts.holdback.message_id:
+        facts.is_held_gone = not view.has_held
     if view.waits_until:
         facts.retry_at = int(admin.clock_ms(view.waits_until))
         facts.tries = view.failures, view.rules.retries
