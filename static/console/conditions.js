@@ -8,12 +8,12 @@ import {capital, count, span, time, took} from "./format.js";
 /** What each word means, and how it looks: bad where messages are stuck or lost. */
 const CONDITIONS = {
     "rejecting everything": ["bad", "All its messages become dead letters."],
-    "rejects messages": ["bad", "Its client takes messages and rejects some or all of them: they become dead letters."],
     "on hold": ["bad", "Its messages wait until an operator releases it."],
     full: ["bad", "Its queue takes no more messages."],
     "expired token": ["bad", "It gets nothing until its client logs in again."],
-    "soon full": ["warn", "Its queue grows, and will take no more messages within half an hour."],
+    "rejects messages": ["bad", "Its client takes messages and rejects some or all of them: they become dead letters."],
     "waiting to retry": ["warn", "Its client has failed; its messages go to it again after a pause."],
+    "soon full": ["warn", "Its queue grows, and will take no more messages within half an hour."],
     "falling behind": ["warn", "Its client is there, and takes less than comes, or its oldest message waits for a minute or longer."],
     "catching up": ["warn", "Its backlog shrinks, but its oldest message still waits for a minute or longer."],
     "without a member": ["", "No session takes its messages."],
@@ -21,6 +21,8 @@ const CONDITIONS = {
     away: ["", "Its client is not there; its messages wait for it."],
     connected: ["good", "Its client is there."],
 };
+/** How a group or a subject stands whose members take nothing. */
+const MEMBERS = ["without a member", "away"];
 export const WORDS = Object.keys(CONDITIONS);
 
 /** How a receiver stands, as words: one element, for a cell of a table lays out each of its children on a phone. */
@@ -29,7 +31,7 @@ export function standing({conditions = [], causes = [], state}) {
     return h("span", {class: "states"}, conditions.filter((word, index) => index === 0 || word !== "connected").map((word, index) => {
         const [usual, meaning] = CONDITIONS[word] ?? ["", ""];
         // As urgent as its cause, which may be worse for one receiver than for another.
-        const level = causes.find(({kind}) => CAUSES[kind] === word)?.level ?? usual;
+        const level = causes.find(({kind}) => (kind === "members" ? MEMBERS.includes(word) : CAUSES[kind] === word))?.level ?? usual;
         return [index ? ", " : "", h("span", {class: `mark ${level === "info" ? "" : level}`, title: `${meaning} State in the API: ${state}.`}, word)];
     }));
 }
@@ -45,10 +47,11 @@ const TIMES = {
     held: ({since, who, id}) => lasting(since) + (id && who ? `, by ${who}` : ""),
     full: ({since, at, awaySince}) => [since ? `(since ${time(since)}, the last one ${span(Date.now() - at)} ago)` : "", awayText(awaySince)].filter(Boolean).join("; "),
     overflow: ({since, at}) => `(from ${time(since)} to ${time(at)})`,
-    token: ({since, at}) => `at ${time(since)}, ${span(Date.now() - since)} ago${at ? `; the last try ${span(Date.now() - at)} ago` : ""}`,
+    token: ({since, at}) => `${at ? "expired " : ""}at ${time(since)}, ${span(Date.now() - since)} ago${at ? `; the last try ${span(Date.now() - at)} ago` : ""}`,
     refused: ({since, at, count: number, from}) => [number > 1 && `since ${time(since)}`, `${number > 1 ? "the last one " : ""}at ${time(at)}, ${span(Date.now() - at)} ago`, from && `from ${from}`].filter(Boolean).join(", "),
     retry: ({next, number, of}) => `the next try ${next > Date.now() ? `in ${span(next - Date.now())}` : "now"}, number ${count(number)}${of < 0 ? "" : ` of ${count(of)}`}`,
     away: ({since}) => since ? lasting(since) : "",
+    members: ({since}) => since ? lasting(since) : "",
     slow: pace,
     recovering: pace,
     busy: ({since}) => since ? `for ${span(Date.now() - since)}` : "",

@@ -25,6 +25,8 @@ const POLICIES = {deadMessage: "they became dead letters", dropOldest: "they, or
 /** What became of a message that its client rejected. */
 const OUTCOMES = {letter: "it became a dead letter", held: "it is held", waits: "it waits for a retry"};
 const SHOWN = 20;
+/** The operations of what happened whose reason only the audit has. */
+const AUDITED = {released: "activate", skipped: "skip", drained: "drain", cleared: "clear"};
 /** How far the clocks of an event and of its entry in the audit may be apart. */
 const AUDITED_MS = 3000;
 /** How many messages of a queue are shown: at first, and with each wish for more. */
@@ -220,15 +222,13 @@ function session({words: [name], query, go, me, again}) {
             ...queued(messages.messages, messages.waiting, most, go, told.holdback?.id));
     }
 
-    /** Adds who has released the receiver, and why: the audit has that, for those who may read it. */
+    /** Adds who did what to the receiver, and why: the audit has that, for those who may read it. */
     async function named(happened) {
-        const released = happened.events.filter(({what}) => what === "released");
-        if (me.everywhere !== null && released.length) {
-            const {entries} = await get("/audit", {about: name, what: "activate", outcome: "done"});
-            for (const event of released) {
-                const entry = entries.find(({at}) => Math.abs(at - event.at) < AUDITED_MS);
-                Object.assign(event, entry ? {who: entry.who, reason: entry.reason} : {});
-            }
+        const verbs = me.everywhere === null ? [] : [...new Set(happened.events.map(({what}) => AUDITED[what]).filter(Boolean))];
+        const entries = new Map(await Promise.all(verbs.map(async (verb) => [verb, (await get("/audit", {about: name, what: verb, outcome: "done"})).entries])));
+        for (const event of happened.events) {
+            const entry = entries.get(AUDITED[event.what])?.find(({at}) => Math.abs(at - event.at) < AUDITED_MS);
+            Object.assign(event, entry ? {who: entry.who, reason: entry.reason} : {});
         }
         return happened;
     }

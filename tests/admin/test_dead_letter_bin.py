@@ -52,7 +52,7 @@ def test_a_discard_can_be_undone(desk: Desk, dead: list[str], subject: str) -> N
     assert (gone["end"], gone["restoredAs"], gone["who"]) == ("restored", new, "admin")
     assert [each["id"] for each in binned(desk, subject)] == [dead[1]]
     (entry,) = desk.get(f"/audit?what=restore&contains={dead[0]}")["entries"]
-    assert (entry["count"], entry["reason"], entry["details"]["ids"]) == (1, "still needed", [dead[0], "1-1"])
+    assert (entry["count"], entry["reason"], entry["details"]["ids"]) == (1, "still needed", ["1-1", dead[0]])
     assert entry["details"]["restoredAs"] == [new]
     again = desk.post("/dead-letters/restore", {"all": True, "receiver": subject})["ids"]
     entry = desk.get(f"/audit?what=restore&contains={dead[1]}")["entries"][0]
@@ -69,6 +69,24 @@ def test_what_a_job_discarded_is_restored_at_once(desk: Desk, dead: list[str], s
     assert len(desk.letters(f"receiver={subject}")) == 5
     assert binned(desk, subject) == []
     assert desk.post("/dead-letters/restore", {"all": True, "receiver": subject})["restored"] == 0
+
+
+def test_what_is_restored_keeps_its_order(desk: Desk, dead: list[str], subject: str) -> None:
+    def data() -> list[int]:
+        return [each["data"] for each in desk.letters(f"receiver={subject}")]
+
+    desk.post("/dead-letters/discard", {"ids": dead[::-1]})
+    assert [each["data"] for each in binned(desk, subject)] == [4, 3, 2, 1, 0]
+    desk.post("/dead-letters/restore", {"ids": [dead[4], dead[0], dead[2]]})
+    assert data() == [0, 2, 4]
+    desk.post("/dead-letters/restore", {"all": True, "receiver": subject})
+    assert data() == [0, 2, 4, 1, 3]
+    job = desk.post(
+        "/jobs", {"what": "discard", "ids": [each["id"] for each in desk.letters(f"receiver={subject}")][::-1]}
+    )
+    until(lambda: desk.get(f"/jobs/{job['id']}")["state"] == "done")
+    assert desk.post("/dead-letters/restore", {"job": job["id"]})["restored"] == 5
+    assert data() == [0, 2, 4, 1, 3]
 
 
 def test_what_is_discarded_for_good_cannot_be_restored(desk: Desk, dead: list[str], subject: str) -> None:

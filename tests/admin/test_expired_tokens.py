@@ -31,7 +31,7 @@ def test_a_receiver_whose_token_has_expired_says_so(tmp_path: Path) -> None:
     cause = shown["causes"][0]
     assert (cause["kind"], cause["level"]) == ("token", "bad")
     assert cause["since"] == expires * 1000
-    assert shown["cause"] == "its token has expired: it gets nothing until its client logs in again"
+    assert shown["cause"] == "its token has expired"
     finding = until(lambda: [each for each in desk.get("/overview")["findings"] if each["key"] == "token-expired"])
     assert (finding[0]["title"], finding[0]["since"]) == ("client/joe/1 has an expired token", cause["since"])
     (waits,) = desk.get(f"/messages/{message}")["receivers"]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from crewel.admin.backlog_trends import Trend
-from crewel.admin.cause_words import GROUP, SUBJECT, advice_of, usual_advice
+from crewel.admin.cause_words import GROUP, SUBJECT, WORDS, advice_of, usual_advice
 from crewel.admin.figures import Concern, EmptyGroup, Figures, as_json, figures_as_one, from_json
 from crewel.admin.findings import CHECKS, Finding, findings
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import Condition, Facts, causes_of
+from crewel.admin.receiver_condition import TROUBLES, Condition, Facts, causes_of
 from crewel.admin.receiver_facts import standing
 from crewel.admin.session_counts import Named, SessionCounts, Trouble
 from crewel.bayeux.codec import encode, reread
@@ -129,7 +129,7 @@ CASES = [
         Figures(empty_groups=[EmptyGroup("/jobs/*", "workers", 7, 0), EmptyGroup("/tasks", "clerks", 1, 0)]),
         "group-empty",
         Level.BAD,
-        "/receivers?kind=group",
+        "/receivers?kind=group&cause=members",
         "workers on /jobs/*: 7 messages queued, no member; and 1 more",
     ),
     (Figures(store_used=90, store_most=100), "store-nearly-full", Level.WARN, "/dead-letters", "90%"),
@@ -172,6 +172,25 @@ def test_every_check_is_tried_and_bad_ones_come_first() -> None:
     assert len(found) == len(CHECKS) + 12 + 2  # one check has thirteen kinds of receivers, two have two findings
     both = Figures(counted=AWAY, dead_letters_dropped=1, facts_lost=1)
     assert [each.level for each in findings(both)] == [Level.BAD, Level.WARN, Level.WARN]
+
+
+def test_groups_without_members_are_receivers_in_trouble_which_no_other_finding_has() -> None:
+    empty = [EmptyGroup("/jobs/*", "workers", 7, 2, 1001, "client/joe/1: lunch"), EmptyGroup("/tasks", "clerks", 1, 0)]
+    full = SessionCounts(queues={"full": Trouble(1, 9, [WORKERS])})
+    (found,) = findings(Figures(empty_groups=empty, counted=full))
+    assert (found.key, found.count, found.since) == ("group-empty", 2, 1001)
+    assert [(each["name"], each["title"], each["since"]) for each in found.as_json()["receivers"]] == [
+        ("/jobs/* workers", "Group workers on /jobs/*", 1001),
+        ("/tasks clerks", "Group clerks on /tasks", None),
+    ]
+    two = SessionCounts(queues={"full": Trouble(2, 18, [WORKERS, replace(WORKERS, name="/x cooks")])})
+    assert [each.count for each in findings(Figures(empty_groups=empty, counted=two))] == [2, 1]
+
+
+def test_findings_about_receivers_have_the_order_of_the_list() -> None:
+    troubles = {kind: Trouble(1, 1, [one("why")]) for kind in reversed(TROUBLES) if WORDS[kind].key}
+    found = [each.key for each in findings(Figures(counted=SessionCounts(troubles=troubles)))]
+    assert found == [WORDS[kind].key for kind in TROUBLES if WORDS[kind].key]
 
 
 def test_titles_name_one_receiver_or_count_them_and_say_since_when_and_where() -> None:
@@ -301,6 +320,10 @@ HELD_MESSAGE = {"holdback": Holdback("client/joe/1", 7, "user.update.holdback", 
     [
         ({"holdback": Holdback("ann", 7, reason="lunch")}, "Release the receiver when"),
         (HELD_MESSAGE, "Read the message that is held."),
+        (
+            HELD_MESSAGE | {"is_held_gone": True},
+            "The message that was held was skipped, or has left the queue otherwise.",
+        ),
         (FULL | {"is_away": True}, "Start its client: it takes what waits, which makes room. Then redrive"),
         (FULL | {"is_away": True, "trend": Trend(60_000, 9), "waiting": 5}, "Start its client: it takes"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import time
 from typing import Any
+from urllib.parse import quote
 
 from tests.admin.desk import Desk, Receiver, publish
 from tests.functional.wire import until
@@ -53,6 +54,8 @@ def test_a_group_without_a_member_that_takes_messages_says_since_when_and_why(
     (found,) = until(finding)
     assert found["since"] == member["since"]
     assert f"client/{subject}/1: {member['cause']}" in found["cause"]
+    (row,) = desk.get(f"/receivers?cause=members&contains={quote(channel)}&sort=trouble")["receivers"]
+    assert (row["since"], row["causes"][0]["level"]) == (member["since"], "bad")
     desk.post(f"/sessions/{subject}/1/activate")
 
 

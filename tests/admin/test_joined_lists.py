@@ -28,6 +28,9 @@ async def test_a_group_stands_as_its_members_at_all_nodes_do() -> None:
     assert (row["conditions"], row["cause"]) == (["away"], "all its members are away or on hold")
     (row,) = await joined_rows([group("EMPTY", members=0, waiting=10)] * 2)
     assert row["conditions"] == ["full", "without a member"]
+    stops = [[{"kind": "members", "level": "bad", "text": "away", "since": since}] for since in (7, 9)]
+    (row,) = await joined_rows([group("POLLING", causes=stops[0]), group("POLLING", causes=stops[1])])
+    assert (row["causes"][0]["level"], row["since"]) == ("bad", 9)  # since the last of its members has stopped
 
 
 async def test_a_group_is_chosen_by_what_all_nodes_have() -> None:

@@ -68,6 +68,11 @@ def test_what_has_ended_is_of_all_nodes_and_what_all_have_seen_is_told_once() ->
         ("away", 7, ["b"]),
         ("full", 6, []),
     ]
+    here, there = ([PastTrouble("letters", "client/joe/1", "user.x", 1, *each)] for each in ((9, "", 5), (8, "", 2)))
+    told = joined(view("a", figures=as_json(Figures(past=here))), [view("b", figures=as_json(Figures(past=there)))])[
+        "over"
+    ]
+    assert [each["count"] for each in told] == [5]  # the other node has not seen all of them
 
 
 def test_the_store_is_as_the_node_has_it_that_can_ask_it() -> None:

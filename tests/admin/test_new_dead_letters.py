@@ -18,9 +18,10 @@ def test_dead_letters_that_end_while_no_page_is_open_are_over(stored: StoredWorl
     joe.take(*(failed(each, "user.update.error") for each in joe.take()))
     assert len(stored.letters()) == 2
     stored.wait(admin.metrics_history.count_sessions())
-    assert admin.past_troubles.over() == []
-    stored.wait(admin.broker.dead_letters.redrive.discard(Chosen(), Limits(), "ann"))
-    admin.metrics_history._count_at = 0.0  # the next sample
-    stored.wait(admin.metrics_history.count_sessions())
+    for _ in range(2):
+        assert admin.past_troubles.over() == []
+        stored.wait(admin.broker.dead_letters.redrive.discard(Chosen(), Limits(1), "ann"))
+        admin.metrics_history._count_at = 0.0  # the next sample
+        stored.wait(admin.metrics_history.count_sessions())
     (past,) = admin.past_troubles.over()
     assert (past.kind, past.name, past.text, past.letters) == ("letters", "client/joe/1", "user.update.error", 2)

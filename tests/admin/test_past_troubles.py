@@ -12,10 +12,9 @@ from crewel.admin.level import Level
 from crewel.admin.past_findings import Over, over
 from crewel.admin.past_troubles import AGAIN_MS, BRIEF_MS, GOES_ON_AS, LETTERS, SHOWN_MS, PastTrouble, PastTroubles
 from crewel.admin.receiver_condition import Cause
-from crewel.storage.dead_letter_groups import Pair
 
 JOE = "client/joe/1"
-START = 1_000_000
+START = 10_000_000
 
 
 class Watch:
@@ -124,18 +123,40 @@ def test_the_memory_is_bounded(watch: Watch, monkeypatch: pytest.MonkeyPatch) ->
     assert len(watch.past.over()) == 3
 
 
-def pair(letters: int, since: int, receiver: str = JOE, code: str = "user.update.error") -> Pair:
-    return Pair(receiver, code, letters, since)
+def letters(*made_at: int, receiver: str = JOE, code: str = "user.update.error") -> dict[tuple[str, str], set[str]]:
+    """Dead letters of one receiver with one code."""
+    return {(receiver, code): {f"{each}-{number}" for number, each in enumerate(made_at)}}
+
+
+def gone(count: int, since: int, until: int) -> PastTrouble:
+    return PastTrouble(LETTERS, JOE, "user.update.error", since, until, letters=count)
 
 
 def test_dead_letters_that_were_redriven_are_over_and_those_that_are_old_are_not(watch: Watch) -> None:
-    watch.past.note_letters([pair(7, START - 1000), pair(1, START - SHOWN_MS + AGAIN_MS, "client/ann/1")])
+    old = letters(START - SHOWN_MS + AGAIN_MS, receiver="client/ann/1")
+    watch.past.note_letters(letters(START - 1000, START - 1000, START) | old)
     watch.count()
     assert watch.kinds() == []  # counts of receivers say nothing of them
-    watch.past.note_letters([])
-    assert watch.past.over() == [
-        PastTrouble(LETTERS, JOE, "user.update.error", START - 1000, START + 5000, letters=7),
-    ]
+    watch.past.note_letters({})
+    assert watch.past.over() == [gone(3, START - 1000, START + 5000)]
+
+
+def test_all_dead_letters_that_went_are_counted_in_several_steps_and_rounds(watch: Watch) -> None:
+    watch.past.note_letters(letters(START - 3000, START - 2000, START - 1000, START - 1000))
+    watch.past.note_letters(letters(START - 3000, START - 2000))
+    watch.past.note_letters({(JOE, "user.update.error"): {f"{START}-7"}})  # two went, and one came
+    assert watch.kinds() == []  # there still are some
+    watch.now += 1000
+    watch.past.note_letters({})
+    assert watch.past.over() == [gone(5, START - 3000, START + 1000)]
+    watch.past.note_letters(letters(START + 1000, START + 1000))
+    watch.now += 1000
+    watch.past.note_letters({})
+    assert watch.past.over() == [gone(7, START - 3000, START + 2000)]
+    watch.past.note_letters(letters(START + SHOWN_MS))
+    watch.now += SHOWN_MS
+    watch.past.note_letters({})
+    assert watch.past.over() == [gone(1, START + SHOWN_MS, START + SHOWN_MS + 2000)]  # the others are forgotten
 
 
 def test_every_kind_has_words_and_is_a_cause() -> None:
@@ -169,18 +190,18 @@ def test_an_entry_names_the_receiver_and_leads_to_it() -> None:
 
 def test_dead_letters_are_counted_and_lead_to_those_that_are_left() -> None:
     (one,) = entries(PastTrouble(LETTERS, JOE, "user.update.error", 1, 2, letters=7))
-    assert (one.title, one.cause) == (f"7 dead letters of {JOE} are gone", "user.update.error")
+    assert (one.title, one.cause) == (f"{JOE} had 7 dead letters", "user.update.error")
     assert (one.link, one.count) == (f"/dead-letters?receiver={JOE}", 7)
     several = [PastTrouble(LETTERS, f"client/joe/{each}", "user.x", 1, 2, letters=2) for each in range(4)]
     (many,) = entries(*several)
-    assert (many.title, many.count) == ("8 dead letters of 4 receivers are gone", 8)
+    assert (many.title, many.count) == ("4 receivers had 8 dead letters", 8)
     assert many.link == "/dead-letters"
 
 
 def test_the_dead_letters_of_one_receiver_are_one_entry_with_their_codes() -> None:
     codes = [PastTrouble(LETTERS, JOE, f"user.{each}", 9 - each, 20, letters=each) for each in range(1, 6)]
     (one,) = entries(*codes)
-    assert (one.title, one.count, one.since) == (f"15 dead letters of {JOE} are gone", 15, 4)
+    assert (one.title, one.count, one.since) == (f"{JOE} had 15 dead letters", 15, 4)
     assert one.cause == "user.1, user.2, user.3 and 2 more"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ CASES: list[tuple[dict[str, Any], str, Level, str, dict[str, Any]]] = [
         {"token_expired_at": 12},
         "token",
         Level.BAD,
-        "its token has expired: it gets nothing until its client logs in again",
+        "its token has expired",
         {"since": 12},
     ),
     (
@@ -262,10 +263,17 @@ def test_words_say_what_is_wrong_and_whether_its_client_is_there() -> None:
     assert conditions_of(there, causes_of(there)) == [Condition.ON_HOLD, Condition.FULL, Condition.CONNECTED]
 
 
+REJECTED = Rejected(NOW - 30_000, NOW, 5, 0, "user.update.error", "no", 1, ("/a",), ("/a",), 5)
+OF_TENTH = {"taken": 4, "rejected": 3, "whole": (), "whole_rejected": 0}
+
+
 def test_the_most_urgent_cause_decides_the_order_and_then_what_waits() -> None:
     facts = [
+        Facts(NOW, waiting=1, max_entries=9, members=Condition.AWAY, is_group=True),
         Facts(NOW, waiting=1, max_entries=9, holdback=Holdback("ann", 7)),
         Facts(NOW, waiting=9, max_entries=9),
+        Facts(NOW, rejected=REJECTED, waiting=1),
+        Facts(NOW, rejected=REJECTED._replace(**OF_TENTH), waiting=7),  # what is bad comes first
         Facts(NOW, waiting=5, max_entries=9, is_away=True),
         Facts(NOW, waiting=4, max_entries=9, is_away=True),
         Facts(NOW, waiting=600, max_entries=999),
@@ -276,7 +284,6 @@ def test_the_most_urgent_cause_decides_the_order_and_then_what_waits() -> None:
     assert len(set(numbers)) == len(numbers)
 
 
-REJECTED = Rejected(NOW - 30_000, NOW, 5, 0, "user.update.error", "no", 1, ("/a",), ("/a",), 5)
 OF_ONE_KIND = {"taken": 900, "channels": ("/a", "/b"), "rejected": 7}
 
 
@@ -347,6 +354,25 @@ def test_what_is_trouble_comes_before_what_is_not() -> None:
     few = REJECTED._replace(taken=900, whole=(), whole_rejected=0)
     facts = Facts(NOW, rejected=few, is_away=True, waiting=3, max_entries=9)
     assert [(each.kind, each.level) for each in causes_of(facts)] == [("away", Level.WARN), ("rejects", Level.INFO)]
+
+
+def test_words_and_their_table_are_in_the_order_of_the_causes() -> None:
+    words = [each.condition.value for each in CAUSES if each.condition is not None]
+    assert [each.value for each in Condition if each.value in words] == words
+    table = (
+        (Path(__file__).parents[2] / "docs/how-to/console.md").read_text("utf-8").partition("| state | meaning |")[2]
+    )
+    rows = [line.split("`")[1] for line in table.partition("\n\n")[0].splitlines() if line.startswith("| `")]
+    assert rows == [each.value for each in Condition if each.value in rows]
+
+
+def test_of_several_causes_the_bad_ones_come_first() -> None:
+    empty = Facts(NOW, members=Condition.AWAY, is_group=True, waiting=9, max_entries=9, stopped_since=NOW - 5000)
+    causes = causes_of(empty)
+    assert [(each.kind, each.level) for each in causes] == [("members", Level.BAD), ("full", Level.BAD)]
+    assert causes[0].details == {"since": NOW - 5000}
+    subject = Facts(NOW, members=Condition.AWAY, waiting=9, max_entries=9)
+    assert [(each.kind, each.level) for each in causes_of(subject)] == [("full", Level.BAD), ("members", Level.WARN)]
 
 
 @pytest.mark.parametrize(

@@ -368,10 +368,26 @@ def test_redrive_sends_dead_letters_to_their_receiver(
     report = desk.post("/dead-letters/redrive", {"all": True, "receiver": subject})
     assert (report["redriven"], report["undone"], report["next"]) == (3, [], "")
     again = receiver.take_all()
-    assert [message["data"] for message in again] == [3, 1, 0, 2, 4]
+    assert [message["data"] for message in again] == [1, 3, 0, 2, 4]  # those of one request: the oldest first
     properties = again[0]["ext"]["update"]["clientProperties"]
-    assert properties["__redriveOf"] == dead[3]
+    assert properties["__redriveOf"] == dead[1]
     assert desk.letters(f"receiver={subject}") == []
+
+
+def test_a_redrive_by_ids_that_ends_early_passes_none_over(
+    desk: Desk, dead: list[str], receiver: Receiver, subject: str
+) -> None:
+    left = [dead[3], dead[0], dead[1]]
+    report = desk.post("/dead-letters/redrive", {"ids": left, "count": 1})
+    assert (report["redriven"], report["next"]) == (1, dead[0])
+    # A client that continues behind `next` in its own order sends dead[1], and hears of the other.
+    assert [(each["id"], each["errorCode"]) for each in report["undone"]] == [(dead[3], "resource.unavailable")]
+    assert report["undoneCount"] == 1
+    (entry,) = desk.get(f"/audit?what=redrive&contains={dead[3]}")["entries"]
+    assert (entry["count"], entry["details"]["undone"]) == (1, 1)
+    in_order = desk.post("/dead-letters/redrive", {"ids": dead[1:3], "count": 1})
+    assert (in_order["redriven"], in_order["next"], in_order["undone"]) == (1, dead[1], [])
+    assert [message["data"] for message in receiver.take_all()] == [0, 1]
 
 
 def test_redrive_sends_a_returning_dead_letter_once(

@@ -177,7 +177,9 @@ def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     assert not any(each.is_visible() for each in tools.all())  # they are for those who have signed in
     page.get_by_label("Token").fill("not-the-token-of-this-server")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert").filter(has_text="the token is not a JSON Web Token")).to_be_visible()
+    expect(
+        page.get_by_role("alert").filter(has_text="the token is neither the admin token nor a JSON Web Token")
+    ).to_be_visible()
     page.get_by_label("Token").fill(signed(operator="view"))
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("joe, role view")).to_be_visible()
@@ -290,7 +292,10 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     assert "stays on hold" in told
     expect(page.locator(".outcome")).to_have_text("1 message became a dead letter. The receiver is still on hold.")
     expect(page.get_by_text("no longer in the queue")).to_be_visible()
-    expect(page.locator("tr", has_text="an operator skipped a message")).to_contain_text("by admin, messages 1")
+    expect(page.locator("tr", has_text="an operator skipped a message")).to_contain_text(
+        "nobody reads it, by admin, messages 1"
+    )
+    expect(page.locator(".advice", has_text="was skipped")).to_contain_text("Release the receiver.")
     told = confirm(page, "Release", "paper is in")
     assert "Delivers to client/joe/1 again. " in told  # and not the held message first
     assert "gets them when it comes back" in told

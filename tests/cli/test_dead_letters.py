@@ -113,6 +113,12 @@ def test_redrive_counts_with_dry_run_and_sends(post: Post, joe: Receiver) -> Non
     assert post.lines("dead-letters", "list") == []
 
 
+def test_a_redrive_by_ids_sends_the_oldest_first(post: Post, joe: Receiver) -> None:
+    ids = post.letters(joe, "/a/b", 4)
+    assert post.lines("dead-letters", "redrive", *ids[::-1], "--rate", "3") == [{"redriven": 4, "undone": []}]
+    assert [message["data"] for message in joe.take_all()] == [0, 1, 2, 3]
+
+
 def test_redrive_to_the_channel_reaches_its_subscribers(post: Post, joe: Receiver) -> None:
     post.letters(joe, "/a/b", 2)
     other = post.receiver("ann/1", "/a/*")

@@ -89,3 +89,20 @@ def test_a_command_that_looks_for_another_port_says_where_the_server_of_the_dire
         assert ended.err.endswith(hint), ended
     server.kill()
     assert hint not in crewel("console", "--url", "http://127.0.0.1:1/cometd", directory=tmp_path).err
+
+
+@pytest.mark.parametrize("words", [("console",), ("sessions", "list")])
+def test_a_token_of_the_settings_has_to_be_given(
+    start_server: StartServer, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    server = start_server(*WITHOUT_TOKEN, "admin.token=of-the-settings-alone")
+    (tmp_path / "crewel.toml").write_text('[admin]\ntoken = "of-the-settings-alone"\n')
+    for directory, environ in (
+        (tmp_path, {}),
+        (tmp_path.parent, {"CREWEL_ADMIN__TOKEN": "of-the-settings-alone"}),
+    ):
+        refused = crewel(*words, "--url", server.url, directory=directory, environ={"XDG_STATE_HOME": STATE} | environ)
+        assert refused.status == 1
+        assert "give the token of the setting admin.token with --token or CREWEL_TOKEN" in refused.err
+        assert "working directory" not in refused.err
+        assert "of-the-settings-alone" not in refused.err

@@ -97,6 +97,10 @@ async def test_recent_ones_are_all_there_are_unless_there_are_very_many(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await lettered(store)
-    assert ((await recent_pairs(store, 0)).read, (await recent_pairs(store, 0)).is_whole) == (6, True)
+    found = await recent_pairs(store, 0)
+    assert (found.read, found.is_whole) == (6, True)
+    assert {(each.receiver, each.code): each.letters for each in found.pairs} == {
+        pair: len(ids) for pair, ids in found.ids.items()
+    }
     monkeypatch.setattr(dead_letter_groups, "_MOST_PAIRED", 6)
     assert not (await recent_pairs(store, 0)).is_whole

@@ -18,6 +18,7 @@ BY_OPERATOR: Final = "by an operator"
 """On hold, and no message is."""
 REFUSED: Final = "with a token that is refused"
 """Its client tries to log in with one."""
+SKIPPED: Final = "for a message that has left its queue"
 GROUP: Final = "group"
 SUBJECT: Final = "subject"
 """What the receiver is, if it is no session."""
@@ -85,6 +86,7 @@ WORDS: Final[Mapping[str, Words]] = {
         "{} were on hold",
         {
             BY_OPERATOR: "Release the receiver when the reason is gone.",
+            SKIPPED: "The message that was held was skipped, or has left the queue otherwise. Release the receiver.",
             USUAL: "Read the message that is held. If its cause is gone, release the receiver. If not, skip the message, then"
             " release.",
         },
@@ -98,7 +100,8 @@ WORDS: Final[Mapping[str, Words]] = {
         "{} had an expired token",
         {
             REFUSED: "Give its client a new token: it tries again with the one that is refused.",
-            USUAL: "Give its client a new token. It logs in again automatically, if it can get one.",
+            USUAL: "Give its client a new token. It logs in again automatically, if it can get one. Until then, it gets"
+            " nothing.",
         },
     ),
     "refused": Words(
@@ -200,6 +203,8 @@ def _first(advice: Mapping[str, str], holds: Collection[str]) -> str:
 
 
 def _marks(cause: Cause) -> list[str]:
+    if cause.kind == "held" and "waits" in cause.details:
+        return [SKIPPED]
     if cause.kind == "held" and not cause.details["id"]:
         return [BY_OPERATOR]
     return [REFUSED] if cause.kind == "token" and "refused" in cause.details else []

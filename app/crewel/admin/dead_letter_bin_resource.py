@@ -20,7 +20,7 @@ from crewel.security.grants import Role
 from crewel.security.masks import unmasked
 from crewel.storage import dead_letter_bin, dead_letter_store
 from crewel.storage.dead_letter_bin import DiscardedDeadLetter
-from crewel.storage.dead_letter_records import DeadLetterFilter, is_dead_id
+from crewel.storage.dead_letter_records import DeadLetterFilter, is_dead_id, place_of
 
 _MOST_TOLD: Final = 1000
 _NOTED: Final = 20
@@ -84,7 +84,7 @@ async def _restore(ask: Ask) -> dict[str, Any]:
         "restored": len(done.ids),
         "ids": dict(list(done.ids.items())[:_MOST_TOLD]),
         "edited": dict(list(done.edited.items())[:_MOST_TOLD]),
-        "next": done.next if wanted.ids is not None else ask.following(done.next),
+        "next": ask.following(done.next),
     }
 
 
@@ -103,7 +103,8 @@ async def _wanted(ask: Ask) -> Wanted:
         channels = {each.letter.channel for each in found}
         if any(ask.covers(channel) and not ask.covers(channel, Role.OPERATE) for channel in channels):
             raise refused(Role.OPERATE, About.MANY)
-    return Wanted(DeadLetterFilter(within=tuple(sorted(ask.scope.patterns(Role.OPERATE)))), ids=tuple(ids))
+    within = tuple(sorted(ask.scope.patterns(Role.OPERATE)))
+    return Wanted(DeadLetterFilter(within=within), ids=tuple(sorted(ids, key=place_of)))
 
 
 async def _edit(ask: Ask) -> dict[str, Any]:
@@ -174,13 +175,13 @@ DEAD_LETTER_BIN_ROUTES: Final = (
     Route(
         "POST",
         "/dead-letters/restore",
-        "Restore discarded dead letters: they are dead letters again, under new ids.",
+        "Restore discarded dead letters: they are dead letters again, under new ids, in their old order.",
         _restore,
         "`restored`: how many; `ids`: the new id of each by the old one, of at most 1000. `edited`: the originals of edited"
         " messages, which stay in the bin unless their `ids` are given, each with the id of the message that was sent in its"
-        " place; at most 1000. A request takes five seconds at"
-        " most. `next` is empty if nothing is left to do. Otherwise, send the request again with this `next` as `after`;"
-        " with `ids`, send those after `next`.",
+        " place; at most 1000. Without `ids`, a request takes five"
+        " seconds at most. `next` is empty if nothing is left to do. Otherwise, send the request again with this `next` as"
+        " `after`.",
         Example({"ids": [SAMPLES["id"]], "reason": "discarded by mistake"}, {"restored": 1, "next": ""}),
         body=(
             next(each for each in CHOICE if each.name == "ids"),

@@ -34,7 +34,7 @@ from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotThere, Route, send_lines
 from crewel.bayeux.codec import encode
 from crewel.broker.dead_letter import DeadLetter
-from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
+from crewel.broker.dead_letters.redrive import Chosen, Limits, Report, Undone
 from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns
 from crewel.qos.fields import number
@@ -52,7 +52,7 @@ from crewel.storage.dead_letter_groups import (
     count_by,
 )
 from crewel.storage.dead_letter_matching import parse_field
-from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id, place_of
 from crewel.storage.dead_letter_store import Page
 
 _MOST_WORKED: Final = 10_000
@@ -262,7 +262,7 @@ async def _redrive(ask: Ask) -> dict[str, Any]:
     limits = Limits(fields.get("count", MAX_PAGE), _SECONDS, fields.get("rate"), ask.is_given_up)
     with _action(ask, "redrive dead letters", chosen, toChannel=to_channel) as action:
         report = await ask.admin.redrive.redrive(chosen, limits, to_channel=to_channel)
-        _count_action(action, report)
+        _note(ask, action, chosen, report)
     ask.admin.forget_groups()
     return {"redriven": report.done} | _outcome(ask, report, chosen)
 
@@ -275,7 +275,7 @@ async def _discard(ask: Ask) -> dict[str, Any]:
     keeps = not ask.fields.get("forGood", False)
     with _action(ask, "discard dead letters", chosen, **({} if keeps else {"forGood": True})) as action:
         report = await ask.admin.redrive.discard(chosen, limits, ask.who, keeps=keeps)
-        _count_action(action, report)
+        _note(ask, action, chosen, report)
     ask.admin.forget_groups()
     return {"discarded": report.done} | _outcome(ask, report, chosen)
 
@@ -298,7 +298,9 @@ async def chosen_of(ask: Ask, needed: Role) -> Chosen:
         letters = await dead_letter_store.get(store, ids)
         if any(ask.covers(letter.channel) and not ask.covers(letter.channel, needed) for letter in letters):
             raise refused(needed, About.MANY)
-    return Chosen(DeadLetterFilter(within=tuple(sorted(ask.scope.patterns(needed)))), ids=tuple(ids))
+    return Chosen(
+        DeadLetterFilter(within=tuple(sorted(ask.scope.patterns(needed)))), ids=tuple(sorted(ids, key=place_of))
+    )
 
 
 async def _counted(ask: Ask, chosen: Chosen) -> dict[str, Any]:
@@ -342,10 +344,19 @@ def _action(ask: Ask, what: str, chosen: Chosen, **more: Any) -> AbstractContext
     return ask.action(what, reason=ask.fields.get("reason", ""), **which, **more)
 
 
-def _count_action(action: Action, report: Report) -> None:
+def _note(ask: Ask, action: Action, chosen: Chosen, report: Report) -> None:
+    if chosen.ids is not None and report.next:
+        report.undone += _passed_over(ask.fields["ids"], chosen.ids, report.next)
     action.count = report.done
     if report.undone:
         action.details["undone"] = len(report.undone)
+
+
+def _passed_over(asked: Sequence[str], ids: Sequence[str], place: str) -> list[Undone]:
+    """What was not reached, and lies before this place in the order of the request: its client does not send it again."""
+    behind = set(asked[asked.index(place) + 1 :])
+    left = [each for each in ids[ids.index(place) + 1 :] if each not in behind]
+    return [Undone(each, "resource.unavailable", "it was not reached in time: send it again") for each in left]
 
 
 def _outcome(ask: Ask, report: Report, chosen: Chosen) -> dict[str, Any]:
@@ -363,8 +374,9 @@ def _outcome(ask: Ask, report: Report, chosen: Chosen) -> dict[str, Any]:
 _WORK: Final = (
     "`undone`: the first 1000 that remain, with `id`, `errorCode` and `message`; `undoneCount`: how many remain. A"
     " request takes five seconds at most. `next` is empty if nothing is left to do. Otherwise, wait for `waitMs`"
-    " milliseconds and send the request again with this `next` as `after` and this `until`; with `ids`, send those"
-    " after `next`. With `dryRun`, the response has `count` and `receivers` instead: the"
+    " milliseconds and send the request again with this `next` as `after` and this `until`. With `ids`, the oldest come"
+    " first, whatever the order of the list: send those that are after `next` in the list; `undone` has those that were not"
+    " reached and are before it. With `dryRun`, the response has `count` and `receivers` instead: the"
     " same dead letters by receiver, as a group of `GET /dead-letters/groups`. For operators of all channels, the first 20"
     " receivers also have `room`, `conditions` and `awaySince`. `room`: how many messages more their queue takes, or null if"
     " it is not known. `conditions`: how they stand; empty if that is not known. `awaySince`: since when their client is away,"

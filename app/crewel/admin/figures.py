@@ -31,6 +31,11 @@ class EmptyGroup(NamedTuple):
     why: str = ""
     """Why the member does not that was the last one to take messages."""
 
+    @property
+    def receiver(self) -> str:
+        """Its name as a receiver."""
+        return f"{self.pattern} {self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Concern:
@@ -127,11 +132,12 @@ def figures_as_one(own: Figures, others: Sequence[Figures], empty_groups: Sequen
 
 
 def _past(troubles: Sequence[PastTrouble]) -> list[PastTrouble]:
-    """Those of all nodes. What is at no node in particular, each of them has seen: the first to see its end tells it."""
+    """Those of all nodes. What is at no node in particular, each of them has seen: the first to see its end tells it; of
+    dead letters, the one that saw most of them."""
     found: dict[tuple[str, str, str, str], PastTrouble] = {}
     for each in troubles:
         key = each.kind, each.name, each.node, each.text if each.kind == LETTERS else ""
-        found[key] = min(found.get(key, each), each, key=attrgetter("until"))
+        found[key] = min(found.get(key, each), each, key=lambda each: (-each.letters, each.until))
     return list(found.values())
 
 

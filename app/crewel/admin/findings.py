@@ -11,10 +11,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from crewel.admin.cause_words import GROUP, WORDS, Words, usual_advice
-from crewel.admin.figures import Figures
+from crewel.admin.figures import EmptyGroup, Figures
 from crewel.admin.level import Level
-from crewel.admin.receiver_condition import listed, things
-from crewel.admin.session_counts import Named, Trouble
+from crewel.admin.receiver_condition import TROUBLES, listed, things
+from crewel.admin.session_counts import NAMED, Named, Trouble
 from crewel.qos.names import group_called, shown_name
 from crewel.storage.dead_letter_groups import Pair
 from crewel.storage.disk import FREE_DISK, Disk
@@ -141,13 +141,23 @@ def _workers(figures: Figures) -> Iterator[Finding]:
 
 
 def _receivers(figures: Figures) -> Iterator[Finding]:
-    for kind, words in WORDS.items():
-        sessions, queues = figures.counted.troubles.get(kind, Trouble()), figures.counted.queues.get(kind)
+    for kind in TROUBLES:
+        words = WORDS[kind]
+        sessions, queues = figures.counted.troubles.get(kind, Trouble()), _with_members(figures, kind)
         trouble = sessions if queues is None else sessions.join(queues)
         if trouble.count and words.key:
             only = "kind=session&" if queues is None else ""
             usual = usual_advice(kind, "" if sessions.count else GROUP)
             yield _of_receivers(words, trouble, usual, f"/receivers?{only}cause={kind}")
+
+
+def _with_members(figures: Figures, kind: str) -> Trouble | None:
+    """Subjects and groups with this trouble, without groups that have no member, which another finding has."""
+    trouble, empty = figures.counted.queues.get(kind), {each.receiver for each in figures.empty_groups}
+    if trouble is None or not (others := [each for each in trouble.named if each.name in empty]):
+        return trouble
+    count, waiting = trouble.count - len(others), trouble.waiting - sum(each.waiting for each in others)
+    return Trouble(count, waiting, [each for each in trouble.named if each.name not in empty]) if count else None
 
 
 def _of_receivers(words: Words, trouble: Trouble, usual: str, link: str) -> Finding:
@@ -257,25 +267,31 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 
 
 def _groups(figures: Figures) -> Iterator[Finding]:
-    if figures.empty_groups:
-        first, count = figures.empty_groups[0], len(figures.empty_groups)
-        name = f"{first.name} on {first.pattern}"
-        members = f"{things(first.members, 'member')}, away or on hold" if first.members else "no member"
-        members += f"; {first.why}" if first.why else ""
-        cause = f"{things(first.waiting, 'message')} queued, {members}"
+    named = [_without_members(each) for each in figures.empty_groups]
+    if named:
+        first, count = figures.empty_groups[0], len(named)
+        group, cause = f"group {first.name} on {first.pattern}", named[0].text
         is_one = count == 1
         yield Finding(
             "group-empty",
             Level.BAD,
-            f"The group {name} has no member that takes messages"
+            f"The {group} has no member that takes messages"
             if is_one
             else f"{things(count, 'group')} have no member that takes messages",
-            cause if is_one else f"the group {name}: {cause}; and {count - 1:,} more",
+            cause if is_one else f"the {group}: {cause}; and {count - 1:,} more",
             usual_advice("members", GROUP),
-            receiver_link(f"{first.pattern} {first.name}") if is_one else "/receivers?kind=group",
+            receiver_link(first.receiver) if is_one else "/receivers?kind=group&cause=members",
             count,
-            first.since,
+            Trouble(named=named).since,
+            receivers=tuple(named[:NAMED]),
         )
+
+
+def _without_members(group: EmptyGroup) -> Named:
+    members = f"{things(group.members, 'member')}, away or on hold" if group.members else "no member"
+    members += f"; {group.why}" if group.why else ""
+    text = f"{things(group.waiting, 'message')} queued, {members}"
+    return Named(group.receiver, text, group.since, group.waiting, "")
 
 
 _MAKE_ROOM: Final = "Discard dead letters, end receivers that do not come back,"

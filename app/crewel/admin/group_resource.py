@@ -10,8 +10,7 @@ from crewel.admin.cause_words import usual_advice
 from crewel.admin.example import Example
 from crewel.admin.merges import Parts, Row, longest, merged
 from crewel.admin.operation import About
-from crewel.admin.receiver_facts import AwaitedQueue, queue_view
-from crewel.admin.receiver_resource import receiver_stop
+from crewel.admin.receiver_facts import AwaitedQueue, queue_view, receiver_stop
 from crewel.admin.request_fields import text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.bayeux.channel import parse

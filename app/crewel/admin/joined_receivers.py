@@ -66,9 +66,9 @@ def _is_first(kind: str, causes: list[Row]) -> bool:
 def _standing(row: Row) -> Row:
     now, most = int(time() * 1000), row.get("maxEntries") or 0
     members, is_group = MEMBERS[row["state"]], row["kind"] == "group"
-    facts = Facts(
-        now, waiting=row["waiting"], max_entries=most, members=members, is_group=is_group, trend=_trend(row, now)
-    )
+    stops = (each.get("since") for each in row["causes"] if each["kind"] == "members")
+    facts = Facts(now, waiting=row["waiting"], max_entries=most, members=members, is_group=is_group)
+    facts.trend, facts.stopped_since = _trend(row, now), max(filter(None, stops), default=None)
     return standing(facts, causes_of(facts))
 
 

@@ -31,7 +31,7 @@ from crewel.admin.message_history import (
 )
 from crewel.admin.operation import About
 from crewel.admin.paging import First
-from crewel.admin.receiver_resource import receiver_stop
+from crewel.admin.receiver_facts import receiver_stop
 from crewel.admin.request_fields import NEXT, count_text, cursor, text_field
 from crewel.admin.route import Ask, NotThere, Route
 from crewel.admin.scheduled_resource import scheduled_content

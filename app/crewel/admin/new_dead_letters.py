@@ -30,7 +30,7 @@ class LastHour(NamedTuple):
     recent: RecentPairs
 
 
-NONE: Final = LastHour(0, RecentPairs([], 0, None))
+NONE: Final = LastHour(0, RecentPairs([], 0, None, {}))
 
 
 class NewDeadLetters:
@@ -55,7 +55,7 @@ class NewDeadLetters:
             self._learn(kept)
             recent = await self._recent.get() if kept else NONE.recent
             if recent.is_whole:
-                self._admin.past_troubles.note_letters(recent.pairs)
+                self._admin.past_troubles.note_letters(recent.ids)
 
     def _learn(self, kept: int) -> None:
         if kept != self._kept:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from math import isnan
 from time import time
@@ -17,12 +17,10 @@ from crewel.admin.merges import At
 from crewel.admin.metrics_history import COLUMNS, EVERY_S
 from crewel.admin.new_dead_letters import NONE, LastHour
 from crewel.admin.past_findings import over
-from crewel.admin.receiver_facts import PACED, others_text, taken_lately, taken_text
-from crewel.admin.receiver_resource import receiver_stop
+from crewel.admin.receiver_facts import PACED, last_stop, others_text, taken_lately, taken_text
 from crewel.admin.request_fields import number_text
 from crewel.admin.route import Ask, Route
 from crewel.admin.session_counts import SessionCounts, Trouble, as_view
-from crewel.broker.session import Session
 from crewel.broker.writing.store_access import StoreAccess
 from crewel.errors import StoreError
 from crewel.event_loop import in_turns
@@ -156,19 +154,13 @@ async def _groups(admin: Administration) -> tuple[list[EmptyGroup], list[tuple[s
     async for queue in in_turns(queues.names()):
         group, members = group_of(queue), groups.members(queue)
         if group is not None and not any(map(admin.takes, members)):
-            found.append(EmptyGroup(*group, queues.waiting(queue), len(members), *_last_stop(admin, members)))
+            found.append(EmptyGroup(*group, queues.waiting(queue), len(members), *last_stop(admin, members)))
     working = []
     async for queue in in_turns(groups.with_members()):
         group = group_of(queue)
         if group is not None and any(map(admin.takes, groups.members(queue))):
             working.append(group)
     return found, sorted(working)
-
-
-def _last_stop(admin: Administration, members: Collection[Session]) -> tuple[int | None, str]:
-    """When the last of the members of a group stopped taking messages, and why."""
-    stops = [(since, f"{each.name}: {cause}") for each in members for cause, since in [receiver_stop(admin, each)]]
-    return max(stops, key=lambda stop: stop[0] or 0, default=(None, ""))
 
 
 async def _store(admin: Administration) -> dict[str, Any]:

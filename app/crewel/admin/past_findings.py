@@ -109,4 +109,4 @@ def _many(kind: str, some: Sequence[PastTrouble]) -> Over:
 
 def _letters(count: int, whose: str) -> str:
     """They may have been redriven, discarded or restored, and so be gone from where they were."""
-    return f"{things(count, 'dead letter')} of {whose} {'is' if count == 1 else 'are'} gone"
+    return f"{whose} had {things(count, 'dead letter')}"

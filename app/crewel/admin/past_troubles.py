@@ -8,13 +8,13 @@ milliseconds since 1970.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from crewel.admin.level import Level
 from crewel.admin.receiver_condition import Cause
-from crewel.storage.dead_letter_groups import Pair
+from crewel.storage.dead_letter_records import place_of
 
 SHOWN_MS: Final = 3_600_000
 """How long it is known after its end."""
@@ -58,7 +58,7 @@ class PastTrouble(NamedTuple):
     node: str = ""
     """Empty if it was nowhere in particular."""
     letters: int = 0
-    """How many dead letters there were."""
+    """How many dead letters went."""
     has_ended: bool = False
     """Whether it has ended with its receiver."""
 
@@ -80,7 +80,9 @@ class PastTroubles:
         self._clock = clock
         self._lasting: dict[_Key, _Trouble] = {}
         self._seen: set[_Key] = set()
-        self._letters: dict[_Key, Pair] = {}
+        self._letters: Mapping[tuple[str, str], Set[str]] = {}
+        self._went: dict[tuple[str, str], tuple[int, int]] = {}
+        """Of receivers and codes that still have some: how many went, and when the first of these was made."""
         self._over: OrderedDict[_Key, PastTrouble] = OrderedDict()
 
     def note(self, name: str, node: str, causes: Sequence[Cause]) -> None:
@@ -117,15 +119,26 @@ class PastTroubles:
                 self._remember(key, past)
         self._seen.clear()
 
-    def note_letters(self, pairs: Iterable[Pair]) -> None:
-        """These are all dead letters of the last hour: of those that are missing, some were redriven or discarded, and others
-        are too old by now."""
-        now, found = self._clock(), {(each.receiver, each.code): each for each in pairs}
-        for (receiver, code), pair in self._letters.items():
-            if (receiver, code) not in found and now - pair.since < SHOWN_MS - AGAIN_MS:
-                past = PastTrouble(LETTERS, receiver, code, pair.since, now, letters=pair.letters)
-                self._remember((LETTERS, f"{receiver} {code}"), past)
-        self._letters = found
+    def note_letters(self, letters: Mapping[tuple[str, str], Set[str]]) -> None:
+        """These are the ids of all dead letters of the last hour, by receiver and code. Of those that are missing, some were
+        redriven or discarded, and others are too old by now. They have ended when none is left."""
+        now = self._clock()
+        for pair, before in self._letters.items():
+            made_at = [place_of(each)[0] for each in before - letters.get(pair, frozenset())]
+            went = [each for each in made_at if now - each < SHOWN_MS - AGAIN_MS]
+            if went:
+                count, since = self._went.get(pair, (0, now))
+                self._went[pair] = count + len(went), min(since, *went)
+        for pair in self._went.keys() - letters.keys():
+            self._are_gone(*pair, *self._went.pop(pair))
+        self._letters = letters
+
+    def _are_gone(self, receiver: str, code: str, count: int, since: int) -> None:
+        now, key = self._clock(), (LETTERS, f"{receiver} {code}")
+        before = self._over.get(key)
+        if before is not None and now - before.until < SHOWN_MS:
+            count, since = count + before.letters, before.since
+        self._remember(key, PastTrouble(LETTERS, receiver, code, since, now, letters=count))
 
     def _remember(self, key: _Key, past: PastTrouble) -> None:
         self._over[key] = past

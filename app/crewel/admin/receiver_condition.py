@@ -41,15 +41,15 @@ class Condition(StrEnum):
     """How a receiver stands. A session is connected or away, and may stand in other ways as well."""
 
     REJECTING = "rejecting everything"
-    REJECTS = "rejects messages"
     ON_HOLD = "on hold"
     FULL = "full"
     EXPIRED = "expired token"
-    SOON_FULL = "soon full"
+    REJECTS = "rejects messages"
     RETRYING = "waiting to retry"
-    UNATTENDED = "without a member"
+    SOON_FULL = "soon full"
     BEHIND = "falling behind"
     CATCHING_UP = "catching up"
+    UNATTENDED = "without a member"
     UNSUBSCRIBED = "no subscriptions"
     AWAY = "away"
     CONNECTED = "connected"
@@ -82,6 +82,8 @@ class Facts:
     oldest: int | None = None
     """When the oldest of its stored messages was published."""
     holdback: Holdback | None = None
+    is_held_gone: bool = False
+    """Whether it is on hold for a message that has left its queue, as after a skip."""
     rejection: Rejection | None = None
     rejected: Rejected | None = None
     trend: Trend | None = None
@@ -108,6 +110,8 @@ class Facts:
     """When the first of the messages was sent that it has not settled."""
     members: Condition | None = None
     """Of a group or subject: whether it has members, and whether one of them takes messages. None: it is a session."""
+    stopped_since: int | None = None
+    """Since when no member takes messages; None if that is not known."""
     is_group: bool = False
 
     @property
@@ -292,11 +296,12 @@ def _room(facts: Facts) -> str:
 def _held(facts: Facts) -> Found:
     held = facts.holdback
     if held is not None:
+        gone = {"waits": False} if facts.is_held_gone else {}
         by = "" if held.message_id or not (held.code or held.reason) else f", by {held.who}"
         yield (
             Level.BAD,
             f"{held.cause}{by}",
-            {"since": held.since_ms, "who": held.who, "code": held.code, "id": held.message_id},
+            {"since": held.since_ms, "who": held.who, "code": held.code, "id": held.message_id} | gone,
         )
 
 
@@ -317,7 +322,7 @@ def _full(facts: Facts) -> Found:
 
 def _token(facts: Facts) -> Found:
     if facts.token_expired_at is not None:
-        text = "its token has expired: it gets nothing until its client logs in again"
+        text = "its token has expired"
         details = {"since": facts.token_expired_at}
         if facts.refused is not None:
             tries = things(facts.refused.count, "time")
@@ -361,7 +366,8 @@ def _no_takers(facts: Facts) -> Found:
     text = NO_TAKERS.get(facts.members)
     if text is not None:
         stuck = Level.BAD if facts.is_group else Level.WARN  # a subject may well be away
-        yield stuck if facts.waiting else Level.INFO, text, {}
+        since = {} if facts.stopped_since is None else {"since": facts.stopped_since}
+        yield stuck if facts.waiting else Level.INFO, text, since
 
 
 def _away(facts: Facts) -> Found:
@@ -456,13 +462,13 @@ class Check(NamedTuple):
 
 
 CAUSES: Final = (
+    Check("members", 17, _no_takers),
     Check("rejecting", 16, _rejecting, Condition.REJECTING),
     Check("held", 15, _held, Condition.ON_HOLD),
     Check("full", 14, _full, Condition.FULL),
     Check("token", 13, _token, Condition.EXPIRED),
     Check("rejects", 12, _rejects, Condition.REJECTS),
     Check("refused", 11, _refused),
-    Check("members", 10, _no_takers),
     Check("retry", 9, _retrying, Condition.RETRYING),
     Check("unclaimed", 8, _unclaimed),
     Check("filling", 7, _filling, Condition.SOON_FULL),
@@ -474,19 +480,20 @@ CAUSES: Final = (
     Check("busy", 1, _busy, is_trouble=False),
     Check("unsubscribed", 0, _unsubscribed, Condition.UNSUBSCRIBED, is_trouble=False),
 )
-"""All causes, the most urgent first."""
+"""All causes, the most urgent first among those of one level."""
 TROUBLES: Final = tuple(each.kind for each in CAUSES if each.is_trouble)
 """The kinds of those by which receivers in trouble are counted."""
+_LEVELS: Final = list(Level)
 _RANKS: Final = {each.kind: each.rank for each in CAUSES}
 _CONDITIONS: Final = {each.kind: each.condition for each in CAUSES}
 
 
 def causes_of(facts: Facts) -> list[Cause]:
-    """Why the receiver is not as it should be, what is trouble first; empty if it is."""
+    """Why the receiver is not as it should be, what is bad first; empty if it is."""
     if facts.is_well:
         return []
     found = [Cause(each.kind, *found) for each in CAUSES for found in each.find(facts)]
-    return sorted(found, key=lambda cause: cause.level is Level.INFO)
+    return sorted(found, key=lambda cause: _LEVELS.index(cause.level))
 
 
 def conditions_of(facts: Facts, causes: Sequence[Cause]) -> list[Condition]:
@@ -501,6 +508,8 @@ def has_cause(causes: Sequence[Cause], kind: str) -> bool:
 
 
 def trouble_of(facts: Facts, causes: Sequence[Cause]) -> int:
-    """A number by which receivers are sorted: the larger, the more urgent. With equal causes, what has more messages is."""
-    rank = next((_RANKS[each.kind] for each in causes if each.level is not Level.INFO), 0)
+    """A number by which receivers are sorted: the larger, the more urgent. What is bad is first, as in the findings. With equal
+    causes, what has more messages is."""
+    first = next((each for each in causes if each.level is not Level.INFO), None)
+    rank = 0 if first is None else _RANKS[first.kind] + len(CAUSES) * (first.level is Level.BAD)
     return rank * _WEIGHT + min(facts.waiting, _WEIGHT - 1)

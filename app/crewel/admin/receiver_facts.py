@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from crewel.broker.session import Session
 
 _MS: Final = 1000
+_STOPS: Final = ("held", "token", "retry", "away")
+"""The causes for which a session gets nothing."""
 PACED: Final = ("slow", "recovering")
 """The causes that depend on how much a receiver takes."""
 
@@ -42,6 +44,8 @@ def session_facts(admin: ServerView, session: Session, covers: Callable[[str], b
     if view.max_open:
         facts.max_open, facts.is_at_limit = view.max_open, view.is_at_limit
     facts.holdback, facts.rejection, facts.failure = view.holdback, view.rejection, view.failure
+    if facts.holdback is not None and facts.holdback.message_id:
+        facts.is_held_gone = not view.has_held
     if view.waits_until:
         facts.retry_at = int(admin.clock_ms(view.waits_until))
         facts.tries = view.failures, view.rules.retries
@@ -77,15 +81,32 @@ def members_stand(admin: ServerView, sessions: Collection[Session]) -> Condition
     return Condition.AWAY if sessions else Condition.UNATTENDED
 
 
-def shared_facts(admin: ServerView, queue: str, waiting: int, members: Condition) -> Facts:
-    """Those of a subject or a consumer group, whose queue has this name, and whose members stand so."""
+def receiver_stop(admin: ServerView, session: Session) -> tuple[str, int | None]:
+    """Why the session gets nothing at present, and since when, as far as that is known (milliseconds since 1970); the text is
+    empty if nothing is wrong."""
+    stops = (each for each in causes_of(session_facts(admin, session)) if each.kind in _STOPS)
+    first = next(stops, None)
+    return ("", None) if first is None else (first.text, first.details.get("since"))
+
+
+def last_stop(admin: ServerView, sessions: Iterable[Session]) -> tuple[int | None, str]:
+    """When the last of the members of a group stopped taking messages, and why."""
+    stops = [(since, f"{each.name}: {cause}") for each in sessions for cause, since in [receiver_stop(admin, each)]]
+    return max(stops, key=lambda stop: stop[0] or 0, default=(None, ""))
+
+
+def shared_facts(admin: ServerView, queue: str, waiting: int, sessions: Collection[Session]) -> Facts:
+    """Those of a subject or a consumer group, whose queue has this name, and whose members here are these sessions."""
+    members, is_group = members_stand(admin, sessions), group_of(queue) is not None
+    is_stopped = is_group and waiting > 0 and members is Condition.AWAY
     return Facts(
         int(time() * _MS),
         waiting=waiting,
         max_entries=admin.queues.bounds(queue).max_entries,
         trend=admin.backlog_trends.of(queue),
         members=members,
-        is_group=group_of(queue) is not None,
+        stopped_since=last_stop(admin, sessions)[0] if is_stopped else None,
+        is_group=is_group,
     )
 
 
@@ -109,7 +130,7 @@ async def queue_view(admin: ServerView, awaited: AwaitedQueue) -> list[dict[str,
     members it has."""
     if not awaited.waiting:
         return []
-    facts = shared_facts(admin, awaited.queue, awaited.waiting, members_stand(admin, awaited.sessions))
+    facts = shared_facts(admin, awaited.queue, awaited.waiting, awaited.sessions)
     causes = _causes_view(facts, queue_causes(causes_of(facts)))
     await _add_taken(admin, [{"name": awaited.name, "causes": causes}])
     return causes

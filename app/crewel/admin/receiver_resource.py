@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from crewel.admin.administration import Administration
@@ -24,8 +24,6 @@ from crewel.event_loop import in_turns
 from crewel.qos.names import group_of, group_queue, shown_name, subject_queue
 from crewel.security.grants import Scope
 
-_STOPS: Final = ("held", "token", "retry", "away")
-"""The causes for which a session gets nothing."""
 _KINDS: Final = ("session", "subject", "group")
 _EMPTY: Final = "EMPTY"
 """The state of a group or subject without sessions."""
@@ -76,13 +74,17 @@ class _Shared(NamedTuple):
     name: str
     state: str
     waiting: int
-    members: int
+    sessions: Collection[Session]
     queue: str
     """The name of its queue."""
     is_held: bool = False
     waiting_bytes: None = None
     """Only the store knows."""
     session: None = None
+
+    @property
+    def members(self) -> int:
+        return len(self.sessions)
 
 
 _Receiver = _Session | _Shared
@@ -91,7 +93,10 @@ _Receiver = _Session | _Shared
 def _facts(admin: Administration, receiver: _Receiver, scope: Scope) -> Facts:
     if receiver.session is not None:
         return session_facts(admin, receiver.session, covered(scope))
-    return shared_facts(admin, receiver.queue, receiver.waiting, MEMBERS[receiver.state])
+    facts = shared_facts(admin, receiver.queue, receiver.waiting, receiver.sessions)
+    if covered(scope) is not None:  # what stopped a member may be a message of another channel
+        facts.stopped_since = None
+    return facts
 
 
 def _trouble(ask: Ask, receiver: _Receiver) -> int:
@@ -139,7 +144,7 @@ async def _all(admin: Administration, kind: str | None) -> AsyncIterator[_Receiv
             state = takes.value if sessions else _EMPTY
             waiting = admin.waiting_for(subject)
             queue = subject_queue(subject)
-            yield _Shared("subject", f"client/{subject}", state, waiting, len(sessions), queue)
+            yield _Shared("subject", f"client/{subject}", state, waiting, sessions, queue)
     if kind in (None, "group"):
         async for group in in_turns(_groups(admin)):
             yield group
@@ -153,12 +158,12 @@ def _groups(admin: Administration) -> Iterator[_Shared]:
         queue = group_queue(group.pattern, group.name)
         members = admin.groups.members(queue)
         state = DispatcherState.ALIVE if any(map(admin.takes, members)) else DispatcherState.POLLING
-        yield _Shared("group", name, state.value, group.waiting, len(members), queue)
+        yield _Shared("group", name, state.value, group.waiting, members, queue)
     with_members = {(group.pattern, group.name) for group in states}
     for queue in queues.names():
         of = group_of(queue)
         if of is not None and of not in with_members:
-            yield _Shared("group", shown_name(queue), _EMPTY, queues.waiting(queue), 0, queue)
+            yield _Shared("group", shown_name(queue), _EMPTY, queues.waiting(queue), (), queue)
 
 
 def _is_there(receiver: _Receiver) -> bool:
@@ -240,14 +245,6 @@ def last_failure(session: Session, scope: Scope) -> dict[str, str] | None:
         return None
     code, reason = failure
     return {"code": code, "reason": reason}
-
-
-def receiver_stop(admin: Administration, session: Session) -> tuple[str, int | None]:
-    """Why the session gets nothing at present, and since when, as far as that is known (milliseconds since 1970); the text is
-    empty if nothing is wrong."""
-    stops = (each for each in causes_of(session_facts(admin, session)) if each.kind in _STOPS)
-    first = next(stops, None)
-    return ("", None) if first is None else (first.text, first.details.get("since"))
 
 
 RECEIVER_ROUTES: Final = (

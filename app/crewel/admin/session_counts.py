@@ -20,7 +20,6 @@ from crewel.admin.receiver_condition import Cause, Condition, causes_of, conditi
 from crewel.admin.receiver_facts import (
     at_rest,
     awaited_queues,
-    members_stand,
     queue_causes,
     session_facts,
     shared_facts,
@@ -184,7 +183,7 @@ class SessionCounter:
         admin, found = self._admin, _Troubles()
         knows_all = admin.membership is None  # other nodes may have members that take messages
         async for name, queue, waiting, sessions in in_turns(awaited_queues(admin)):
-            facts = shared_facts(admin, queue, waiting, members_stand(admin, sessions))
+            facts = shared_facts(admin, queue, waiting, sessions)
             admin.backlog_trends.note(queue, facts.share, waiting)
             causes = causes_of(facts)
             of_queue = queue_causes(causes)

@@ -23,9 +23,6 @@ MAX_PAGE = 1000
 _HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S = 60.0
 _UNAUTHORIZED = 401
-_UNAUTHORIZED_HINT = (
-    "; give an operator's token with --token or CREWEL_TOKEN, or run the command in the server's working directory"
-)
 
 Query = Mapping[str, str | int]
 WorkT = TypeVar("WorkT", bound=Callable[..., Coroutine[Any, Any, None]])
@@ -132,7 +129,7 @@ class Admin:
         except (ValueError, KeyError, TypeError):
             message = f"{where} answered {response.status} {response.reason}{HINTS.get(response.status, '')}"
         if response.status == _UNAUTHORIZED:
-            message += _UNAUTHORIZED_HINT + bayeux_client.elsewhere(str(response.url))
+            message += f"; {bayeux_client.how_to_get_token()}{bayeux_client.elsewhere(str(response.url))}"
         return message
 
 

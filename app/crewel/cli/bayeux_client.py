@@ -17,6 +17,7 @@ from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
     from crewel.client import Client
+    from crewel.settings import Settings
 
 Credential = str | Callable[[], str] | None
 """A token, or what returns one."""
@@ -202,6 +203,15 @@ def proxy_on_the_way(url: str, proxy: str | None) -> outgoing_proxy.Proxy | None
         raise typer.BadParameter(str(error)) from None
 
 
+def how_to_get_token() -> str:
+    """What an error about a missing admin token advises: a clause. A server with a token in its settings keeps none for the
+    commands, which cannot know that it is the one that they ask."""
+    settings = _settings()
+    if "CREWEL_ADMIN__TOKEN" in os.environ or (settings is not None and settings.admin.token is not None):
+        return "give the token of the setting admin.token with --token or CREWEL_TOKEN"
+    return "run the command in the server's working directory, or give the token with --token or CREWEL_TOKEN"
+
+
 def elsewhere(url: str) -> str:
     """What an error about this address adds if the server of this directory listens at another one: a clause, or nothing."""
     from crewel.security.tokens import address_kept
@@ -215,16 +225,22 @@ def elsewhere(url: str) -> str:
 
 
 def _data_dir() -> str:
+    settings = _settings()
+    return os.environ.get("CREWEL_STORAGE__DATA_DIR", "data") if settings is None else settings.storage.data_dir
+
+
+def _settings() -> "Settings | None":
+    """Those of the server of this directory; None if they are not here, or do not hold."""
     from crewel.errors import SettingsError
 
-    if Path("crewel.toml").exists():
-        from crewel.settings import load  # slow to import, and most directories have no such file
+    if not Path("crewel.toml").exists():
+        return None
+    from crewel.settings import load  # slow to import, and most directories have no such file
 
-        try:
-            return load().storage.data_dir
-        except SettingsError:
-            pass  # of another machine's server, perhaps: then there is no token to be found
-    return os.environ.get("CREWEL_STORAGE__DATA_DIR", "data")
+    try:
+        return load()
+    except SettingsError:
+        return None  # of another machine's server, perhaps: then there is no token to be found
 
 
 def check_channels(channels: Iterable[str]) -> None:

@@ -28,8 +28,8 @@ def console(
     found = (given() if callable(given) else given) or bayeux_client.local_token(url, "")
     if found is None:
         raise CrewelError(
-            f"the admin token of {url} is not found: run the command in the server's working directory, give the token "
-            f"with --token or CREWEL_TOKEN, or sign in with a token on the page{bayeux_client.elsewhere(url)}"
+            f"the admin token of {url} is not found: {bayeux_client.how_to_get_token()}, or sign in with a token on the page"
+            f"{bayeux_client.elsewhere(url)}"
         )
     if found.count(".") == 2:
         raise typer.BadParameter("--token takes the admin token here; sign in with a JSON Web Token on the page")

@@ -50,7 +50,7 @@ async def restore(
 ) -> None:
     """Restore discarded dead letters: by id, all of a job, or all that match. They are dead letters again, under new ids. The
     originals of edited messages are restored by id only."""
-    from crewel.storage.dead_letter_records import is_dead_id
+    from crewel.storage.dead_letter_records import is_dead_id, place_of
 
     query = filters_of(asked)
     if bool(ids) + (job is not None) + bool(query or asked["everything"]) != 1:
@@ -63,7 +63,7 @@ async def restore(
     edited: dict[str, str] = {}
     count = 0
     with progress("restoring", "dead letters", len(ids or ())) as shown:
-        left = list(dict.fromkeys(ids or ()))
+        left = sorted(set(ids or ()), key=place_of)
         while True:
             body = {"ids": left[:MAX_PAGE]} if ids else choice
             answer = await admin.call("POST", "/dead-letters/restore", body=body | given(reason=reason))

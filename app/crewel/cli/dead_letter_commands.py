@@ -71,12 +71,15 @@ class _Choice:
     query: dict[str, str | int] = field(default_factory=dict)
 
     def portions(self) -> Iterator[list[str] | None]:
-        """The ids, as many at a time as one request takes; None if it is not ids that were chosen."""
+        """The ids, the oldest first, as many at a time as one request takes; None if it is not ids that were chosen."""
+        from crewel.storage.dead_letter_records import place_of
+
         if self.ids is None:
             yield None
             return
-        for start in range(0, len(self.ids), MAX_PAGE):
-            yield self.ids[start : start + MAX_PAGE]
+        ids = sorted(self.ids, key=place_of)
+        for start in range(0, len(ids), MAX_PAGE):
+            yield ids[start : start + MAX_PAGE]
 
     def body(self, ids: list[str] | None) -> dict[str, Any]:
         """What a request about them says."""

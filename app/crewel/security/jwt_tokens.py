@@ -141,7 +141,7 @@ def _key_id(token: str) -> str | None:
     try:
         key_id = jwt.get_unverified_header(token).get("kid")
     except (jwt.PyJWTError, *_UNREADABLE):
-        raise BadToken("the token is not a JSON Web Token") from None
+        raise BadToken("the token is neither the admin token nor a JSON Web Token") from None
     return key_id if isinstance(key_id, str) else None
 
 

@@ -52,7 +52,7 @@ class DiscardedDeadLetter:
 
 
 class BinPage(NamedTuple):
-    """Some dead letters of the bin, the last discarded first, and where the next page begins."""
+    """Some dead letters of the bin, and where the next page begins."""
 
     letters: list[DiscardedDeadLetter]
     next: str
@@ -64,18 +64,26 @@ async def count(store: Store) -> int:
     return int(await store.reader.hlen(store.keys.bin))
 
 
-async def page(store: Store, wanted: DeadLetterFilter, after: str = "", count: int = 100, job: str = "") -> BinPage:
-    """Return the next dead letters of the bin that are wanted, `count` at most, after the place where the page before ended;
-    `wanted.since_ms` is about when they were discarded. A page may come back short, and yet say where the next begins. Raises
-    StoreError."""
+async def page(
+    store: Store,
+    wanted: DeadLetterFilter,
+    after: str = "",
+    count: int = 100,
+    job: str = "",
+    *,
+    oldest_first: bool = False,
+) -> BinPage:
+    """Return the next dead letters of the bin that are wanted, `count` at most, after the place where the page before ended.
+    The last discarded come first, or with `oldest_first` those that were discarded first. `wanted.since_ms` is about when they
+    were discarded. A page may come back short, and yet say where the next begins. Raises StoreError."""
     found: list[DiscardedDeadLetter] = []
-    high = f"({after}" if after else "+inf"
     low = str(wanted.since_ms * 1000) if wanted.since_ms > 0 else "-inf"
+    start, end = (low, "+inf") if oldest_first else ("+inf", low)
+    start = f"({after}" if after else start
+    by_place = store.reader.zrangebyscore if oldest_first else store.reader.zrevrangebyscore
     read, until = 0, perf_counter() + READING_S
     while perf_counter() < until if wanted.within else read < _MOST_READ:
-        places: Any = await store.reader.zrevrangebyscore(
-            store.keys.binned_at, high, low, start=0, num=_PORTION, withscores=True
-        )
+        places: Any = await by_place(store.keys.binned_at, start, end, start=0, num=_PORTION, withscores=True)
         ids = {dead_id.decode(): f"{at:.0f}" for dead_id, at in places}
         for each in await _read(store, ids):
             if wanted.has(each.letter) and (not job or each.job == job):
@@ -85,8 +93,8 @@ async def page(store: Store, wanted: DeadLetterFilter, after: str = "", count: i
         read += len(ids)
         if len(ids) < _PORTION:
             return BinPage(found, "")
-        high = f"({places[-1][1]:.0f}"
-    return BinPage(found, high[1:])
+        start = f"({places[-1][1]:.0f}"
+    return BinPage(found, start[1:])
 
 
 async def get(store: Store, dead_ids: Sequence[str]) -> list[DiscardedDeadLetter]:

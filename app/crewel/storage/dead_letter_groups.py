@@ -15,7 +15,7 @@ from crewel.event_loop import in_turns
 from crewel.storage import dead_letter_store
 from crewel.storage.data_shape import shape_of
 from crewel.storage.dead_letter_matching import likeness_of, shape_of_reason
-from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, place_of
 from crewel.storage.sight import READING_S
 from crewel.storage.store import Store
 
@@ -76,6 +76,8 @@ class RecentPairs(NamedTuple):
     """How many dead letters they have together."""
     since: int | None
     """When the first dead letter was made of all that were asked for, also of those that were not read."""
+    ids: Mapping[tuple[str, str], set[str]]
+    """The dead ids of these, by receiver and code."""
 
     @property
     def is_whole(self) -> bool:
@@ -212,20 +214,17 @@ async def recent_pairs(store: Store, since_ms: int) -> RecentPairs:
     Their texts are not read. Raises StoreError."""
     low = f"{since_ms}-0"
     entries: Any = await store.reader.xrevrange(store.keys.dead, "+", low, count=_MOST_PAIRED)
-    found: dict[tuple[str, str], Pair] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for place, fields in entries:  # the newest first
-        receiver, code = fields.get(b"receiver", b"").decode(), fields.get(b"code", b"").decode()
-        known = found.get((receiver, code))
-        found[receiver, code] = Pair(receiver, code, 1 if known is None else known.letters + 1, _made_at(place))
+        pair = fields.get(b"receiver", b"").decode(), fields.get(b"code", b"").decode()
+        found.setdefault(pair, []).append(place.decode())
     first: Any = (
         entries[-1:] if len(entries) < _MOST_PAIRED else await store.reader.xrange(store.keys.dead, low, count=1)
     )
-    pairs = sorted(found.values(), key=lambda each: (-each.letters, each.receiver, each.code))
-    return RecentPairs(pairs, len(entries), _made_at(first[0][0]) if first else None)
-
-
-def _made_at(dead_id: bytes) -> int:
-    return int(dead_id.partition(b"-")[0])
+    pairs = [Pair(*pair, len(ids), place_of(ids[-1])[0]) for pair, ids in found.items()]
+    pairs.sort(key=lambda each: (-each.letters, each.receiver, each.code))
+    since = place_of(first[0][0].decode())[0] if first else None
+    return RecentPairs(pairs, len(entries), since, {pair: set(ids) for pair, ids in found.items()})
 
 
 async def groups_since(store: Store, kind: str, since_ms: int) -> Groups | None:

@@ -126,6 +126,12 @@ def is_dead_id(text: str) -> bool:
     return _DEAD_ID.fullmatch(text) is not None
 
 
+def place_of(dead_id: str) -> tuple[int, int]:
+    """When the dead letter was made, in milliseconds since 1970, and its number among those of that time: their order."""
+    milliseconds, _, number = dead_id.partition("-")
+    return int(milliseconds), int(number)
+
+
 def shared_texts(fields: Mapping[bytes, bytes]) -> list[bytes]:
     """Return the names of the texts that an entry of `dead` refers to."""
     return [fields[name] for name in (b"bh", b"qh") if name in fields]

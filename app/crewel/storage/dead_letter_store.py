@@ -24,6 +24,7 @@ from crewel.storage.dead_letter_records import (
     StoredDeadLetter,
     dead_letter_of,
     is_dead_id,
+    place_of,
     shared_texts,
 )
 from crewel.storage.keys import Keys
@@ -345,7 +346,7 @@ async def _merged(store: Store, keys: Sequence[str], span: _Range, count: int) -
     pipeline = store.reader.pipeline(transaction=False)
     for key in keys:
         pipeline.execute_command(*span.command(key, each))
-    answers = [[_place(dead_id) for dead_id, _ in answer] for answer in await pipeline.execute()]
+    answers = [[place_of(dead_id.decode()) for dead_id, _ in answer] for answer in await pipeline.execute()]
     places = sorted((place for answer in answers for place in answer), reverse=span.newest_first)
     # Beyond the nearest end of an answer that is not the index's own, something may be missing.
     ends = [answer[-1] for answer in answers if len(answer) == each]
@@ -427,11 +428,6 @@ async def _count_read(store: Store, wanted: DeadLetterFilter) -> int:
         total += len(letters)
         if not place:
             return total
-
-
-def _place(dead_id: bytes) -> _Place:
-    milliseconds, _, number = dead_id.partition(b"-")
-    return int(milliseconds), int(number)
 
 
 def _text(place: _Place) -> str:

@@ -66,8 +66,9 @@ class DeadLetterBin:
         return access
 
     async def restore(self, wanted: Wanted, who: str) -> Restored:
-        """Make dead letters again of what was discarded, for some seconds. The original of an edited message, which was sent
-        under another id, is restored by its own id only. Raises StoreError."""
+        """Make dead letters again of what was discarded, the first discarded first: for some seconds, or those of these ids.
+        The original of an edited message, which was sent under another id, is restored by its own id only. Raises
+        StoreError."""
         loop, done = self._runtime.loop, Restored()
         start = loop.time()
         async for letters in self._portions(wanted, done):
@@ -79,7 +80,7 @@ class DeadLetterBin:
             moved = await access.writing.ask(step)
             done.ids |= moved
             self._runtime.metrics.letters_restored += len(moved)
-            if loop.time() > start + _SECONDS:
+            if wanted.ids is None and loop.time() > start + _SECONDS:
                 break
         return done
 
@@ -89,13 +90,12 @@ class DeadLetterBin:
         if wanted.ids is not None:
             for start in range(0, len(wanted.ids), MOST_MOVED):
                 portion = wanted.ids[start : start + MOST_MOVED]
-                done.next = portion[-1] if start + MOST_MOVED < len(wanted.ids) else ""
                 found = await dead_letter_bin.get(store, portion)
                 yield [each for each in found if wanted.filter.is_within(each.letter)]
             return
         done.next = wanted.after
         while True:
-            page = await dead_letter_bin.page(store, wanted.filter, done.next, _READ, wanted.job)
+            page = await dead_letter_bin.page(store, wanted.filter, done.next, _READ, wanted.job, oldest_first=True)
             done.next = page.next
             if page.letters:
                 yield page.letters
