@@ -1,5 +1,5 @@
-"""What died and why: dead letters by code, channel, receiver and the template of their reason, and as incidents; and what
-became of those that were redriven.
+"""What died and why: dead letters by code, channel, receiver and the template of their reason, and as incidents; and how
+those ended that were redriven.
 
 Reasons that differ in numbers, ids, times and quoted texts only are of one template: "order 17 of 'Joe' failed" and "order 18
 of 'Ann' failed" are both "order <n> of '<text>' failed".

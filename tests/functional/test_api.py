@@ -137,7 +137,10 @@ def test_what_cannot_be_published_is_refused_and_the_rest_goes_on(
     before, refused, after = response.messages
     assert (before["successful"], refused["successful"], after["successful"]) == (True, False, True)
     assert refused["error"] == error
-    assert data(client.connect()) == [1, 1]
+    received: list[Any] = []
+    while len(received) < 2:  # from another node they may come one by one
+        received += data(client.connect())
+    assert received == [1, 1]
 
 
 @pytest.mark.parametrize(
