@@ -67,7 +67,6 @@ var holds = map[string][]Record{
 	"stored twice, answered once":                  run(subscribe(0, 1), as(publish(2, 9, "2"), "item 1"), deliver(5, "1"), as(deliver(8, "2"), "item 1")),
 	"again before its acknowledgement is answered": run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), acknowledge(5, 9, "1"), deliver(7, "1")),
 	"again after a fault has undone its acknowledgement": run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), acknowledge(5, 6, "1"), fault(7, 8), deliver(9, "1")),
-	"again after an acknowledgement just after a fault":  run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), fault(5, 6), acknowledge(7, 8, "1"), deliver(9, "1")),
 	"a dead letter that comes back":                      run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), reject(5, 6, "1"), letter(7, "1"), redrive(8, 12, "1", "7"), as(deliver(10, "7"), "item 1"), acknowledge(11, 12, "7")),
 	"a dead letter that stays":                           run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), reject(5, 6, "1"), letter(7, "1")),
 }
@@ -94,7 +93,7 @@ var refused = map[string]struct {
 	"published before the subscription":       {"queue of amy", run(publish(0, 1, "1"), subscribe(2, 3), deliver(4, "1"))},
 	"another message under its id":            {"queue of amy", run(subscribe(0, 1), publish(2, 3, "1"), as(deliver(4, "1"), "item 9"))},
 	"acknowledged and delivered again":        {"queue of amy", run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), acknowledge(5, 6, "1"), deliver(7, "1"))},
-	"again, long after a fault":               {"queue of amy", run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), fault(5, 6), acknowledge(late-3, late-2, "1"), deliver(late-1, "1"))},
+	"again, long after a fault":               {"queue of amy", run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), fault(5, 6), acknowledge(7, 8, "1"), deliver(9, "1"))},
 	"acknowledged, and a dead letter":         {"queue of amy", run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), acknowledge(5, 6, "1"), letter(7, "1"))},
 	"rejected, and no dead letter":            {"queue of amy", run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), reject(5, 6, "1"))},
 	"rejected, and delivered again":           {"queue of amy", run(subscribe(0, 1), publish(2, 3, "1"), deliver(4, "1"), reject(5, 6, "1"), letter(7, "1"), deliver(8, "1"))},

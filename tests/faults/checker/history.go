@@ -27,9 +27,8 @@ type Record struct {
 	Ended *int64 `json:"ended"`
 }
 
-// undoneByFault is for how long before and after a fault an acknowledgement may be answered and not stored: the server stores them
-// each 0.2 s, and later on a busy machine; and after a fault, a node may have lost its lease, or read its sessions again, a moment
-// later.
+// undoneByFault is for how long before a fault an acknowledgement may have been answered and not yet stored: the server stores
+// them each 0.2 s, and later on a busy machine.
 const undoneByFault = int64(1e9)
 
 // read returns the records of a file with one JSON object a line.
@@ -122,7 +121,7 @@ func (h *history) original(id string) string {
 
 func isInDoubt(record Record, faults []Record) bool {
 	for _, fault := range faults {
-		if record.Ended != nil && record.Began <= end(fault)+undoneByFault && *record.Ended >= fault.Began-undoneByFault {
+		if record.Ended != nil && record.Began <= end(fault) && *record.Ended >= fault.Began-undoneByFault {
 			return true
 		}
 	}
@@ -131,7 +130,7 @@ func isInDoubt(record Record, faults []Record) bool {
 
 func end(record Record) int64 {
 	if record.Ended == nil {
-		return math.MaxInt64 - undoneByFault
+		return math.MaxInt64
 	}
 	return *record.Ended
 }
