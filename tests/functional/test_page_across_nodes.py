@@ -107,7 +107,7 @@ def test_a_group_stands_the_same_at_each_node(servers: list[Server]) -> None:
         )
         assert (group["cause"], group["causes"][0]["level"]) == ("all its members are away or on hold", "bad")
         names = [each["name"] for each in desk.get(f"/receivers?contains={subject}&sort=trouble")["receivers"]]
-        assert names == [f"client/{subject}/1", f"/{subject}/* g"]
+        assert names == [f"/{subject}/* g", f"client/{subject}/1"]
 
 
 def test_prefixes_have_the_topics_of_all_nodes(servers: list[Server]) -> None:
