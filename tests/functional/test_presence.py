@@ -55,9 +55,9 @@ def test_a_disconnect_over_long_polling_is_a_leave(server: Server, channel: str)
     client, watcher = Client(server).start(), Client(server).start()
     watcher.subscribe(CHANGES + channel)
     member = call(client, channel, "enter", "here")["id"]
-    assert members(watcher, channel) == {member: 1}
+    until(lambda: members(watcher, channel) == {member: 1})  # another node hears of it a little later
     client.send(client.message("/meta/disconnect"))
-    until(lambda: members(watcher, channel) == {})  # another node hears of it a little later
+    until(lambda: members(watcher, channel) == {})
 
 
 def test_a_token_grants_presence_only_by_its_claim(serve: Serve, tmp_path: Path) -> None:
