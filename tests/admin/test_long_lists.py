@@ -13,6 +13,7 @@ from crewel.admin import overview_resource
 from crewel.admin.administration import Administration
 from crewel.admin.commands import run
 from crewel.admin.joined_receivers import joined_shared
+from crewel.admin.receiver_facts import last_stop
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
 from crewel.admin.route import Ask
 from crewel.admin.session_resource import SESSION_ROUTES
@@ -224,3 +225,8 @@ def test_a_session_that_ends_meanwhile_is_left_out(stored: StoredWorld, admin: A
 
     answer = stored.loop.run_until_complete(dump())
     assert len(answer["result"]["sessions"]) == MANY - 1
+
+
+def test_of_a_group_with_very_many_members_none_is_asked_why_it_takes_nothing() -> None:
+    unasked: Any = None
+    assert last_stop(unasked, [unasked] * 101) == (None, "")

@@ -287,13 +287,13 @@ def test_operator_mends_what_is_wrong_and_a_viewer_cannot(browser: Browser, own_
     page.get_by_role("link", name="client/joe/1 is on hold").click()
     expect(page.get_by_text("user.update.holdback: out of paper").first).to_be_visible()
     expect(page.get_by_text("Viewing changes nothing.")).to_be_visible()
-    told = confirm(page, "Skip one", "nobody reads it")
+    told = confirm(page, "Skip one", "it is out of date")
     assert "Turns the held message into a dead letter." in told
     assert "stays on hold" in told
     expect(page.locator(".outcome")).to_have_text("1 message became a dead letter. The receiver is still on hold.")
     expect(page.get_by_text("no longer in the queue")).to_be_visible()
     expect(page.locator("tr", has_text="an operator skipped a message")).to_contain_text(
-        "nobody reads it, by admin, messages 1"
+        "it is out of date, by admin, messages 1"
     )
     expect(page.locator(".advice", has_text="was skipped")).to_contain_text("Release the receiver.")
     told = confirm(page, "Release", "paper is in")

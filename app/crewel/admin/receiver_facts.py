@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _MS: Final = 1000
 _STOPS: Final = ("held", "token", "retry", "away")
 """The causes for which a session gets nothing."""
+_MOST_ASKED: Final = 100
+"""Members of a group that are asked why they take nothing: a look at each takes some 20 µs, and all are in one turn."""
 PACED: Final = ("slow", "recovering")
 """The causes that depend on how much a receiver takes."""
 
@@ -89,25 +91,30 @@ def receiver_stop(admin: ServerView, session: Session) -> tuple[str, int | None]
     return ("", None) if first is None else (first.text, first.details.get("since"))
 
 
-def last_stop(admin: ServerView, sessions: Iterable[Session]) -> tuple[int | None, str]:
-    """When the last of the members of a group stopped taking messages, and why."""
+def last_stop(admin: ServerView, sessions: Collection[Session]) -> tuple[int | None, str]:
+    """When the last of the members of a group stopped taking messages, and why; None and nothing of a group with very many."""
+    if len(sessions) > _MOST_ASKED:
+        return None, ""
     stops = [(since, f"{each.name}: {cause}") for each in sessions for cause, since in [receiver_stop(admin, each)]]
     return max(stops, key=lambda stop: stop[0] or 0, default=(None, ""))
 
 
 def shared_facts(admin: ServerView, queue: str, waiting: int, sessions: Collection[Session]) -> Facts:
     """Those of a subject or a consumer group, whose queue has this name, and whose members here are these sessions."""
-    members, is_group = members_stand(admin, sessions), group_of(queue) is not None
-    is_stopped = is_group and waiting > 0 and members is Condition.AWAY
     return Facts(
         int(time() * _MS),
         waiting=waiting,
         max_entries=admin.queues.bounds(queue).max_entries,
         trend=admin.backlog_trends.of(queue),
-        members=members,
-        stopped_since=last_stop(admin, sessions)[0] if is_stopped else None,
-        is_group=is_group,
+        members=members_stand(admin, sessions),
+        is_group=group_of(queue) is not None,
     )
+
+
+def stopped_since(admin: ServerView, facts: Facts, sessions: Collection[Session]) -> int | None:
+    """Since when none of these members of a group takes its messages; None if one does, or if that is not known."""
+    is_stopped = facts.is_group and facts.waiting > 0 and facts.members is Condition.AWAY
+    return last_stop(admin, sessions)[0] if is_stopped else None
 
 
 def queue_causes(causes: Iterable[Cause]) -> list[Cause]:

@@ -12,7 +12,14 @@ from crewel.admin.merges import Pages
 from crewel.admin.operation import About
 from crewel.admin.paging import sorted_page
 from crewel.admin.receiver_condition import TROUBLES, Condition, Facts, causes_of, conditions_of, has_cause, trouble_of
-from crewel.admin.receiver_facts import add_what_the_store_says, at_rest, session_facts, shared_facts, standing
+from crewel.admin.receiver_facts import (
+    add_what_the_store_says,
+    at_rest,
+    session_facts,
+    shared_facts,
+    standing,
+    stopped_since,
+)
 from crewel.admin.request_fields import choice_field, flag_text, page_fields, text_field
 from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
@@ -93,10 +100,7 @@ _Receiver = _Session | _Shared
 def _facts(admin: Administration, receiver: _Receiver, scope: Scope) -> Facts:
     if receiver.session is not None:
         return session_facts(admin, receiver.session, covered(scope))
-    facts = shared_facts(admin, receiver.queue, receiver.waiting, receiver.sessions)
-    if covered(scope) is not None:  # what stopped a member may be a message of another channel
-        facts.stopped_since = None
-    return facts
+    return shared_facts(admin, receiver.queue, receiver.waiting, receiver.sessions)
 
 
 def _trouble(ask: Ask, receiver: _Receiver) -> int:
@@ -219,6 +223,8 @@ def _has_client(session: Session | None, fields: dict[str, Any]) -> bool:
 
 def _view(admin: Administration, receiver: _Receiver, scope: Scope) -> dict[str, Any]:
     session, facts = receiver.session, _facts(admin, receiver, scope)
+    if receiver.session is None and covered(scope) is None:  # a message of another channel may have stopped a member
+        facts.stopped_since = stopped_since(admin, facts, receiver.sessions)
     return {
         "kind": receiver.kind,
         "name": receiver.name,

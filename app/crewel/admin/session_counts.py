@@ -23,6 +23,7 @@ from crewel.admin.receiver_facts import (
     queue_causes,
     session_facts,
     shared_facts,
+    stopped_since,
 )
 from crewel.delivery.dispatcher_states import DispatcherState
 from crewel.event_loop import in_turns
@@ -184,6 +185,7 @@ class SessionCounter:
         knows_all = admin.membership is None  # other nodes may have members that take messages
         async for name, queue, waiting, sessions in in_turns(awaited_queues(admin)):
             facts = shared_facts(admin, queue, waiting, sessions)
+            facts.stopped_since = stopped_since(admin, facts, sessions)
             admin.backlog_trends.note(queue, facts.share, waiting)
             causes = causes_of(facts)
             of_queue = queue_causes(causes)

@@ -42,17 +42,18 @@ def read_all(world: StoredWorld) -> None:
         world.wait(world.store.reader.ping())
 
 
-def no_answer_to(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store does the next such step, and the server is not answered."""
+def no_answer_to(script: str, monkeypatch: pytest.MonkeyPatch, error: StoreError | None = None) -> list[str]:
+    """The store does the next such step, and the server is not answered, or gets this error. Returns the script until then."""
     result, left = Step.result, [script]
 
     def lost(step: Step[object], answer: object) -> object:
         if step.script in left:
             left.clear()
-            raise StoreUncertain("1 of 2 replicas have it in time")
+            raise error or StoreUncertain("1 of 2 replicas have it in time")
         return result(step, answer)
 
     monkeypatch.setattr(Step, "result", lost)
+    return left
 
 
 @pytest.mark.parametrize("script", ["meet", "boot"])
@@ -132,15 +133,7 @@ def test_the_sessions_are_not_read_again_for_a_refusal_of_what_was_asked_before(
 ) -> None:
     """A step waits for a store that is away, and is asked again when the sessions were read: as the former node."""
     receiver = Receiver(stored).started()
-    result, left = Step.result, ["away"]
-
-    def away(step: Step[object], answer: object) -> object:
-        if step.script in left:
-            left.clear()
-            raise StoreUnavailable("the store is away")
-        return result(step, answer)
-
-    monkeypatch.setattr(Step, "result", away)
+    left = no_answer_to("away", monkeypatch, StoreUnavailable("the store is away"))
     stored.durability.note_away(receiver.session, 10)
     stored.durability.commit_soon()
     read_all(stored)
