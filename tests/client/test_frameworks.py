@@ -94,6 +94,7 @@ def test_a_shop_publishes_orders_and_workers_bake_them(crewel: Server, tmp_path:
         if "wsgi" not in shop and shop != "flask":
             until(lambda: asked(f"{address}/baked") == (200, [7]), LIMIT_S)
         if shop in ("fastapi", "flask"):
+            until(lambda: operator.get("/sessions/bake/1")["waiting"] == 0, LIMIT_S)  # else it waits for an end
             crewel.kill()
             assert asked(f"{address}/orders", ORDER)[0] == 503
 
