@@ -178,10 +178,10 @@ test-java: $(PYTHON_READY) $(JAVA_READY)  ## Run the tests of the Java client, a
 test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and the example projects in Node.js, Java and Next.js; the others are part of make test
 	$(BIN)/pytest --quiet tests/examples
 
-# Each of the passes ends after its time, and writes what it knows; the next one runs whatever became of it.
+# Each of the passes ends after its time, and writes what it knows; the next one runs whatever its result was.
 faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 172 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-checker faults-shot faults-computed faults-alone faults-nodes faults-redis; \
-	status=$$?; $(BIN)/python -m tests.faults.report; exit $$status
+	status=$$?; $(BIN)/python -m tests.faults.report $$status; exit $$status
 
 faults-checker:
 	@rm -f $(CHECKER)

@@ -2,7 +2,8 @@
 
 A plugin of pytest: `make faults` runs pytest several times, and each run with FAULTS=full writes its rows at its end. With
 several processes of pytest-xdist, the one that starts them writes. What did not run keeps the row of the run before.
-`python -m tests.faults.report` prints the result of the last `make faults`, and the rows that failed in it.
+`python -m tests.faults.report STATUS` prints the result of the last `make faults`, and the rows that failed in it. If its status is 0,
+all tests have run, so it removes the rows of tests that no longer exist.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
@@ -58,8 +60,18 @@ def report(rows: dict[str, Row], before: str, commit: str, now: datetime) -> str
     when = f"{now.strftime(_WHEN)}, {commit}"
     lines = {line.split("|")[1].strip(): line for line in before.splitlines() if line.startswith("| `")}
     lines.update((name, row.line(name, when)) for name, row in rows.items())
-    last = [line for line in lines.values() if _ran_at(line) >= BEGAN - _TO_THE_MINUTE]
-    failed = sum(_has_failed(line) for line in lines.values())
+    return _text([*lines.values()], now)
+
+
+def without_earlier(text: str) -> str:
+    """The text of RESULTS.md with the rows of the last run only."""
+    last = [line for line in text.splitlines() if line.startswith("| `") and _is_of_the_last_run(line)]
+    return _text(last, max(map(_ran_at, last)))
+
+
+def _text(lines: list[str], now: datetime) -> str:
+    last = [line for line in lines if _is_of_the_last_run(line)]
+    failed = sum(map(_has_failed, lines))
     head = [
         "# Faults: the result of `make faults`",
         "",
@@ -72,7 +84,7 @@ def report(rows: dict[str, Row], before: str, commit: str, now: datetime) -> str
         "| test | s | outcome | what it did | when (UTC), on |",
         "| --- | ---: | --- | --- | --- |",
     ]
-    return "\n".join([*head, *lines.values(), ""])
+    return "\n".join([*head, *lines, ""])
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -99,12 +111,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def closing(text: str) -> str:
     """What to print at the end: the line of the report with the numbers, and the rows that failed in the last run."""
     numbers = next((line for line in text.splitlines() if "The last run:" in line), "no report")
-    failed = [line for line in text.splitlines() if _has_failed(line) and _ran_at(line) >= BEGAN - _TO_THE_MINUTE]
+    failed = [line for line in text.splitlines() if _has_failed(line) and _is_of_the_last_run(line)]
     return "\n".join([f"tests/faults/RESULTS.md: {numbers}", *failed])
 
 
 def _has_failed(line: str) -> bool:
     return "| FAILED: " in line
+
+
+def _is_of_the_last_run(line: str) -> bool:
+    return _ran_at(line) >= BEGAN - _TO_THE_MINUTE
 
 
 def _ran_at(line: str) -> datetime:
@@ -117,4 +133,6 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["0"]:
+        RESULTS.write_text(without_earlier(RESULTS.read_text()))
     print(closing(RESULTS.read_text()))

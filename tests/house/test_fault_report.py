@@ -49,6 +49,12 @@ def test_rows_of_earlier_runs_stay_and_do_not_count_as_the_last_run() -> None:
     assert "| `test_b` | 2 | passed |  | 2026-05-04 12:30, def |" in text
 
 
+def test_rows_of_tests_that_no_longer_exist_go_after_a_whole_run() -> None:
+    first = report.report({"`test_a`": Row(1, 1), "`test_b`": Row(1, 1)}, "", "abc", NOW - timedelta(days=1))
+    text = report.report({"`test_b`": Row(2, 1), "`test_c`": Row(1, 1)}, first, "def", NOW)
+    assert report.without_earlier(text) == report.report({"`test_b`": Row(2, 1), "`test_c`": Row(1, 1)}, "", "def", NOW)
+
+
 def test_the_closing_lines_name_what_failed_in_the_last_run_alone() -> None:
     first = report.report({"`test_a`": Row(1, 0, "broken")}, "", "abc", NOW - timedelta(days=1))
     text = report.report({"`test_b`": Row(1, 0, "lost")}, first, "def", NOW)
