@@ -179,7 +179,7 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and th
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever its result was.
-faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 172 minutes
+faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 182 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-checker faults-shot faults-computed faults-alone faults-nodes faults-redis; \
 	status=$$?; $(BIN)/python -m tests.faults.report $$status; exit $$status
 
@@ -195,7 +195,7 @@ faults-computed:
 	$(SHOOT) --numprocesses 2 --session-timeout 400 $(COMPUTED)
 
 faults-alone:
-	$(SHOOT) --numprocesses 0 --session-timeout 3000 -s $(ALONE)
+	$(SHOOT) --numprocesses 0 --session-timeout 3600 -s $(ALONE)
 
 # The tests of one server, with several nodes in its place: tests/functional/on_several_nodes.py names those that need not hold.
 faults-nodes:
