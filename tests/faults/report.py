@@ -2,8 +2,8 @@
 
 A plugin of pytest: `make faults` runs pytest several times, and each run with FAULTS=full writes its rows at its end. With
 several processes of pytest-xdist, the one that starts them writes. What did not run keeps the row of the run before.
-`python -m tests.faults.report STATUS` prints the result of the last `make faults`, and the rows that failed in it. If its status is 0,
-all tests have run, so it removes the rows of tests that no longer exist.
+`python -m tests.faults.report STATUS` prints the result of the last `make faults`, and the rows that failed in it. If its
+status is 0, all tests have run, so it removes the rows of tests that no longer exist.
 """
 
 from __future__ import annotations
