@@ -338,7 +338,7 @@ def test_operator_walks_through_topics_and_enters_commands(browser: Browser, own
 
     page.keyboard.press("g")
     page.keyboard.press("c")
-    prompt = page.get_by_role("combobox")
+    prompt = page.get_by_role("combobox", name="__cmd:")  # the view before has others until the address has changed
     expect(prompt).to_be_focused()
     prompt.press_sequentially("client/j")
     prompt.press("Tab")
