@@ -26,7 +26,7 @@ _SHORT: Final = 300
 _WIDTH: Final = 112
 """Characters in a line of a documentation."""
 
-WAIT: Final = "return self._background.wait_for({call})"
+WAIT: Final = "return self._background.wait_for({later})"
 CALL: Final = "return self._background.call({later})"
 SAME: Final = "return {call}"
 
@@ -107,13 +107,13 @@ REGIONS: Final = (
                 "reply",
                 'check_count("at_once", at_once)\n'
                 "called = self._in_threads(callback, at_once, is_answer=True)\n"
-                "return Subscription(self._background, self._background.wait_for({call}))",
+                "return Subscription(self._background, self._background.wait_for({later}))",
                 says="Answer the requests on a channel or a wildcard with the result of `callback(message)`, at most `at_once` "
                 "at the same time, each in a thread.",
             ),
             Forward(
                 "subscribe",
-                _CALLED + "return Subscription(self._background, self._background.wait_for({call}))",
+                _CALLED + "return Subscription(self._background, self._background.wait_for({later}))",
                 says="Subscribe to a channel or a wildcard, before or after you open the client. A `callback` runs in a thread "
                 "of this subscription, with one message after another. If it raises SystemExit, the client logs it, the "
                 "message stays open, and the next one follows.",
@@ -178,7 +178,7 @@ REGIONS: Final = (
             *facts("fetched", "invalid"),
             Forward(
                 "batch",
-                "messages = self._background.wait_for({call})\n"
+                "messages = self._background.wait_for({later})\n"
                 "return [Delivery.of(message, self._background) for message in messages]",
             ),
             Forward("stop", "self._background.call_soon({later})"),

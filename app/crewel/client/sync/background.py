@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from functools import cache
@@ -38,39 +38,49 @@ class Background:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
-    def wait_for(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run the coroutine in the loop and return its result. An exception in this thread, such as KeyboardInterrupt, cancels
-        it. Raises what it raises, and RuntimeError in a listener that the loop itself calls, or after a fork."""
+    def wait_for(self, function: Callable[[], Awaitable[_T]]) -> _T:
+        """Call the function in the loop, await what it returns, and return the result. An exception in this thread, such as
+        KeyboardInterrupt, cancels it: it may come at any line here, so nothing is made in this thread that must be awaited.
+        Raises what it raises, and RuntimeError in a listener that the loop itself calls, or after a fork."""
+        self._check(is_waiting=True)
+        future: Future[_T] = Future()
+        tasks: list[asyncio.Task[None]] = []
+
+        async def run() -> None:
+            try:
+                future.set_result(await function())
+            except asyncio.CancelledError:
+                future.cancel()
+            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+                future.set_exception(error)
+
         try:
-            self._check(is_waiting=True)
-        except RuntimeError:
-            coroutine.close()
-            raise
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
+            self._loop.call_soon_threadsafe(lambda: tasks.append(self._loop.create_task(run())))
             return future.result()
         finally:
             if not future.done():
-                future.cancel()
+                self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
 
     def take(self, following: Callable[[], Coroutine[Any, Any, MessageT]]) -> MessageT:
         """Wait for the next message. A message that comes when this thread is interrupted, by Ctrl+C, stays open: without its
         handling, the next request for a message would settle it."""
         taken: list[MessageT] = []
+        thread = threading.current_thread()
 
         async def run() -> None:
             taken.append(await following())
 
         try:
-            self.wait_for(_called_by(threading.current_thread(), run))
+            self.wait_for(lambda: _called_by(thread, run))
+            return taken[0]
         except BaseException:
             self.call(lambda: [message.defer() for message in taken])
             raise
-        return taken[0]
 
     def leave(self, leaving: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run what ends a block that this thread leaves: an exception that it brings was raised in the loop of this thread."""
-        self.wait_for(_called_by(threading.current_thread(), leaving))
+        thread = threading.current_thread()
+        self.wait_for(lambda: _called_by(thread, leaving))
 
     def call(self, function: Callable[[], _T]) -> _T:
         """Call a function in the loop's thread and return its result. Raises what it raises, and RuntimeError after a fork."""
@@ -130,7 +140,7 @@ class Block(Generic[OriginT]):
         self._background, self._origin = background, origin
 
     def __enter__(self) -> Self:
-        self._background.wait_for(self._origin.__aenter__())
+        self._background.wait_for(self._origin.__aenter__)
         return self
 
     def __exit__(

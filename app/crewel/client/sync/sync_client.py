@@ -98,7 +98,7 @@ class Client:
 
     def ready(self, timeout: float = 10.0) -> None:
         """Wait until requests can be sent. Raises NotConnectedError, DisconnectedError."""
-        self._background.wait_for(self._origin.ready(timeout))
+        self._background.wait_for(lambda: self._origin.ready(timeout))
 
     def publish(
         self,
@@ -111,12 +111,14 @@ class Client:
     ) -> Reply:
         """Publish one message, and return the server's reply. The arguments and errors are those of
         `crewel.client.Client.publish`."""
-        return self._background.wait_for(self._origin.publish(channel, data, ext, retry_for=retry_for, **options))
+        return self._background.wait_for(
+            lambda: self._origin.publish(channel, data, ext, retry_for=retry_for, **options)
+        )
 
     def enqueue(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> str:
         """Put one message into the outbox, and return its idempotency key. The arguments and errors are those of
         `crewel.client.Client.enqueue`."""
-        return self._background.wait_for(self._origin.enqueue(channel, data, ext, **options))
+        return self._background.wait_for(lambda: self._origin.enqueue(channel, data, ext, **options))
 
     def batch(self) -> Batch:
         """Publishes that travel in one payload: `with client.batch() as batch: batch.publish(…)`. The arguments and errors
@@ -126,12 +128,12 @@ class Client:
     def cancel_scheduled(self, message_id: str) -> bool:
         """Cancel a message that this account has scheduled, by the `message_id` of the reply to its publish. Returns whether it
         was still scheduled: if not, it has been published or cancelled. Raises as `publish` does."""
-        return self._background.wait_for(self._origin.cancel_scheduled(message_id))
+        return self._background.wait_for(lambda: self._origin.cancel_scheduled(message_id))
 
     def remote_call(self, target: str, data: Any = None, timeout: float = 10.0) -> Any:
         """Call the server's procedure `target`, and return its result, a JSON value. The arguments and errors are those of
         `crewel.client.Client.remote_call`."""
-        return self._background.wait_for(self._origin.remote_call(target, data, timeout))
+        return self._background.wait_for(lambda: self._origin.remote_call(target, data, timeout))
 
     def request(
         self,
@@ -143,7 +145,7 @@ class Client:
     ) -> client_message.Message:
         """Publish a request, and return the first answer (docs/how-to/request-reply.md). The arguments and errors are
         those of `crewel.client.Client.request`."""
-        return self._background.wait_for(self._origin.request(channel, data, timeout, ext, **options))
+        return self._background.wait_for(lambda: self._origin.request(channel, data, timeout, ext, **options))
 
     def reply(
         self,
@@ -161,7 +163,7 @@ class Client:
         return Subscription(
             self._background,
             self._background.wait_for(
-                self._origin.reply(channel, called, at_once=at_once, is_addressed=is_addressed, **options)
+                lambda: self._origin.reply(channel, called, at_once=at_once, is_addressed=is_addressed, **options)
             ),
         )
 
@@ -188,7 +190,8 @@ class Client:
         open, and the next one follows. The arguments and errors are those of `crewel.client.Client.subscribe`."""
         called = None if callback is None else self._in_threads(callback, 1)
         return Subscription(
-            self._background, self._background.wait_for(self._origin.subscribe(channel, called, data=data, **options))
+            self._background,
+            self._background.wait_for(lambda: self._origin.subscribe(channel, called, data=data, **options)),
         )
 
     @overload
@@ -248,7 +251,7 @@ class Client:
 
     def open(self) -> Self:
         """Make the handshake, as entering does. Raises TransportError, HandshakeRefused, NegotiationError."""
-        self._background.wait_for(self._origin.__aenter__())
+        self._background.wait_for(self._origin.__aenter__)
         _OPEN.add(self)
         return self
 

@@ -50,7 +50,7 @@ class Consumer(Block[consumer.Consumer[DataT]], Generic[DataT]):
     def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
         """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. The
         arguments and errors are those of `crewel.client.Consumer.batch`."""
-        messages = self._background.wait_for(self._origin.batch(most, within=within))
+        messages = self._background.wait_for(lambda: self._origin.batch(most, within=within))
         return [Delivery.of(message, self._background) for message in messages]
 
     def stop(self) -> None:
@@ -60,7 +60,7 @@ class Consumer(Block[consumer.Consumer[DataT]], Generic[DataT]):
 
     def close(self) -> None:
         """Leave the session; messages that are open stay open."""
-        self._background.wait_for(self._origin.close())
+        self._background.wait_for(self._origin.close)
 
     # End of what is written
 
@@ -85,7 +85,7 @@ class Consumer(Block[consumer.Consumer[DataT]], Generic[DataT]):
                     hand_back(shown)
 
             try:
-                self._background.wait_for(self._origin.run(handle, at_once=at_once))
+                self._background.wait_for(lambda: self._origin.run(handle, at_once=at_once))
             except ProgramExit as end:
                 raise end.error from None
 

@@ -40,15 +40,15 @@ class Outbox:
     def drained(self, timeout: float | None = None) -> None:
         """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, and the error that
         ended the session."""
-        self._background.wait_for(self.origin.drained(timeout))
+        self._background.wait_for(lambda: self.origin.drained(timeout))
 
     def refused(self) -> list[RefusedPublish]:
         """Return the publishes that the server has refused, oldest first."""
-        return self._background.wait_for(self.origin.refused())
+        return self._background.wait_for(self.origin.refused)
 
     def forget_refused(self) -> None:
         """Delete them."""
-        self._background.wait_for(self.origin.forget_refused())
+        self._background.wait_for(self.origin.forget_refused)
 
     # End of what is written
 

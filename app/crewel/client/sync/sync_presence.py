@@ -30,16 +30,16 @@ class Presence(Block[client_presence.Presence]):
 
     def enter(self, data: Any = None) -> None:
         """Let this session be present, or replace its data. Raises RemoteCallFailedError, and as `remote_call` does."""
-        self._background.wait_for(self._origin.enter(data))
+        self._background.wait_for(lambda: self._origin.enter(data))
 
     def update(self, data: Any) -> None:
         """Replace the data of this session, which is present. Raises RemoteCallFailedError, with the code
         `user.presence.absent` if it is not, and as `remote_call` does."""
-        self._background.wait_for(self._origin.update(data))
+        self._background.wait_for(lambda: self._origin.update(data))
 
     def leave(self) -> None:
         """Let this session not be present, and list the members all the same. Raises as `remote_call` does."""
-        self._background.wait_for(self._origin.leave())
+        self._background.wait_for(self._origin.leave)
 
     # End of what is written
 
@@ -48,6 +48,6 @@ class Presence(Block[client_presence.Presence]):
 
     def __next__(self) -> PresenceChange:
         try:
-            return self._background.wait_for(self._origin.__anext__())
+            return self._background.wait_for(self._origin.__anext__)
         except StopAsyncIteration:
             raise StopIteration from None

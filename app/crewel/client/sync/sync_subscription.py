@@ -58,7 +58,7 @@ class Subscription(Block[subscription.Subscription[DataT]], Generic[DataT]):
     def unsubscribe(self) -> None:
         """End the subscription; the last one of its channel unsubscribes at the server. The arguments and errors are those
         of `crewel.client.Subscription.unsubscribe`."""
-        self._background.wait_for(self._origin.unsubscribe())
+        self._background.wait_for(self._origin.unsubscribe)
 
     # End of what is written
 
