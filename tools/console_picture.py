@@ -15,7 +15,7 @@ from playwright.sync_api import expect, sync_playwright
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.browser.conftest import ARGUMENTS  # noqa: E402
+from tests.browser.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
 from tests.browser.mess import in_a_mess  # noqa: E402
 from tests.browser.test_console import Console  # noqa: E402
 from tests.store_process import end_shared_store  # noqa: E402
@@ -30,16 +30,11 @@ def main() -> None:
     """Bring the trouble about, and write the file."""
     with tempfile.TemporaryDirectory() as name, sync_playwright() as player:
         mess = in_a_mess(Path(name))
-        chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+        chromium = next(filter(None, map(shutil.which, CHROMIUM)))
         browser = player.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         console = Console(browser, mess.server, color_scheme="light", viewport=SIZE).open()
         page = console.page
-        for cause in (
-            "client/printer/1 is on hold",
-            "client/archive/1 is full",
-            "The group workers",
-            "of the last hour",
-        ):
+        for cause in ("client/printer/1 is on hold", "client/archive/1 is full", "The group workers"):
             expect(page.locator("article", has_text=cause).first).to_be_visible(timeout=LIMIT_MS)
         page.wait_for_load_state("networkidle")
         file = ROOT / "docs" / "assets" / "operator.png"
