@@ -396,6 +396,13 @@ def test_a_session_is_refreshed(desk: Desk, server: Server, subject: str) -> Non
     until(lambda: desk.cmd(f"__cmd:client/{subject}/1/?refreshSession") == "OK" and desk.cmd(expires) > before)
 
 
+def test_deliveries_to_receivers_are_counted(desk: Desk, server: Server, receiver: Receiver, channel: str) -> None:
+    before = desk.cmd("__cmd:?numUpdate")
+    publish(server, channel, 2)
+    receiver.accept(until(receiver.take))
+    until(lambda: desk.cmd("__cmd:?numUpdate") >= before + 2)
+
+
 def test_garbage_is_collected(desk: Desk) -> None:
     assert desk.cmd("__cmd:?gc") >= 0
 

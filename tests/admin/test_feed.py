@@ -130,6 +130,8 @@ def test_nothing_is_worked_out_while_nobody_listens(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(world.broker, "spawn", lambda work: asked.append("a task") or work.close())
         monkeypatch.setattr(world.broker.mailboxes.outbound, "fan_out", lambda *_: asked.append("a message"))
         admin.metrics_history.sample()
+        assert admin.metrics_history.on_sample
+        assert world.broker.dead_letters.notifier.on_stored
         for follow in admin.metrics_history.on_sample:
             follow()
         feed.notice("held", session="client/joe/1")

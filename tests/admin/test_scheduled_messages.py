@@ -13,6 +13,7 @@ from crewel.admin.message_history import message_history
 from crewel.delivery.records import LogId
 from crewel.storage.message_facts import Fact
 from tests.admin.desk import TOKEN, Desk, Receiver
+from tests.admin.test_audit import entries
 from tests.cli.command import Ended, crewel
 from tests.functional.wire import until
 from tests.server_process import Server
@@ -70,7 +71,7 @@ def test_some_are_cancelled_and_the_audit_says_by_whom(desk: Desk, kept: list[st
     assert desk.post("/scheduled-messages/cancel", asked) == {"cancelled": 2}
     assert desk.post("/scheduled-messages/cancel", asked) == {"cancelled": 0}
     assert [each["id"] for each in desk.get(f"/scheduled-messages?channel={channel}/*")["messages"]] == kept[2:]
-    entry = desk.get(f"/audit?what=cancel&contains={kept[0]}")["entries"][-1]
+    entry = entries(desk, f"what=cancel&contains={kept[0]}", 2)[-1]
     assert (entry["count"], entry["reason"], entry["who"]) == (2, "a mistake", "admin")
     told = desk.get(f"/messages/{kept[0]}")
     assert told["channel"] == f"{channel}/a"

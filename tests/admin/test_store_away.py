@@ -118,6 +118,7 @@ def test_a_publish_that_the_store_refuses_is_none_that_came_in(server: Server, s
     until(lambda: desk.cmd("__cmd:?lastError") == "")
     until(lambda: desk.get("/overview")["store"]["letters"] == 3)
     (outage, *_) = (each for each in desk.get("/timeline")["events"] if each["what"] == "store outage")
+    assert outage["why"]
     assert all(outage["why"])
     speaker = Receiver(server)
     until(lambda: speaker.shake(token=TOKEN)["successful"])  # the sessions are read again

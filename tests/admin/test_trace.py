@@ -49,7 +49,9 @@ def test_a_trace_shows_messages_of_both_ways_and_no_secret(
 def test_a_trace_ends_with_its_time_and_leaves_nothing(
     desk: Desk, server: Server, receiver: Receiver, channel: str, subject: str
 ) -> None:
+    before = server.stderr.count("trace session")
     with desk.send("GET", f"/sessions/{subject}/1/trace?seconds=1") as connection:
+        until(lambda: server.stderr.count("trace session") > before)
         publish(server, channel, 1)
         taken = until(receiver.take)
         response = connection.response()

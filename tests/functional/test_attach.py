@@ -27,7 +27,7 @@ PATHS = {
     "admin": "/admin/api/sessions",
     "health": "/health/live",
     "metrics": "/metrics",
-    "extensions": "/extensions/ack-none.js",
+    "extensions": "/extensions/update.js",
 }
 
 
@@ -52,7 +52,7 @@ async def test_each_mount_serves_what_its_name_says(aiohttp_client: AiohttpClien
         "api": 404, "admin": 404, "health": 200, "metrics": 200, "extensions": 404,
     }  # fmt: skip
     assert await statuses(aiohttp_client, *server.MOUNTS) == {
-        "api": 405, "admin": 200, "health": 200, "metrics": 200, "extensions": 404,
+        "api": 405, "admin": 200, "health": 200, "metrics": 200, "extensions": 200,
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -60,8 +61,12 @@ def test_nothing_is_done_after_the_last_request(server: Server, channel: str) ->
             request_bytes("POST", "/cometd", last, [*publisher.all_headers(), ("Connection", "close")])
             + request_bytes("POST", "/cometd", beyond, publisher.all_headers())
         )
-        connection.rest()
-    assert "beyond" not in data(hearer.connect(advice={"timeout": 200}))
+        is_done = connection.rest().startswith(b"HTTP/1.1 200")  # aiohttp refuses both if they come in one piece
+    Client(server).start().publish(channel, "later")
+    heard: list[Any] = []
+    while "later" not in heard:
+        heard += data(hearer.connect())
+    assert heard == [*(["last"] if is_done else []), "later"]
 
 
 @pytest.mark.parametrize(

@@ -107,12 +107,13 @@ def test_a_subscription_counts_from_its_answer_on_all_nodes(pair: list[Server]) 
 
 def test_operators_see_all_nodes(pair: list[Server], tmp_path: Path) -> None:
     Person(pair[0]).be()
+    sessions = [figures(server)["crewel_sessions"] for server in pair]
+    assert sessions[0] > 0
     found = listed(pair[1], tmp_path)
     assert {name: (each["state"], each["sessions"], each["own"]) for name, each in found.items()} == {
-        "a": ("ALIVE", found["a"]["sessions"], False),
-        "b": ("ALIVE", found["b"]["sessions"], True),
+        "a": ("ALIVE", sessions[0], False),
+        "b": ("ALIVE", sessions[1], True),
     }
-    assert found["a"]["sessions"] >= 1
     assert found["a"]["process"].startswith(f"{pair[0].pid} on ")
 
 
@@ -248,7 +249,6 @@ def test_a_node_that_was_stopped_for_longer_than_its_lease_begins_again(start_se
     began = monotonic()
     other.subscribe("/c")
     assert monotonic() - began < 1
-    assert figures(first)["crewel_bus_lost_total"] >= 0
     second.kill()
     until(lambda: inherited(first) >= 1)
     move(person, first)

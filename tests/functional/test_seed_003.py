@@ -141,6 +141,7 @@ class TestSyncPublish:
         with pytest.raises(AnswerTimeoutError):
             await client.request(channel, 1, timeout=0.5)
         assert 0.5 <= time.monotonic() - begun < 5
+        await asyncio.to_thread(until, lambda: responder.heard)
         assert len(responder.heard) == 1
 
     async def test_a_responder_may_answer_with_an_error(self, client: Client, respond: Respond, channel: str) -> None:

@@ -10,7 +10,7 @@ from time import monotonic
 from tests.conftest import StartServer
 from tests.functional.cluster import LONG, NODE
 from tests.functional.people import Person
-from tests.functional.wire import Connection
+from tests.functional.wire import Connection, until
 from tests.patience import patience
 from tests.ports import free_port
 from tests.server_process import Server
@@ -77,6 +77,7 @@ async def test_links_without_a_proof_have_a_deadline_and_one_line_of_the_log(sta
     assert len(strangers.durations) == CAP // 2
     assert min(strangers.durations) > INTRODUCTION_S - 0.1
     assert max(strangers.durations) < (INTRODUCTION_S + 2) * patience()
+    await asyncio.to_thread(until, lambda: refusals(server))
     assert refusals(server) == 1, server.stderr
     assert "has not proved itself within 3 s (from 127.0.0.1)" in server.stderr
     assert await asyncio.to_thread(lambda: Connection(server).get("/health/ready").status) == 200
@@ -92,6 +93,7 @@ async def test_nodes_reach_each_other_beside_more_strangers_than_there_may_be(st
         person.forget_connections()
         await asyncio.to_thread(person.subscribe, "/a")  # only the first node has the session
     assert sorted(strangers.durations)[len(strangers.durations) // 2] < INTRODUCTION_S / 2, "the cap closes the oldest"
+    await asyncio.to_thread(until, lambda: refusals(first))
     assert refusals(first) == 1, first.stderr
 
 
@@ -111,5 +113,5 @@ async def test_1600_links_that_are_refused_write_one_line(start_server: StartSer
     async with asyncio.timeout(30 * patience()), asyncio.TaskGroup() as group:
         for _ in range(16):
             group.create_task(knock())
-    assert "a link with another node was refused" in server.stderr
+    await asyncio.to_thread(until, lambda: "a link with another node was refused" in server.stderr)
     assert refusals(server) == 1, server.stderr

@@ -85,7 +85,7 @@ def test_an_erasure_ends_subscriptions_and_messages_at_all_nodes(
     for each in (exact, other):
         each.subscribe(channel)
     publish(persons[0], channel, 1, history={"maxEntries": 5})
-    assert topic(pair[0], channel)["queued"] == 2
+    until(lambda: topic(pair[0], channel)["queued"] == 2)
     settle(exact)
     assert Desk(pair[0], TOKEN).ask("DELETE", f"/topics{channel}?force=true").status == 200
     assert [topic(server, channel) for server in pair] == [None, None]

@@ -273,7 +273,9 @@ class TestTheTable:
         world = await meet()
         await world.subscribe(dispatcher={"delay": 50})
         await world.publish(fails(1, "communication.timeout", times=3), {"n": 2})
-        await world.notes.hears(1, 1, 1, 1, 2)
+        await world.notes.until(lambda notes: notes.times(1) == [0, 1, 2, 3])
+        await world.notes.hears(2)
+        await eventually(lambda: settled(world))
         assert await world.letters(0) == []
 
     async def test_communication_without_retries_is_the_end_of_the_session_at_once(self, meet: Meet) -> None:

@@ -193,7 +193,7 @@ async def test_a_store_that_ended_meanwhile_is_known_to_have_done_nothing(
     process = start_store()
     store = await open_store(f"storage.url={process.url}")
     await asyncio.to_thread(process.kill)
-    await asyncio.sleep(0.05)
+    await until(lambda: not store.is_up)
     (refused,) = await store.run([count(store.keys.names)])
     assert type(refused) is StoreUnavailable
 

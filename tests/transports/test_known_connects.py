@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
@@ -201,6 +201,9 @@ def test_another_id_and_batch_are_read_in_any_order(fields: list[bytes], form: b
 
 
 @given(st.binary(max_size=12), st.integers(0, len(_CONNECT)), st.integers(0, len(_CONNECT)))
+@example(b"1", _CONNECT.index(b'1"'), _CONNECT.index(b'1"') + 1)
+@example(b"a7", _CONNECT.index(b'1"'), _CONNECT.index(b'1"') + 1)
+@example(b'\\"', _CONNECT.index(b'1"'), _CONNECT.index(b'1"') + 1)
 def test_changed_bytes_are_read_as_the_parser_reads_them_or_not_at_all(new: bytes, start: int, end: int) -> None:
     found = known(_CONNECT)
     assert found is not None

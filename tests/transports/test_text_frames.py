@@ -7,7 +7,7 @@ import random
 import zlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from websockets.extensions.permessage_deflate import PerMessageDeflate
 from websockets.frames import Frame, Opcode
@@ -71,11 +71,24 @@ def test_any_other_form_is_left_to_the_library(data: bytes) -> None:
     assert whole_text(data, MOST) is None
 
 
-@given(st.binary(min_size=1, max_size=200), st.sampled_from([b"", b"\x81", b"\x81\x80", b"\x81\x85", b"\x81\xfe\x00"]))
-def test_whatever_is_taken_is_what_the_library_would_have_read(data: bytes, head: bytes) -> None:
-    taken = whole_text(head + data, MOST)
+@given(
+    st.sampled_from([0x81, 0x01, 0x82, 0x89, 0x91, 0xC1]),
+    st.binary(min_size=4, max_size=4),
+    st.binary(min_size=1, max_size=300),
+    st.integers(-1, 1),
+)
+@example(0x81, b"mask", b"[]", 0)
+@example(0x81, b"mask", b"x" * 300, 0)
+def test_what_is_taken_is_one_whole_text_and_what_the_library_would_have_read(
+    first: int, mask: bytes, body: bytes, beyond: int
+) -> None:
+    size = len(body) + beyond
+    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2)
+    data = bytes([first]) + length + mask + body
+    taken = whole_text(data, MOST)
+    assert (taken is not None) is (first == 0x81 and not beyond)
     if taken is not None:
-        (frame,) = read(head + data)
+        (frame,) = read(data)
         assert (frame.opcode, frame.fin, frame.data) == (Opcode.TEXT, True, taken)
 
 
@@ -102,6 +115,7 @@ def test_what_is_too_large_once_it_is_decompressed_is_left_to_the_library() -> N
 
 
 @given(st.binary(max_size=100), st.integers(0, 200), st.integers(0, 255))
+@example(b"", 0, 0xC1)  # as it was
 def test_a_damaged_compressed_frame_is_read_as_the_library_reads_it(payload: bytes, place: int, byte: int) -> None:
     data = bytearray(compressed(payload + b"abcabcabcabc"))
     data[place % len(data)] = byte

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.server_process import Server
 from tests.upgrade import scene
 
 BACKUPS = sorted(Path(__file__).parent.glob("*.backup"))
+BEGAN_MS = time.time() * 1000
+"""Before this version has opened any of them."""
 pytestmark = pytest.mark.server
 
 
@@ -112,11 +115,12 @@ def test_a_discarded_dead_letter_is_restored(upgraded: Server) -> None:
     (discarded,) = (each for each in desk.get("/dead-letters/bin")["letters"] if each["channel"] == "/upgrade/bills")
     assert (discarded["data"], discarded["discarded"]["who"]) == ("discarded bill", "admin")
     assert desk.post("/dead-letters/restore", {"ids": [discarded["id"]]})["restored"] == 1
-    assert sorted(each["data"] for each in desk.letters("receiver=client/bob/1")) == ["bill", "discarded bill"]
+    assert "discarded bill" in [each["data"] for each in desk.letters("receiver=client/bob/1")]
 
 
 def test_what_operators_did_is_in_the_audit(upgraded: Server) -> None:
-    whats = [each["what"] for each in Desk(upgraded).get("/audit?count=1000")["entries"]]
+    entries = Desk(upgraded).get("/audit?count=1000")["entries"]
+    whats = [each["what"] for each in entries if each["at"] < BEGAN_MS]
     assert {"hold session", "discard dead letters"} <= set(whats), whats
 
 
