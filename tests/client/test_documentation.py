@@ -81,8 +81,11 @@ async def test_the_example_of_acknowledging_runs_in_a_browser(start_server: Star
                 await asyncio.wait([line], timeout=0.2)
             for pizzas in (20, 4):
                 await shop.publish("/orders", {"pizza": pizzas}, persistent=True)
-            while await node.stdout.readline() != b"baked 4\n":
-                pass
+            async for said in node.stdout:
+                if said == b"baked 4\n":
+                    break
+            else:
+                raise AssertionError("node has ended")
             while (await asyncio.to_thread(figures, server)).get(DEAD) != 1:
                 await asyncio.sleep(0.05)
     finally:

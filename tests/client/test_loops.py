@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +130,10 @@ async def test_the_message_is_a_dead_letter_and_the_others_wait(
     place: Place, fails: Callable[[Place], Awaitable[None]]
 ) -> None:
     await prepare(place)
-    with suppress(BadOrderError, BaseExceptionGroup):
+    with pytest.raises((BadOrderError, BaseExceptionGroup)) as raised:
         await fails(place)
+    errors = raised.value.exceptions if isinstance(raised.value, BaseExceptionGroup) else (raised.value,)
+    assert [type(each) for each in errors] == [BadOrderError]
     [letter] = await place.letters(1)
     assert (letter["data"], letter["errorCode"]) == (1, "user.update.error")
     async with place.client() as client:

@@ -61,6 +61,7 @@ def test_a_result_is_kept_for_a_while(start_server: StartServer, tmp_path: Path)
     command = [sys.executable, "-W", "error", "-c", script]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
     assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.strip()
     assert f"`{ended.stdout.strip()}`" in PAGE
 
 

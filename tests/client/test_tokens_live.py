@@ -185,7 +185,8 @@ async def test_workers_and_outboxes_ask_the_function_of_their_client(server: Ser
         await client.enqueue("/chat/demo", 1)
         await outbox.drained()
         async with await anext(consumer) as message:
-            assert message.data == 1
+            data = message.data
+        assert data == 1
     assert len(issuer.given) == 2
 
 

@@ -629,7 +629,9 @@ class TestWithheldLetters:
         assert sum(len(each.dead_letters) for each in commits) == 8
 
     def test_what_is_told_later_leaves_the_record_with_its_letter(self) -> None:
-        for commit in self.all(self.dead_letters(11, 12))[1:]:
+        commits = self.all(self.dead_letters(11, 12))
+        assert len(commits) == 4
+        for commit in commits[1:]:
             settled = [(change.name, log_id) for change in commit.changes for log_id in change.settled]
             assert settled == [(letter.session, letter.id) for letter in commit.dead_letters]
             ended = [(each.session, log_id) for each in commit.ended for log_id in each.ids]

@@ -90,4 +90,4 @@ def test_known_differences_are_found_and_nothing_else_is_made_up(
     details = {each.check.id: each.detail for each in report.results if each.outcome in FOUND}
     for name, detail in known.items():
         assert detail in details.get(name, "passed"), name
-    assert not details.keys() & set(OBEYED)
+    assert {each.check.id for each in report.results if each.outcome is Outcome.PASSED} >= set(OBEYED)

@@ -4,7 +4,6 @@ memory. They end with whoever started them."""
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pyspark
 
+from tests.ports import free_port
 from tests.store_process import _die_with_owner
 
 __all__ = ["Cluster", "cluster"]
@@ -57,16 +57,16 @@ class Cluster:
 @contextmanager
 def cluster(directory: Path) -> Iterator[Cluster]:
     """Start a master and a worker, and end both."""
-    port = _free_port()
+    port = free_port()
     started = Cluster(f"spark://127.0.0.1:{port}", directory)
     processes = []
     try:
         processes.append(
-            _start(directory, "master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(_free_port()))
+            _start(directory, "master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port()))
         )
         _until(lambda: "Bound MasterWebUI" in started.log or "I have been elected leader" in started.log)
         limits = ("--cores", str(CORES), "--memory", f"{WORKER_MB}m", "--work-dir", str(directory / "work"))
-        where = ("--host", "127.0.0.1", "--webui-port", str(_free_port()))
+        where = ("--host", "127.0.0.1", "--webui-port", str(free_port()))
         processes.append(_start(directory, "worker", *where, *limits, started.url))
         _until(lambda: "Successfully registered with master" in started.log)
         yield started
@@ -110,10 +110,3 @@ def _environ(**more: str) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     return {**os.environ, **usual, **more}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

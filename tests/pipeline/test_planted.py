@@ -42,6 +42,7 @@ def test_the_cause_of_each_planted_dead_letter_is_found(spark: SparkSession, see
         assert right >= LEAST * planted, (cause, pairs)
     # What an operator is advised to discard was rejected by most that got it.
     named_poison = poison(caused).collect()
+    assert named_poison
     assert all(row["receivers"] > row["takers"] for row in named_poison)
     poisoned = {message for (message, _), cause in truth.items() if cause == "message"}
     assert {row["message_id"] for row in named_poison} <= poisoned

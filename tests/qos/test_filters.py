@@ -142,7 +142,7 @@ def test_what_looks_at_a_long_text_takes_more_steps(expression: str) -> None:
     short = Filter(expression)
     with suppress(FilterFailed):
         short.accepts({"data": "a"})
-    assert expression.startswith("data") or made.spent > short.spent + 900
+    assert made.spent > short.spent + 900
 
 
 def test_comparing_takes_the_steps_of_all_that_is_inside() -> None:
