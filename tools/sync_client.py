@@ -118,7 +118,10 @@ REGIONS: Final = (
                 "of this subscription, with one message after another. If it raises SystemExit, the client logs it, the "
                 "message stays open, and the next one follows.",
             ),
-            Forward("consume", "made = {call}\nreturn Consumer(self._background, made, Client.of(made.client))"),
+            Forward(
+                "consume",
+                "made = self._background.call({later})\nreturn Consumer(self._background, made, Client.of(made.client))",
+            ),
             Forward(
                 "listen",
                 _CALLED + "return Subscription(self._background, self._background.call({later}))",
@@ -155,7 +158,7 @@ REGIONS: Final = (
             *attributes(recovered="bool | None"),
             Forward("position", "return self._background.call(lambda: self._origin.position)"),
             *facts("queued", "is_full", "is_ended"),
-            Forward("receive", "return self._shown(self._background.take({later}))"),
+            Forward("receive", "return self._shown(self._background.take({later}, self._put_back))"),
             Forward("unsubscribe"),
         ),
     ),
@@ -178,7 +181,7 @@ REGIONS: Final = (
             *facts("fetched", "invalid"),
             Forward(
                 "batch",
-                "messages = self._background.wait_for({later})\n"
+                "messages = self._background.take({later}, self._origin.put_back)\n"
                 "return [Delivery.of(message, self._background) for message in messages]",
             ),
             Forward("stop", "self._background.call_soon({later})"),

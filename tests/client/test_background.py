@@ -7,30 +7,24 @@ import gc
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import Barrier
 from types import FrameType
 from typing import Any, Final
 
 import pytest
 
-from crewel.client.client_message import Message
+from crewel.client.client_message import Failure, Handling, Message
+from crewel.client.subscription import Overflow, Subscription
 from crewel.client.sync import background as module
 from crewel.client.sync.background import Background
 
 INTERRUPTED: Final = (module.__file__, str(Path(asyncio.__file__).parent))
 """The code whose lines are interrupted. Others hold locks for the wait itself."""
-
-
-class Taken(Message):
-    """A message that the application asked for."""
-
-    def __init__(self) -> None:
-        self.is_deferred = False
-
-    def defer(self) -> None:
-        self.is_deferred = True
 
 
 @contextmanager
@@ -56,33 +50,96 @@ def interrupt_before(line: int) -> Iterator[None]:
         sys.settrace(before)
 
 
-@pytest.mark.parametrize("pauses", [0, 3], ids=["at once", "later"])
-def test_an_interrupted_wait_takes_no_message_and_leaves_nothing_behind(pauses: int) -> None:
-    background, handed = Background(), list[Taken]()
+def subscription(*numbers: int) -> Subscription[Any]:
+    """A subscription in whose queue these messages are."""
 
-    async def following() -> Taken:
+    async def release(_: Subscription[Any]) -> None:
+        raise AssertionError("unsubscribed")
+
+    made = Subscription[Any]("/a", bound=9, overflow=Overflow.HOLD, release=release, on_room=lambda: None)
+    for number in numbers:
+        made.offer(Message("/a", number, {}))
+    return made
+
+
+async def others() -> None:
+    """Wait until the loop has nothing else to do."""
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("pauses", [0, 3], ids=["at once", "later"])
+def test_an_interrupted_wait_puts_back_what_it_has_taken_and_leaves_nothing_behind(pauses: int) -> None:
+    background = Background()
+
+    async def following() -> Message[Any]:
         for _ in range(pauses):
             await asyncio.sleep(0)
-        handed.append(Taken())
-        return handed[-1]
+        return await anext(queue)
 
-    async def others() -> None:
-        while len(asyncio.all_tasks()) > 1:
-            await asyncio.sleep(0)
+    def put_back(message: Message[Any]) -> None:
+        queue.put_back([message])
 
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         for line in count(1):
-            handed.clear()
+            queue = subscription(1, 2)
             try:
                 with interrupt_before(line):
-                    taken = background.take(following)
+                    taken = background.take(following, put_back)
             except KeyboardInterrupt:
                 background.wait_for(others)
-                assert all(each.is_deferred for each in handed), f"line {line}"
+                assert [background.take(following, put_back).data for _ in range(2)] == [1, 2], f"line {line}"
                 gc.collect()
                 assert [str(each.message) for each in warned] == [], f"line {line}"
             else:
                 break
-    assert (handed, taken.is_deferred) == ([taken], False)
+    assert (taken.data, queue.queued) == (1, 1)
     assert line > 20, "each line of the wait was interrupted once"
+
+
+def test_threads_that_share_a_subscription_settle_their_own_messages() -> None:
+    background, queue = Background(), subscription()
+    ended: list[tuple[int, Failure | None]] = []
+
+    def note(number: int, _: Handling, failure: Failure | None) -> None:
+        ended.append((number, failure))
+
+    for number in (1, 2, 3, 4):
+        handling = Handling(partial(note, number), lambda _: None)
+        queue.offer(Message("/a", number, {}, handling))
+
+    def put_back(message: Message[Any]) -> None:
+        queue.put_back([message])
+
+    def take() -> Message[Any]:
+        return background.take(queue.__anext__, put_back)
+
+    first = take()
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(take).result()
+        assert (first.data, second.data, ended) == (1, 2, [])
+        first.defer()
+        first.reject("user.update.error", "in time")
+        assert ended == [(1, ("user.update.error", "in time"))]
+        assert take().data == 3
+        assert ended[1:] == [], "it belongs to the other thread"
+    assert take().data == 4
+    assert ended[1:] == [(3, None), (2, None)] or ended[1:] == [(2, None), (3, None)], "that thread has ended"
+
+
+def test_threads_that_begin_together_have_one_loop() -> None:
+    before, barrier = sys.getswitchinterval(), Barrier(8)
+
+    def begin(_: int) -> Background:
+        barrier.wait()
+        return module.background()
+
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            for _ in range(10):
+                module._started.cache_clear()
+                assert len(set(pool.map(begin, range(8)))) == 1
+    finally:
+        sys.setswitchinterval(before)

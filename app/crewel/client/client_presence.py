@@ -165,6 +165,10 @@ class Presence:
             await self._changed.wait()
         return self._changes.popleft()
 
+    def put_back(self, change: PresenceChange) -> None:
+        """Return it first: the application has not seen it."""
+        self._changes.appendleft(change)
+
     # Inner
 
     async def _call(self, action: str, data: Any = None) -> Any:

@@ -324,13 +324,14 @@ class Consumer(Generic[DataT]):
                         while len(messages) < most and (within or self.fetched):
                             messages.append(await self._next_deferred())
         except BaseException:
-            self._put_back(messages)
+            self.put_back(messages)
             raise
         return messages
 
-    def _put_back(self, messages: list[Delivery[DataT]]) -> None:
+    def put_back(self, messages: list[Delivery[DataT]]) -> None:
+        """Hand out first what was handed out last: the application has not seen it."""
         for message in messages:
-            message.attempt -= 1  # the application has not seen it
+            message.attempt -= 1
         if self._subscription is not None:
             self._subscription.put_back(messages)
 

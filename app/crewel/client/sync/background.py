@@ -17,11 +17,9 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Generic, Never, Self, TypeVar, overload
 
-from crewel.client.client_message import Message
 from crewel.client.subscription import CALLER
 
 _T = TypeVar("_T")
-MessageT = TypeVar("MessageT", bound=Message)
 OriginT = TypeVar("OriginT", bound=AbstractAsyncContextManager[Any])
 
 
@@ -61,10 +59,10 @@ class Background:
             if not future.done():
                 self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
 
-    def take(self, following: Callable[[], Coroutine[Any, Any, MessageT]]) -> MessageT:
-        """Wait for the next message. A message that comes when this thread is interrupted, by Ctrl+C, stays open: without its
-        handling, the next request for a message would settle it."""
-        taken: list[MessageT] = []
+    def take(self, following: Callable[[], Coroutine[Any, Any, _T]], put_back: Callable[[_T], object]) -> _T:
+        """Wait for what comes next. What comes when this thread is interrupted, by Ctrl+C, is put back: the application has not
+        seen it, and the next request would settle it."""
+        taken: list[_T] = []
         thread = threading.current_thread()
 
         async def run() -> None:
@@ -74,7 +72,7 @@ class Background:
             self.wait_for(lambda: _called_by(thread, run))
             return taken[0]
         except BaseException:
-            self.call(lambda: [message.defer() for message in taken])
+            self.call(lambda: [put_back(each) for each in taken])
             raise
 
     def leave(self, leaving: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -154,10 +152,19 @@ async def _called_by(thread: threading.Thread, function: Callable[[], Coroutine[
     await function()
 
 
-@cache
 def background() -> Background:
     """Return the loop of this process; the first call starts it."""
-    return Background()
+    with _STARTING:  # two threads that begin at the same time have one loop
+        return _started()
 
 
-os.register_at_fork(after_in_child=background.cache_clear)
+_STARTING = threading.Lock()
+_started = cache(Background)
+
+
+def _forget() -> None:
+    _started.cache_clear()
+    _STARTING.release()
+
+
+os.register_at_fork(before=_STARTING.acquire, after_in_parent=_STARTING.release, after_in_child=_forget)

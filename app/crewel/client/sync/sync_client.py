@@ -205,7 +205,7 @@ class Client:
     def consume(self, channel: str, *, name: str, data: Any = None, **options: Unpack[WorkerOptions]) -> Consumer:
         """Return the messages of a channel or a wildcard for a worker that survives crashes and restarts
         (docs/reference/client.md). The arguments and errors are those of `crewel.client.Client.consume`."""
-        made = self._origin.consume(channel, name=name, data=data, **options)
+        made = self._background.call(lambda: self._origin.consume(channel, name=name, data=data, **options))
         return Consumer(self._background, made, Client.of(made.client))
 
     def listen(

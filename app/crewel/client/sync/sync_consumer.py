@@ -50,7 +50,7 @@ class Consumer(Block[consumer.Consumer[DataT]], Generic[DataT]):
     def batch(self, most: int, *, within: float = 0.0) -> list[Delivery[DataT]]:
         """Return up to `most` messages: the next one, and those that arrive within `within` seconds after it. The
         arguments and errors are those of `crewel.client.Consumer.batch`."""
-        messages = self._background.wait_for(lambda: self._origin.batch(most, within=within))
+        messages = self._background.take(lambda: self._origin.batch(most, within=within), self._origin.put_back)
         return [Delivery.of(message, self._background) for message in messages]
 
     def stop(self) -> None:
@@ -94,9 +94,13 @@ class Consumer(Block[consumer.Consumer[DataT]], Generic[DataT]):
 
     def __next__(self) -> Delivery[DataT]:
         try:
-            return Delivery.of(self._background.take(self._origin.__anext__), self._background)
+            taken = self._background.take(self._origin.__anext__, self._put_back)
         except StopAsyncIteration:
             raise StopIteration from None
+        return Delivery.of(taken, self._background)
+
+    def _put_back(self, origin: consumer.Delivery[DataT]) -> None:
+        self._origin.put_back([origin])
 
 
 def check_handler(handler: object) -> None:

@@ -48,6 +48,6 @@ class Presence(Block[client_presence.Presence]):
 
     def __next__(self) -> PresenceChange:
         try:
-            return self._background.wait_for(self._origin.__anext__)
+            return self._background.take(self._origin.__anext__, self._origin.put_back)
         except StopAsyncIteration:
             raise StopIteration from None

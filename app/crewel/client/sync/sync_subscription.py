@@ -15,7 +15,8 @@ class Subscription(Block[subscription.Subscription[DataT]], Generic[DataT]):
     """Iterate over it (`for message in subscription`), or call `receive`.
 
     In a client with `update`, asking for a message settles the one before, as does leaving the block of `with subscription`
-    without an exception. Threads that share a subscription call `defer` on each message and settle it themselves.
+    without an exception. Each thread that shares a subscription settles its own message so. A thread that gives its message to
+    another one calls `defer` first.
 
     The iteration ends after `unsubscribe` and when the application closes the client. It raises when the subscription was lost:
     `SubscribeRefused` if the server refused it in a new session or has ended it, because its filter is too expensive. It raises
@@ -53,7 +54,7 @@ class Subscription(Block[subscription.Subscription[DataT]], Generic[DataT]):
 
     def receive(self, timeout: float | None = None) -> Message[DataT]:
         """The next message. The arguments and errors are those of `crewel.client.Subscription.receive`."""
-        return self._shown(self._background.take(lambda: self._origin.receive(timeout)))
+        return self._shown(self._background.take(lambda: self._origin.receive(timeout), self._put_back))
 
     def unsubscribe(self) -> None:
         """End the subscription; the last one of its channel unsubscribes at the server. The arguments and errors are those
@@ -67,9 +68,12 @@ class Subscription(Block[subscription.Subscription[DataT]], Generic[DataT]):
 
     def __next__(self) -> Message[DataT]:
         try:
-            return self._shown(self._background.take(self._origin.__anext__))
+            return self._shown(self._background.take(self._origin.__anext__, self._put_back))
         except StopAsyncIteration:
             raise StopIteration from None
+
+    def _put_back(self, origin: client_message.Message[DataT]) -> None:
+        self._origin.put_back([origin])
 
     def _shown(self, origin: client_message.Message[DataT]) -> Message[DataT]:
         return Message.of(origin, self._background)
