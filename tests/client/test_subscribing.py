@@ -118,6 +118,22 @@ async def test_a_position_moves_on_with_what_the_application_takes() -> None:
     assert subscription.position == place("6")
 
 
+@pytest.mark.parametrize("before", [(), ("6",)])
+async def test_what_is_put_back_is_not_behind_the_position(before: tuple[str, ...]) -> None:
+    world = World()
+    subscription = await world.subscribe({"position": place("5")}, history=2)
+    for message_id in (*before, "7", "8"):
+        world.deliver(message_id)
+    for _ in before:
+        await anext(subscription)
+    position = subscription.position
+    message = await anext(subscription)
+    subscription.put_back([message])
+    assert subscription.position == position
+    assert [(await anext(subscription)).data for _ in range(2)] == ["7", "8"]
+    assert subscription.position == place("8")
+
+
 @pytest.mark.parametrize(
     "update", [{"initial": True}, {"subscription": "__subId:PtP"}, {"lifeTime": 0}, {"state": "ERASED"}, {"id": None}]
 )

@@ -99,6 +99,8 @@ class Progress:
     def __init__(self) -> None:
         self._places: dict[str, dict[str, str]] = {}
         self._lowest: dict[str, int] = {}
+        self._before: tuple[Message, dict[str, str], int | None] | None = None
+        """The message of the last step, and the place and the lowest priority before it."""
 
     def __bool__(self) -> bool:
         return bool(self._places)
@@ -110,6 +112,7 @@ class Progress:
 
     def begin(self, position: Position) -> None:
         """Be there, in the histories that this position names, and stay where it was in all others."""
+        self._before = None
         for channel, place in position.items():
             self._places[channel] = dict(place)
             self._lowest.pop(channel, None)
@@ -121,9 +124,22 @@ class Progress:
             return
         if message.is_initial or message.is_addressed or message.is_erased or message.life_time == 0:
             return
-        if message.priority <= self._lowest.get(message.channel, message.priority):
+        lowest = self._lowest.get(message.channel)
+        if lowest is None or message.priority <= lowest:
+            self._before = message, dict(place), lowest
             self._lowest[message.channel] = message.priority
             place["id"] = message.id
+
+    def step_back(self, message: Message) -> None:
+        """Be where it was before this message, if that was the last step."""
+        if self._before is None or self._before[0] is not message:
+            return
+        _, self._places[message.channel], lowest = self._before
+        self._before = None
+        if lowest is None:
+            del self._lowest[message.channel]
+        else:
+            self._lowest[message.channel] = lowest
 
 
 class Overflow(Enum):
@@ -319,7 +335,9 @@ class Subscription(Generic[DataT]):
                 del self._taken[reader]
         if self._leaves_unread:
             return
-        self._queue.extendleft(reversed(messages))
+        for message in reversed(messages):
+            self._progress.step_back(message)
+            self._queue.appendleft(message)
         self._changed.set()
 
     def unread(self) -> list[Message]:
