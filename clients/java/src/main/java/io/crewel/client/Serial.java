@@ -37,6 +37,7 @@ final class Serial implements Executor {
                 Thread thread = Thread.currentThread();
                 thread.getUncaughtExceptionHandler().uncaughtException(thread, failure);
             }
+            Thread.interrupted(); // it was for this task: THREADS is never shut down, so none is for the loop
         }
     }
 

@@ -184,4 +184,29 @@ class UpdateExtensionTest {
         assertEquals(List.of("1"), told);
         assertEquals(List.of(ok("1")), wire.statuses);
     }
+
+    @Test
+    void anInterruptOfOneListenerIsNotForTheNext() throws Exception {
+        UpdateExtension update = UpdateExtension.addTo(client);
+        client.handshake();
+        wire.deliver();
+        CountDownLatch bothWait = new CountDownLatch(1);
+        CountDownLatch bothRan = new CountDownLatch(2);
+        update.subscribe("/a", delivery -> {
+            bothRan.countDown();
+            assertTrue(bothWait.await(20, TimeUnit.SECONDS));
+            if (delivery.id().equals("1")) {
+                throw new InterruptedException();
+            }
+        });
+        wire.deliver(message("/a", Map.of("id", "1")), message("/a", Map.of("id", "2")));
+        bothWait.countDown();
+        assertTrue(bothRan.await(20, TimeUnit.SECONDS));
+        while (wire.statuses.size() < 2) {
+            wire.deliver(); // a connect may have been sent before both had ended
+        }
+        assertEquals(List.of("1", "2"), wire.statuses.stream().map(each -> Ext.fields(each).get("id")).toList());
+        assertEquals(ok("2"), wire.statuses.get(1));
+        assertEquals("user.update.internalError", Ext.fields(wire.statuses.get(0)).get("errorCode"));
+    }
 }
