@@ -2,8 +2,9 @@ package io.crewel.client;
 
 import java.io.Closeable;
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.io.StringReader;
-import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -39,7 +40,7 @@ final class OutboxFile implements Closeable {
     private final Map<String, Refused> refused = new LinkedHashMap<>();
     private long bytes; // of the lines that wait
     private FileChannel lock;
-    private FileChannel channel;
+    private RandomAccessFile file; // null until it is written to; no channel, which an interrupt of the caller would close
     private long size; // of what was written as a whole
     private long large; // a file of more bytes is written again
 
@@ -214,19 +215,23 @@ final class OutboxFile implements Closeable {
         if (lines.isEmpty()) {
             return;
         }
-        channel.truncate(size); // what an earlier attempt has left, on a disk that was full
-        size = write(channel, lines, size);
+        if (!lock.isOpen()) {
+            throw new ClosedChannelException(); // another outbox may have the file
+        }
+        if (file == null) {
+            file = new RandomAccessFile(path.toFile(), "rw");
+        }
+        file.setLength(size); // without what an earlier attempt has left, on a disk that was full
+        size = write(file, lines, size);
         lines.forEach(line -> apply(line, parsed(line)));
     }
 
-    private static long write(FileChannel target, List<String> lines, long from) throws IOException {
-        ByteBuffer buffer = ByteBuffer.wrap((String.join("\n", lines) + "\n").getBytes(StandardCharsets.UTF_8));
-        long end = from;
-        while (buffer.hasRemaining()) {
-            end += target.write(buffer, end);
-        }
-        target.force(false);
-        return end;
+    private static long write(RandomAccessFile target, List<String> lines, long from) throws IOException {
+        byte[] bytes = (String.join("\n", lines) + "\n").getBytes(StandardCharsets.UTF_8);
+        target.seek(from);
+        target.write(bytes);
+        target.getFD().sync();
+        return from + bytes.length;
     }
 
     /** Replaces the file by one with what has not ended. */
@@ -237,32 +242,42 @@ final class OutboxFile implements Closeable {
         Path beside = path.resolveSibling(path.getFileName() + ".new");
         Files.deleteIfExists(beside);
         var options = Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
-        FileChannel made = FileChannel.open(beside, options, ResumeFile.ownerOnly());
-        try {
+        FileChannel.open(beside, options, ResumeFile.ownerOnly()).close();
+        try (RandomAccessFile made = new RandomAccessFile(beside.toFile(), "rw")) {
             size = write(made, lines, 0);
-            Files.move(beside, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
-            if (path.getFileSystem().supportedFileAttributeViews().contains("posix")) { // others cannot open a directory
-                try (FileChannel directory = FileChannel.open(path.getParent())) {
-                    directory.force(true); // else a loss of power could bring the old file back
+        }
+        closeFile(); // Windows does not replace an open file
+        Files.move(beside, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        large = Math.max(SMALL, 2 * size);
+        forceDirectory();
+    }
+
+    /** Else a loss of power could bring the old file back. */
+    private void forceDirectory() throws IOException {
+        if (path.getFileSystem().supportedFileAttributeViews().contains("posix")) { // others cannot open a directory
+            boolean isInterrupted = Thread.interrupted(); // which would close the channel
+            try (FileChannel directory = FileChannel.open(path.getParent())) {
+                directory.force(true);
+            } finally {
+                if (isInterrupted) {
+                    Thread.currentThread().interrupt();
                 }
             }
-        } catch (IOException failure) {
-            made.close();
-            throw failure;
         }
-        if (channel != null) {
-            channel.close();
+    }
+
+    private void closeFile() throws IOException {
+        RandomAccessFile open = file;
+        file = null;
+        if (open != null) {
+            open.close();
         }
-        channel = made;
-        large = Math.max(SMALL, 2 * size);
     }
 
     @Override
     public void close() throws IOException {
         try {
-            if (channel != null) {
-                channel.close();
-            }
+            closeFile();
         } finally {
             if (lock != null) {
                 lock.close();

@@ -26,6 +26,7 @@ import java.util.stream.LongStream;
 
 import org.cometd.bayeux.Message;
 import org.cometd.client.BayeuxClient;
+import org.cometd.common.JettyJSONContextClient;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -181,6 +182,7 @@ class OutboxTest {
             other.destroyForcibly();
         }
         outbox.close();
+        assertThrows(UncheckedIOException.class, outbox::forgetRefused);
         assertEquals(1, outbox().waiting());
     }
 
@@ -219,6 +221,40 @@ class OutboxTest {
             assertTrue(outbox.drained(LIMIT));
         }
         assertTrue(Files.size(file()) < 1_200_000, () -> "bytes: " + file().toFile().length());
+    }
+
+    @Test
+    void anInterruptedPublishLeavesTheFileOpen() throws Exception {
+        Outbox outbox = outbox();
+        Thread.currentThread().interrupt();
+        outbox.publish("/orders", 1);
+        assertTrue(Thread.interrupted(), "the interrupt is the caller's");
+        outbox.publish("/orders", 2);
+        connect();
+        assertTrue(outbox.drained(LIMIT));
+        assertEquals(List.of(1L, 2L), sent());
+        Thread.currentThread().interrupt();
+        outbox.forgetRefused();
+        outbox.close();
+        outbox();
+        assertTrue(Thread.interrupted());
+    }
+
+    @Test
+    void anInterruptedThreadWritesTheFileAgain() throws Exception {
+        var json = new JettyJSONContextClient();
+        try (OutboxFile kept = new OutboxFile(file(), json)) {
+            kept.add(kept.line(Map.of("key", "large", "channel", "/orders", "data", "x".repeat(1_200_000))));
+            kept.add(kept.line(Map.of("key", "small", "channel", "/orders", "data", 1)));
+            Thread.currentThread().interrupt();
+            kept.settle(List.of(new OutboxFile.Outcome("large", null)));
+            assertTrue(Files.size(file()) < 1000);
+            kept.add(kept.line(Map.of("key", "last", "channel", "/orders", "data", 2)));
+        }
+        assertTrue(Thread.interrupted());
+        try (OutboxFile kept = new OutboxFile(file(), json)) {
+            assertEquals(List.of("small", "last"), kept.oldest(9, 1000).stream().map(each -> each.get("key")).toList());
+        }
     }
 
     // With a real server
