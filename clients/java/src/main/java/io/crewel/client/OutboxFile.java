@@ -20,6 +20,8 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
 import org.cometd.common.JSONContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * The publishes of an outbox, in memory and in a file: one line of JSON for each that was added, and one for each that was
@@ -28,6 +30,7 @@ import org.cometd.common.JSONContext;
  * guards it.
  */
 final class OutboxFile implements Closeable {
+    private static final Logger LOG = LoggerFactory.getLogger(OutboxFile.class);
     private static final String VERSION = "crewel.outbox";
     private static final long FORMAT = 1;
     private static final long SMALL = 1024 * 1024; // bytes of a file that is not written again, except when it is opened
@@ -41,6 +44,7 @@ final class OutboxFile implements Closeable {
     private long bytes; // of the lines that wait
     private FileChannel lock;
     private RandomAccessFile file; // null until it is written to; no channel, which an interrupt of the caller would close
+    private boolean isMoved; // to its name, which may not be on disk
     private long size; // of what was written as a whole
     private long large; // a file of more bytes is written again
 
@@ -66,7 +70,7 @@ final class OutboxFile implements Closeable {
         try {
             lock();
             read();
-            rewrite();
+            shrink();
         } catch (IOException | RuntimeException failure) {
             close();
             throw failure;
@@ -87,12 +91,17 @@ final class OutboxFile implements Closeable {
     }
 
     private void read() throws IOException {
-        // Bytes that are no UTF-8 become marks, and their line is no JSON.
-        String text = Files.exists(path) ? new String(Files.readAllBytes(path), StandardCharsets.UTF_8) : "";
-        String whole = text.substring(0, text.lastIndexOf('\n') + 1);
-        if (whole.isEmpty() && !text.isEmpty()) {
+        byte[] content = Files.exists(path) ? Files.readAllBytes(path) : new byte[0];
+        int end = content.length;
+        while (end > 0 && content[end - 1] != '\n') {
+            end--;
+        }
+        if (end == 0 && content.length > 0) {
             throw new IOException("the file " + path + " is no outbox");
         }
+        size = end;
+        // Bytes that are no UTF-8 become marks, and their line is no JSON.
+        String whole = new String(content, 0, end, StandardCharsets.UTF_8);
         int number = 0;
         for (String line : whole.lines().toList()) {
             number++;
@@ -190,7 +199,7 @@ final class OutboxFile implements Closeable {
         }
         append(lines);
         if (size > large) {
-            rewrite();
+            shrink();
         }
     }
 
@@ -218,6 +227,9 @@ final class OutboxFile implements Closeable {
         if (!lock.isOpen()) {
             throw new ClosedChannelException(); // another outbox may have the file
         }
+        if (isMoved) {
+            forceDirectory();
+        }
         if (file == null) {
             file = new RandomAccessFile(path.toFile(), "rw");
         }
@@ -234,7 +246,19 @@ final class OutboxFile implements Closeable {
         return from + bytes.length;
     }
 
-    /** Replaces the file by one with what has not ended. */
+    /** Writes the file again if it can: the disk may have room for lines, and not for another file. */
+    private void shrink() throws IOException {
+        try {
+            rewrite();
+        } catch (IOException failure) {
+            if (size == 0) {
+                throw failure; // there is no old one
+            }
+            LOG.warn("the outbox {} cannot be written again without what has ended; trying later", path, failure);
+        }
+    }
+
+    /** Replaces the file by one with what has not ended. If that fails, the old one stays in use. */
     private void rewrite() throws IOException {
         List<String> lines = new ArrayList<>(List.of(line(Map.of(VERSION, FORMAT))));
         refused.values().forEach(each -> lines.addAll(List.of(each.added(), each.ended())));
@@ -243,12 +267,20 @@ final class OutboxFile implements Closeable {
         Files.deleteIfExists(beside);
         var options = Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
         FileChannel.open(beside, options, ResumeFile.ownerOnly()).close();
-        try (RandomAccessFile made = new RandomAccessFile(beside.toFile(), "rw")) {
-            size = write(made, lines, 0);
+        long written;
+        try {
+            try (RandomAccessFile made = new RandomAccessFile(beside.toFile(), "rw")) {
+                written = write(made, lines, 0);
+            }
+            closeFile(); // Windows does not replace an open file
+            Files.move(beside, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } catch (IOException failure) {
+            Files.deleteIfExists(beside); // it takes room that the lines to come need
+            throw failure;
         }
-        closeFile(); // Windows does not replace an open file
-        Files.move(beside, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        size = written;
         large = Math.max(SMALL, 2 * size);
+        isMoved = true;
         forceDirectory();
     }
 
@@ -264,6 +296,7 @@ final class OutboxFile implements Closeable {
                 }
             }
         }
+        isMoved = false;
     }
 
     private void closeFile() throws IOException {

@@ -13,6 +13,7 @@ import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
@@ -255,6 +256,53 @@ class OutboxTest {
         try (OutboxFile kept = new OutboxFile(file(), json)) {
             assertEquals(List.of("small", "last"), kept.oldest(9, 1000).stream().map(each -> each.get("key")).toList());
         }
+    }
+
+    @Test
+    void aFileThatIsNotReplacedIsNotCutOff() throws Exception {
+        var json = new JettyJSONContextClient();
+        try (OutboxFile kept = new OutboxFile(file(), json)) {
+            kept.add(kept.line(Map.of("key", "large", "channel", "/orders", "data", "x".repeat(1_200_000))));
+            kept.add(kept.line(Map.of("key", "small", "channel", "/orders", "data", 1)));
+            Path aside = directory.resolve("aside");
+            Files.move(file(), aside);
+            Files.createDirectories(file().resolve("any")); // so that no file takes its name
+            kept.settle(List.of(new OutboxFile.Outcome("large", null)));
+            assertFalse(Files.exists(directory.resolve("orders.outbox.new")));
+            Files.delete(file().resolve("any"));
+            Files.move(aside, file(), StandardCopyOption.REPLACE_EXISTING);
+            kept.add(kept.line(Map.of("key", "last", "channel", "/orders", "data", 2)));
+            assertTrue(Files.size(file()) > 1_200_000);
+        }
+        try (OutboxFile kept = new OutboxFile(file(), json)) {
+            assertEquals(List.of("small", "last"), kept.oldest(9, 1000).stream().map(each -> each.get("key")).toList());
+        }
+    }
+
+    @Test
+    void aFileThatCannotBeWrittenAgainStaysInUse() throws Exception {
+        Outbox outbox = outbox();
+        Path beside = directory.resolve("orders.outbox.new");
+        Files.createDirectories(beside.resolve("any"));
+        connect();
+        for (int number = 0; number < 30; number++) {
+            outbox.publish("/orders", "x".repeat(40_000));
+        }
+        assertTrue(outbox.drained(LIMIT));
+        assertEquals(30, sent().size());
+        assertTrue(Files.size(file()) > 1_200_000);
+        wire.publishes = message -> null;
+        outbox.publish("/orders", "waits");
+        outbox.close();
+        Files.writeString(file(), "{\"key\": \"cut", StandardOpenOption.APPEND);
+        try (OutboxFile next = new OutboxFile(file(), new JettyJSONContextClient())) {
+            String key = next.oldest(9, 1000).get(0).get("key").toString();
+            next.add(next.line(Map.of("key", "last", "channel", "/orders", "data", 2)));
+            Files.delete(beside.resolve("any"));
+            next.settle(List.of(new OutboxFile.Outcome(key, null)));
+        }
+        assertEquals(2, Files.readAllLines(file()).size());
+        assertEquals(1, outbox().waiting());
     }
 
     // With a real server
