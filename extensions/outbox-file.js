@@ -121,8 +121,7 @@ export class OutboxFile {
     /** Sets a publish aside. `refusal` is {errorCode, message}. */
     async refuse(row, refusal) {
         const {journal} = await this.#opened();
-        row.refusal = refusal;
-        this.#waiting -= 1;
+        this.#refuse(row, refusal);
         await this.#settle(journal, [refusalOf(row)]);
     }
 
@@ -140,8 +139,18 @@ export class OutboxFile {
         this.#positions.set(row.key, row.position);
     }
 
+    // A file may say twice that a row is gone or refused, or say it of a row that it does not have: memory changes before the lines
+    // are on disk, and a rewriting in between writes what is in memory.
+
+    #refuse(row, refusal) {
+        if (row && !row.refusal) {
+            row.refusal = refusal;
+            this.#waiting -= 1;
+        }
+    }
+
     #drop(row) {
-        if (this.#rows.delete(row.position)) {
+        if (row && this.#rows.delete(row.position)) {
             this.#positions.delete(row.key);
             this.#bytes -= row.bytes;
             this.#waiting -= row.refusal ? 0 : 1;
@@ -209,10 +218,11 @@ export class OutboxFile {
             this.#waiting += 1;
             this.#bytes += bytes;
         } else if (refused !== undefined) {
-            this.#rows.get(refused).refusal = refusal;
-            this.#waiting -= 1;
-        } else {
+            this.#refuse(this.#rows.get(refused), refusal);
+        } else if (gone !== undefined) {
             this.#drop(this.#rows.get(gone));
+        } else {
+            throw new TypeError("a line says nothing that this version knows");
         }
     }
 }

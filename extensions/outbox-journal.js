@@ -78,6 +78,7 @@ export class Journal {
                 await fs.rename(path, this.#path);
             } catch (error) {
                 await handle.close();
+                await fs.rm(path, {force: true}); // on a full disk, it takes the room that lines need
                 throw error;
             }
             const old = this.#handle;

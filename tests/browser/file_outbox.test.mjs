@@ -1,12 +1,14 @@
 /** What an outbox keeps in a file: run by node --test, see test_modules.py. */
 import assert from "node:assert/strict";
 import {spawnSync} from "node:child_process";
-import {appendFileSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync} from "node:fs";
+import {existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync} from "node:fs";
+import fs from "node:fs/promises";
 import {tmpdir} from "node:os";
 import {join} from "node:path";
 import {after, mock, test} from "node:test";
 import {Outbox} from "../../extensions/outbox.js";
 import {OutboxFile} from "../../extensions/outbox-file.js";
+import {Journal} from "../../extensions/outbox-journal.js";
 
 const directory = mkdtempSync(join(tmpdir(), "outbox-"));
 let files = 0;
@@ -88,8 +90,11 @@ test("a damaged file and another file are refused and stay as they are", async (
     const file = kept(path);
     await file.add(row("a"));
     await file.close();
-    appendFileSync(path, "not JSON\n");
-    await assert.rejects(kept(path).count(), /outbox is damaged in line 3/);
+    const whole = readFileSync(path);
+    for (const line of ["not JSON", "{}"]) {
+        writeFileSync(path, `${whole}${line}\n`);
+        await assert.rejects(kept(path).count(), /outbox is damaged in line 3/);
+    }
     for (const text of ["hello", "hello\n", '{"crewel":"outbox","version":2}\n']) {
         writeFileSync(path, text);
         await assert.rejects(kept(path).count(), {name: "TypeError", message: `${path} is no outbox`});
@@ -184,6 +189,64 @@ test("a file does not grow with what was sent", async () => {
     assert.deepEqual(await keys(again), ["stays", "last"]);
     await again.close();
     assert.ok(!existsSync(`${path}.new`));
+});
+
+/** Adds rows, refuses the second and the third, and removes so many bytes that the file is written again; meanwhile calls `work`. */
+async function written(path, work) {
+    const file = kept(path, {maxBytes: 4e6});
+    await Promise.all(["large", "seen", "refused", "late", "last"].map((key) => file.add(row(key, "x".repeat(key === "large" ? 2e6 : 1)))));
+    const [large, ...others] = await file.oldest(9);
+    for (const each of others.slice(0, 2)) {
+        await file.refuse(each, {errorCode: "x", message: "no"});
+    }
+    const {rewrite} = Journal.prototype;
+    let working;
+    const patched = mock.method(Journal.prototype, "rewrite", function (remaining) {
+        working = work(file, others);
+        return rewrite.call(this, remaining);
+    });
+    await file.remove([large]);
+    await working;
+    assert.equal(patched.mock.callCount(), 1);
+    patched.mock.restore();
+    await file.close();
+}
+
+test("what is removed or refused while the file is written again is so in the next process", async () => {
+    const path = newPath();
+    await written(path, (file, [seen, , late]) => Promise.all([file.remove([seen]), file.refuse(late, {errorCode: "y", message: "no"})]));
+    assert.match(readFileSync(path, "utf8"), /"gone":2}\n.*"refused":4,/s);
+    const again = kept(path);
+    assert.deepEqual([await again.count(), await keys(again)], [1, ["last"]]);
+    assert.deepEqual((await again.refused()).map(({key, refusal}) => [key, refusal.errorCode]), [["refused", "x"], ["late", "y"]]);
+    await again.close();
+});
+
+test("what is removed twice, or replaced meanwhile, does not damage the file", async () => {
+    const path = newPath();
+    const file = kept(path);
+    await Promise.all(["a", "b", "c"].map((key) => file.add(row(key))));
+    for (const each of (await file.oldest(2))) {
+        await file.refuse(each, {errorCode: "x", message: "no"});
+    }
+    const refused = await file.refused();
+    await Promise.all([file.add(row("b", "again")), file.remove(refused), file.remove(refused)]);
+    await file.close();
+    const next = kept(path);
+    assert.deepEqual([await next.count(), await keys(next), await next.refused()], [2, ["c", "b"], []]);
+    await next.close();
+});
+
+test("a rewriting that fails leaves nothing beside the file", async () => {
+    const path = newPath();
+    const renames = mock.method(fs, "rename", () => Promise.reject(new Error("no room")));
+    await written(path, () => {});
+    assert.equal(renames.mock.callCount(), 1);
+    renames.mock.restore();
+    assert.ok(!existsSync(`${path}.new`));
+    const again = kept(path);
+    assert.deepEqual(await keys(again), ["late", "last"]);
+    await again.close();
 });
 
 test("an outbox takes a path, and says what it cannot be", async () => {
