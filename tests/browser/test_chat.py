@@ -132,6 +132,7 @@ def test_a_cleared_acknowledge_box_shows_resends_and_checking_it_ends_them(base:
     sue.say("only once")
     sue.say("and this too")
     joe.sees("and this too")
+    sue.sees("and this too")
     expect(joe.figure("Not acknowledged")).to_have_text("0")
     assert joe.figure("Sent again").inner_text() == resends
     for text in ("only once", "and this too"):

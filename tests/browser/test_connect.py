@@ -320,7 +320,7 @@ def test_what_is_refused_for_an_expired_token_is_sent_with_the_next_one(
     page.evaluate("release()")
     assert page.evaluate("sent") == [True, "/chat/b", 49, []]
     until(page, "() => String([...seen].sort()) === 'kept,published'")
-    assert page.evaluate("connection.outbox.waiting") == 0
+    until(page, "() => connection.outbox.waiting === 0")
     assert page.evaluate("connection.outbox.refused()") == []
 
 

@@ -94,6 +94,16 @@ class Console:
         expect(self.page.get_by_role("button", name="Sign out")).to_be_visible()
         return self
 
+    def show(self, view: str) -> None:
+        """Go to another view, and wait until it has the answer of the server."""
+        address = f"{self.server.base}/admin/#{view}"
+        if self.page.url != address:
+            self.page.evaluate("() => { document.querySelector('#said').textContent = ''; }")
+            self.page.goto(address)
+            expect(self.page.locator("#said")).not_to_be_empty()  # the name of the view, when that is there
+            expect(self.page.locator("#trouble")).to_be_hidden()
+            expect(self.page.get_by_role("heading", name="There is no such view")).to_have_count(0)
+
     def close(self) -> None:
         self.context.close()
         assert self.complaints == []
@@ -174,6 +184,7 @@ def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     page.goto(f"{console.server.base}/admin/")
     tools = page.locator("#nav, #who, #saved, #keys")
     expect(page.get_by_label("Token")).to_be_visible()
+    expect(tools).to_have_count(4)
     assert not any(each.is_visible() for each in tools.all())  # they are for those who have signed in
     page.get_by_label("Token").fill("not-the-token-of-this-server")
     page.get_by_role("button", name="Sign in").click()
@@ -183,6 +194,7 @@ def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     page.get_by_label("Token").fill(signed(operator="view"))
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_text("joe, role view")).to_be_visible()
+    expect(tools).to_have_count(4)
     assert all(each.is_visible() for each in tools.all())
 
 

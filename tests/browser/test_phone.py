@@ -148,8 +148,7 @@ def test_what_is_pressed_is_large_enough(console: Console) -> None:
     expect(page.locator(".wrong article").first).to_be_visible()
     found = {}
     for view in ("/", "/receivers", "/receivers/client/printer/1", "/dead-letters?receiver=client/kitchen/1", "/jobs"):
-        page.goto(f"{console.server.base}/admin/#{view}")
-        page.wait_for_load_state("networkidle")
+        console.show(view)
         for size, least in ((PHONE, FINGER), (DESKTOP, POINTER)):
             page.set_viewport_size(size["viewport"])
             found[view, least] = page.locator(PRESSED).evaluate_all(SMALLER, least)

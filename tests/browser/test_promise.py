@@ -238,12 +238,21 @@ def forget(session, message):
 """
 
 
+WATCH_FOR_EVE = """() => {
+    new MutationObserver((changes) => {
+        window.sawEve ||= changes.some((each) => [...each.addedNodes].some((node) => node.textContent === "eve"));
+    }).observe(document.querySelector("#members"), {childList: true});
+}"""
+
+
 def test_a_page_that_is_missing_on_the_list_joins_again(start_server: StartServer, meet: Meet, tmp_path: Path) -> None:
     """As after a restart that was so quick that no connect of this page failed."""
     (tmp_path / "forgetful.py").write_text(FORGETFUL)
     server = start_server(PATIENT, service="forgetful")
     joe, sue = [meet(server.base, name).join(room="demo") for name in ROOM]
     joe.sees_members(2)
+    for person in (joe, sue):
+        person.page.evaluate(WATCH_FOR_EVE)
     joe.page.evaluate(
         """async () => {
             const {CometD} = await import("/static/vendor/cometd/cometd.js");
@@ -255,5 +264,6 @@ def test_a_page_that_is_missing_on_the_list_joins_again(start_server: StartServe
         }"""
     )
     for person in (joe, sue):
+        person.page.wait_for_function("() => window.sawEve")  # it was missing on the list
         person.sees_member("joe", "sue")
         person.sees_members(2)

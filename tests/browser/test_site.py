@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.server_process import ROOT
 from tests.shared_files import made_once
@@ -387,7 +387,12 @@ def test_names_are_whole_and_their_meaning_is_visible(browser: Browser, site: st
     with browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce") as context:
         page = context.new_page()
         for name in FITTING:
-            page.goto(f"{site}/{name}.html", wait_until="load")
+            answer = page.goto(f"{site}/{name}.html", wait_until="load")
+            assert answer is not None
+            assert answer.ok, name
+            assert page.locator("article .short").count() > 0, name
+            assert page.locator("article tr[id]").count() > 0 or not name.startswith("reference/"), name
+            expect(page.locator("article pre:has(> code):not(:has(> .md-code__nav))")).to_have_count(0)
             if found := page.evaluate(FIT):
                 wrong[name] = found[:5]
     assert wrong == {}

@@ -3,6 +3,7 @@ package example;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -10,6 +11,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.util.concurrent.ThreadLocalRandom;
 
 /** {@code crewel serve} in a process of its own, which a test may kill. The variable CREWEL names the command. */
 final class Crewel implements AutoCloseable {
@@ -21,10 +23,24 @@ final class Crewel implements AutoCloseable {
 
     Crewel(Path directory) throws IOException {
         this.directory = directory;
-        try (ServerSocket socket = new ServerSocket(0)) {
-            port = socket.getLocalPort();
-        }
+        port = freePort();
         start();
+    }
+
+    /**
+     * A port on which nothing listens, below those that Linux gives to outgoing connections: a client that connects again could
+     * take one of these while the server is away.
+     */
+    private static int freePort() throws IOException {
+        for (int tries = 0;; tries++) {
+            try (ServerSocket socket = new ServerSocket(ThreadLocalRandom.current().nextInt(15_000, 32_768))) {
+                return socket.getLocalPort();
+            } catch (BindException taken) {
+                if (tries == 1000) {
+                    throw taken;
+                }
+            }
+        }
     }
 
     void start() throws IOException {

@@ -318,13 +318,19 @@ class LiveTest {
         UpdateExtension update = UpdateExtension.addTo(receiver.client, options);
         receiver.open(reply -> update.subscribe(channel, delivery -> {
             heard.add(delivery);
+            if (delivery.data().equals(2L)) {
+                throw new IllegalStateException("no such order");
+            }
             if (delivery.redeliver() == 0) {
                 throw UpdateException.retry("the database is down");
             }
         }));
-        publish(publisher(), 1L);
+        Publisher publisher = publisher();
+        publish(publisher, 1L);
         assertHeard(1L, 1L);
-        assertEquals(List.of(), letters(0));
+        publish(publisher, 2L);
+        // The server receives the outcome of the first message before that of the second one.
+        assertEquals(List.of("user.update.internalError no such order"), letters(1));
     }
 
     @Test

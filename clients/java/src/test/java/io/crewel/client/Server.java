@@ -3,6 +3,7 @@ package io.crewel.client;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -13,6 +14,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 import org.eclipse.jetty.util.ajax.JSON;
@@ -29,10 +31,24 @@ final class Server implements AutoCloseable {
     Server(Path directory, String... sets) throws IOException {
         this.directory = directory;
         this.sets = List.of(sets);
-        try (ServerSocket socket = new ServerSocket(0)) {
-            port = socket.getLocalPort();
-        }
+        port = freePort();
         start();
+    }
+
+    /**
+     * A port on which nothing listens, below those that Linux gives to outgoing connections: a client that connects again could
+     * take one of these while the server is away.
+     */
+    private static int freePort() throws IOException {
+        for (int tries = 0;; tries++) {
+            try (ServerSocket socket = new ServerSocket(ThreadLocalRandom.current().nextInt(15_000, 32_768))) {
+                return socket.getLocalPort();
+            } catch (BindException taken) {
+                if (tries == 1000) {
+                    throw taken;
+                }
+            }
+        }
     }
 
     /** Starts it, and waits until it is ready. */
