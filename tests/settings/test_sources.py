@@ -126,6 +126,8 @@ def test_nothing_else_is_the_address_of_a_store(address: str) -> None:
     [
         ("redis://joe:secret@a:1/0", "redis://joe:***@a:1/0"),
         ("redis://:secret@a", "redis://:***@a"),
+        ("redis://joe:sec@ret@a:1/0", "redis://joe:***@a:1/0"),
+        ("redis://:s@e@cret@a", "redis://:***@a"),
         ("unix:///run/a.sock?password=secret", "unix:///run/a.sock?password=***"),
         ("redis://a", "redis://a"),
         ("", None),
@@ -207,6 +209,10 @@ def test_every_value_can_be_written_back_as_text(name: str) -> None:
         (
             "bayeux.timeout_ms=soon",
             "--set bayeux.timeout_ms: 'soon' is not possible: expected a whole number of milliseconds, 0 or more",
+        ),
+        (
+            "limits.max_channels=99999999999999999999",
+            "expected a whole number, 0 or more, at most 9007199254740991",
         ),
         ("bayeux.timeout_ms=-1", "--set bayeux.timeout_ms: '-1' is not possible: expected"),
         ("http.port=65536", "--set http.port: '65536' is not possible: expected a whole number from 0 to 65535"),

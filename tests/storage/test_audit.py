@@ -28,6 +28,12 @@ async def test_the_newest_is_first_and_has_its_id(store: Store) -> None:
     assert [entry["who"] for entry in oldest_first.entries] == ["joe", "ann"]
 
 
+async def test_what_no_json_of_others_has_is_written_all_the_same(store: Store) -> None:
+    await write(store, {**JOE, "who": "joe\ud800", "details": {"after": 10**20}})
+    ((entry,), _) = await audit_stream.page(store, AuditFilter())
+    assert (entry["who"], entry["what"], entry["details"]) == ("joe?", "hold session", {"after": 1e20})
+
+
 async def test_pages_follow_one_another_in_both_directions(store: Store) -> None:
     await write(store, *({"who": str(number)} for number in range(7)))
     for newest_first in (True, False):

@@ -127,10 +127,9 @@ class Audit:
             "errorCode": code,
             "details": action.details,
         }
+        step = audit_stream.write(access.keys, entry, settings.admin.audit_max_entries)
         self._waiting += 1
-        access.writing.submit(
-            audit_stream.write(access.keys, entry, settings.admin.audit_max_entries), self._written, retries=True
-        )
+        access.writing.submit(step, self._written, retries=True)
 
     def _written(self, _: object) -> None:
         self._waiting -= 1

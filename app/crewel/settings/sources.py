@@ -17,7 +17,7 @@ from pydantic_settings import InitSettingsSource
 
 from crewel.errors import SettingsError
 from crewel.settings.server_settings import Settings
-from crewel.settings.table import declared, declared_as, declared_rules, shown
+from crewel.settings.table import Declared, declared, declared_as, declared_rules, shown
 from crewel.settings.topic_rules import TOPICS, flatten, nested, read_json, rule_name, split_rule_name
 from crewel.settings.types import Group
 
@@ -179,7 +179,7 @@ def _explain(error: ErrorDetails, sources: Mapping[str, str]) -> str:
         return str(error["ctx"]["error"]) if "ctx" in error else error["msg"]
     place = {"env": variable_of(name), "--set": f"--set {name}"}.get(sources[name], name)
     given = "what was given" if setting.secret else repr(error["input"])  # which may hold a password
-    return f"{place}: {given} is not possible: expected {setting.expected}"
+    return f"{place}: {given} is not possible: expected {_expected(setting, error)}"
 
 
 def _name(place: tuple[int | str, ...]) -> str:
@@ -223,4 +223,8 @@ def change(settings: Settings, asked: Mapping[str, Any]) -> dict[str, tuple[Any,
 def _why(name: str, error: ValidationError) -> str:
     details = error.errors()[0]
     is_of_group = details["type"] == "value_error" and not details["loc"]
-    return str(details["ctx"]["error"]) if is_of_group else f"expected {declared()[name].expected}"
+    return str(details["ctx"]["error"]) if is_of_group else f"expected {_expected(declared()[name], details)}"
+
+
+def _expected(setting: Declared, error: ErrorDetails) -> str:
+    return f"{setting.expected}, {error['msg']}" if error["type"] == "too_large" else setting.expected

@@ -13,7 +13,7 @@ from crewel.settings.server_settings import Settings
 from crewel.settings.topic_rules import TOPICS, TopicRule, fields_set, rule_name, split_rule_name
 from crewel.settings.types import Expected, Group
 
-_PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^@/?]*(?=@)|([?&](?:sentinel_)?password=)[^&]*")
+_PASSWORD = re.compile(r"(?<=://)([^:@/?]*:)[^/?]*(?=@)|([?&](?:sentinel_)?password=)[^&]*")
 _CREDENTIALS = re.compile(r"(?<=://)[^/?#]*(?=@)|(?<=\?).+", re.DOTALL)
 _NUMBERS = {"ms": "milliseconds", "s": "seconds"}
 _UNIT = re.compile(r"_(ms|bytes)(?:_per_\w+)?$")

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
 
 from crewel.settings.store_location import parse_store_address
 
@@ -60,6 +61,17 @@ _ORIGIN = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://"
     r"(\*(\.[A-Za-z0-9_-]+)+\.[A-Za-z][A-Za-z0-9-]*|[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?"
 )
+
+
+MAX_NUMBER: Final = 2**53 - 1
+"""What every program reads as it was written in JSON."""
+
+
+def _in_json(given: int) -> int:
+    # It is shown and audited as JSON, which cannot say it to every program.
+    if abs(given) > MAX_NUMBER:
+        raise PydanticCustomError("too_large", "at most {most}", {"most": MAX_NUMBER})
+    return given
 
 
 def _no_bool(given: object) -> object:
@@ -159,7 +171,7 @@ def _path_as_text(given: object) -> object:
     return os.fspath(given) if isinstance(given, os.PathLike) else given
 
 
-Number = Annotated[int, BeforeValidator(_no_bool)]
+Number = Annotated[int, BeforeValidator(_no_bool), AfterValidator(_in_json)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
 IN_HEADER = "a text without control characters and without spaces at its ends"
 """What fits into a header."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -54,8 +55,12 @@ class Page(NamedTuple):
 
 def write(k: Keys, entry: Mapping[str, Any], most: int) -> Step[str]:
     """Append an entry; of more than `most`, the oldest of the operator with the most leave. Returns its id."""
-    text = orjson.dumps(entry, default=str)
-    return Step("audit", (k.audit,), (k.base, most, str(entry.get("who", "")), text), bytes.decode)
+    try:
+        text = orjson.dumps(entry, default=str)
+    except TypeError:  # a number or a text that no JSON of others has: what was done is written all the same
+        text = json.dumps(entry, default=str, ensure_ascii=False).encode("utf-8", "replace")
+    who = str(entry.get("who", "")).encode("utf-8", "replace")
+    return Step("audit", (k.audit,), (k.base, most, who, text), bytes.decode)
 
 
 async def shares(store: Store, most: int = 100) -> list[tuple[str, int]]:

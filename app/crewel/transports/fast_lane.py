@@ -47,7 +47,7 @@ class FastLane:
         http = self.settings.http
         self.scheme = "http" if http.tls_cert is None else "https"
         self.header_timeout = http.header_timeout_ms / 1000
-        self.body_timeout = http.body_timeout_ms / 1000
+        self.body_timeout = 0.0
         self.keepalive = http.keepalive_ms / 1000
         # At hand, because each request needs them.
         self.receiver = endpoint.receiver
@@ -59,14 +59,15 @@ class FastLane:
 
     def _watch(self) -> None:
         """Cut off peers that are too slow, every so often: one timer for all connections and none for each."""
+        # They may change while the server runs; to ask the settings of each request takes as long as several steps.
+        self.max_messages, self.max_depth = self.settings.bayeux.max_batch_messages, self.settings.bayeux.max_depth
+        self.body_timeout = self.settings.http.body_timeout_ms / 1000
         soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
         self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
         now = self.loop.time()
         is_late = self._timer is not None and has_stalled(self._timer.when(), now)
         self.idle_deadline = now + self.keepalive
         self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
-        # They may change while the server runs; to ask the settings of each request takes as long as several steps.
-        self.max_messages, self.max_depth = self.settings.bayeux.max_batch_messages, self.settings.bayeux.max_depth
         # After a stall, what a peer seems not to have sent may have come and has not been read.
         if is_late:
             return

@@ -28,10 +28,15 @@ class SessionTimes:
         self._settings = settings.bayeux
         self.wheel = TimingWheel()
         """When the sweep looks at each session. Whatever lets one end earlier than it could before puts it there again."""
-        self.usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
+        self.usual_rest = 0.0
         """How long (s) a client may rest that has no times of its own."""
+        self.renew()
         self._excused_until = -inf
         self._excuse_ends = True
+
+    def renew(self) -> None:
+        """Obey the settings of this moment: each sweep does, since each reply to a connect needs the sum."""
+        self.usual_rest = (self._settings.interval_ms + self._settings.max_interval_ms) / 1000
 
     def excuse(self, until: float) -> None:
         """Let no session end by silence before this moment (loop time): its client may be unable to reach this server, and not

@@ -39,6 +39,7 @@ class SilentSessions:
 
     def sweep(self) -> None:
         """End the sessions whose time has ended."""
+        self._mailboxes.times.renew()
         self._rounds.begin()
 
     def _sweep_portions(self) -> Iterator[None]:

@@ -71,7 +71,7 @@ class StoreAccess:
         self.writing: WriteQueue[PendingPublish] = WriteQueue(self.store, loop, appender)
         self.answered = AnsweredIds()
         """What this server was answered as stored, to be missed if the store loses it."""
-        self.facts_max = settings.storage.facts_max_entries
+        self._settings = settings.storage
         self.phase = StorePhase.SERVING
         """Where this server stands with its store; `enter` changes it."""
         self.is_suspected = False
@@ -84,6 +84,11 @@ class StoreAccess:
         self._on_lost: Callable[[StoreError], None] | None = None
         self.beside: BesideLog[Callable[[], object]] = BesideLog()
         """What lies beside the log and waits for its place there, as functions that take it."""
+
+    @property
+    def facts_max(self) -> int:
+        """How many facts the store keeps; it may change while the server runs."""
+        return self._settings.facts_max_entries
 
     def until_changed(self, name: str) -> asyncio.Future[None]:
         """Done when the session of this name has left the store, or has come from another node."""
