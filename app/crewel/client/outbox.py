@@ -347,7 +347,7 @@ class Outbox:
         if self._on_refused is not None:
             try:
                 self._on_refused(refused)
-            except Exception:
+            except (Exception, SystemExit):  # that would end the task, and the loop of all synchronous clients
                 log.exception("on_refused failed")
 
 
