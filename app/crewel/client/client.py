@@ -500,9 +500,14 @@ class Client:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
 
     async def __aenter__(self) -> Self:
+        self._session.life.begin()  # a second opening fails here, and closes nothing
         early = self._router.unconfirmed()
-        if self.outbox is not None:
-            await self.outbox.open()
+        try:
+            if self.outbox is not None:
+                await self.outbox.open()
+        except BaseException:
+            await self._session.close()  # and not the outbox, which another client may have
+            raise
         try:
             # What the application publishes waits in the outbox, so nothing has to wait for a session.
             await self._session.open(is_awaited=self.outbox is None)
