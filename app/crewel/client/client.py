@@ -193,8 +193,8 @@ class Client:
 
         The call waits for a session if there is none. It sends the message once, unless you set `retry_for`: then it repeats
         the publish for that many seconds while the server or its store is unavailable. All attempts have the same `key`, a
-        random one if you give none, so the server stores the message once. If all attempts fail, the call raises the last failure
-        after which the message may be stored, or else the last one.
+        random one if you give none, so the server stores the message once. If all attempts fail, the call raises the last
+        failure after which the message may be stored, or else the last one.
 
             reply = await client.publish("/orders/new", {"pizza": 4}, persistent=True, key="order-17", retry_for=30)
 
