@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewel.client import Client, Consumer, Delivery, Outbox, State
+from crewel.client import Client, Consumer, Delivery, DisconnectedError, Outbox, ResumeCallbacks, State
 from tests.client.support import LIMIT_S, QUICK
 from tests.ports import free_port
 from tests.server_process import Server
@@ -38,6 +38,26 @@ async def test_a_second_opening_leaves_the_session_as_it_is(
     async with asyncio.timeout(LIMIT_S):
         await client.publish("/a", 1)
         await client.__aexit__(None, None, None)
+
+
+async def test_a_client_that_is_closed_while_it_reads_its_secret_ends() -> None:
+    reading, go = asyncio.Event(), asyncio.Event()
+
+    async def load() -> None:
+        reading.set()
+        await go.wait()
+
+    store = ResumeCallbacks(load, lambda secret: None)
+    client = Client("http://127.0.0.1:9/cometd", name="a/1", resume_store=store, outbox=Outbox(), update=True)
+    opening = asyncio.create_task(client.__aenter__())
+    async with asyncio.timeout(LIMIT_S):
+        await reading.wait()
+        await client.__aexit__(None, None, None)
+        go.set()
+        with pytest.raises(DisconnectedError, match="the client was closed"):
+            await opening
+    assert client._session.connection._http is None
+    assert client._session._tasks == []
 
 
 async def test_a_client_whose_outbox_is_in_use_is_closed(server: Server) -> None:

@@ -376,7 +376,7 @@ async def test_a_cancelled_enqueue_counts_if_its_message_was_added(world: World)
 
 
 @pytest.mark.unit
-async def test_who_waits_for_the_rest_learns_that_the_client_was_closed(world: World) -> None:
+async def test_drained_ends_when_the_client_is_closed(world: World) -> None:
     await world.put(1)
     waiting = asyncio.create_task(world.outbox.drained())
     await asyncio.sleep(0)

@@ -239,7 +239,7 @@ class Outbox:
             if self.waiting:
                 fate = "are lost" if self.path is None else f"stay in {self.path}"
                 log.warning("%d publishes were not answered and %s", self.waiting, fate)
-            self._is_empty.set()  # who waits for that learns of the end
+            self._is_empty.set()  # calls of `drained` end too
             await table.end()
 
     def _opened(self) -> _Table:

@@ -91,6 +91,8 @@ class Session:
         """
         if self._secrets is not None:
             self.connection.login.stored_secret = await self._secrets.load()
+        if self.life.state is State.CLOSED:
+            raise DisconnectedError("the client was closed")
         self.connection.start()
         patience = self._config.open_timeout if is_awaited else math.inf
         self._tasks.append(asyncio.create_task(self._run(patience), name="crewel-client-session"))
