@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -19,6 +20,7 @@ HINTS: Final[Mapping[int, str]] = {
     )
 }
 """What to do about an answer of a proxy, by its status."""
+_USER: Final = re.compile(r"^([\w+.-]+://)?[^/?#]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,14 @@ def proxy_for(url: str, proxy: str | None = None) -> Proxy | None:
     return _parsed(f"{scheme.upper()}_PROXY", found)
 
 
+def without_password(url: str) -> str:
+    """An address, also one that is not valid, without the user and the password that it may have, for logs and errors."""
+    return _USER.sub(r"\1", url)
+
+
 def place(url: str, proxy: Proxy | None) -> str:
-    """The address of a server as errors name it: with the proxy on the way to it."""
+    """The address of a server as errors name it: with the proxy on the way to it, and without a password."""
+    url = without_password(url)
     return url if proxy is None else f"{url} (through the proxy {proxy})"
 
 

@@ -125,6 +125,9 @@ def test_a_refusal_is_one_line(server: Server, tmp_path: Path, arguments: tuple[
         (("sub",), "CHANNEL"),
         (("sub", "/a", "b"), "not a channel name"),
         (("sub", "/a", "--url=ftp://a/b"), "not an http or ws URL"),
+        (("sub", "/a", "--url=ftp://joe:secret@a/b"), "not an http or ws URL: ftp://a/b"),
+        (("sessions", "list", "--url=ftp://joe:secret@a/b"), "not ftp://a/b"),
+        (("sessions", "list", "--url=http://joe:secret@"), "not http://"),
         (("sub", "/a", "--update-exception=user.x", "--oneway"), "--update-exception needs --ack"),
         (("sub", "/a", "--update-exception=user.x", "--no-ack"), "--update-exception needs --ack"),
         (("sub", "/a", "--settle=later"), "--settle"),
@@ -135,6 +138,7 @@ def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], wor
     ended = crewel(*arguments, directory=tmp_path)
     assert (ended.status, ended.out) == (2, "")
     assert words in " ".join(ended.err.split())
+    assert "secret" not in ended.err
 
 
 def test_nothing_to_publish_on_a_terminal_is_wrong_usage(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from crewel.client.config import Config
+from crewel.outgoing_proxy import without_password
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,27 @@ def test_all_transports_share_one_http_address(given: str, url: str) -> None:
 def test_settings_that_cannot_work_are_refused_at_once(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Config(**settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://joe:secret@host/cometd", "https://host/cometd"),
+        ("http://joe:se@cret@host:8080/a@b?c=d@e", "http://host:8080/a@b?c=d@e"),
+        ("http://joe:secret@", "http://"),
+        ("joe:secret@host/cometd", "host/cometd"),
+        ("http://host/a@b", "http://host/a@b"),
+        ("host", "host"),
+    ],
+)
+def test_an_address_is_shown_without_user_and_password(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://joe:secret@host/", "joe:secret@host/cometd", "http://joe:secret@", "http://j:secret@h:x/"]
+)
+def test_an_error_about_an_address_shows_no_password(url: str) -> None:
+    with pytest.raises(ValueError, match=r"http|URL") as raised:
+        Config(url)
+    assert "secret" not in str(raised.value)

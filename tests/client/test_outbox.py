@@ -14,6 +14,7 @@ from crewel.bayeux.message import Fields
 from crewel.client import (
     Client,
     ClientError,
+    DisconnectedError,
     MessageDroppedError,
     NotConnectedError,
     NotEncodableError,
@@ -372,6 +373,17 @@ async def test_a_cancelled_enqueue_counts_if_its_message_was_added(world: World)
     await world.put(2)
     await world.outbox.drained(LIMIT_S)
     assert (world.outbox.waiting, [body for payload in world.sent for body in payload]) == (0, [1, 2])
+
+
+@pytest.mark.unit
+async def test_drained_ends_when_the_client_is_closed(world: World) -> None:
+    await world.put(1)
+    waiting = asyncio.create_task(world.outbox.drained())
+    await asyncio.sleep(0)
+    await world.outbox.close(0)
+    for drained in (waiting, world.outbox.drained()):
+        with pytest.raises(DisconnectedError, match="1 publishes are left"):
+            await asyncio.wait_for(drained, 5)
 
 
 class Heard(logging.Handler):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewel.client.errors import SubscribeRefused
+from crewel.client.errors import DisconnectedError, SubscribeRefused
 from crewel.client.router import Router
 from crewel.client.subscription import Overflow, Subscription
 from tests.client.test_subscription import drained
@@ -49,6 +49,17 @@ async def test_every_local_subscription_of_a_channel_hears_it_once() -> None:
     router.deliver(delivered("/a"), retained=False)
     assert (first.queued, second.queued) == (1, 1)
     assert len(router.unconfirmed()) == 1
+
+
+@pytest.mark.parametrize("error", [DisconnectedError("the server ended the session"), None])
+async def test_a_listener_that_comes_after_the_session_has_ended_ends_too(error: Exception | None) -> None:
+    router = Router()
+    router.end(error)
+    router.end(None)  # the client is closed
+    late = Subscription("/a", bound=10, overflow=Overflow.HOLD, release=nobody, on_room=router.made_room)
+    router.add_listener(late)
+    with pytest.raises(StopAsyncIteration if error is None else DisconnectedError):
+        await asyncio.wait_for(anext(late), 5)
 
 
 async def test_only_the_last_one_of_a_channel_is_worth_telling_the_server() -> None:

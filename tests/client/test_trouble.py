@@ -53,6 +53,18 @@ async def test_a_server_that_is_not_there_is_told_at_once(start_server: StartSer
     assert client.state is State.CLOSED
 
 
+@pytest.mark.server
+async def test_a_password_in_the_address_is_in_no_error_and_no_log(
+    transport: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client("http://joe:secret@127.0.0.1:1/cometd", transports=[transport], open_timeout=0)
+    with caplog.at_level("DEBUG"), pytest.raises(TransportError, match=r"^http://127\.0\.0\.1:1/cometd: ") as raised:
+        await client.__aenter__()
+    assert "secret" not in str(raised.value)
+    assert "no handshake over" in caplog.text
+    assert "secret" not in caplog.text
+
+
 async def test_opening_waits_for_a_server_that_comes_later(start_server: StartServer, transport: str) -> None:
     server = start_server()
     server.terminate()

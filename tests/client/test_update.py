@@ -201,6 +201,26 @@ async def test_what_the_server_did_not_take_is_told_to_the_application(caplog: p
         world.answer(ext=7)
 
 
+@pytest.mark.parametrize("fault", [LookupError("no such order"), SystemExit(3)])
+async def test_an_exception_of_on_rejected_does_not_end_the_reports(
+    fault: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(status: Fields) -> None:
+        raise fault
+
+    no = [{**ok("1")[0], "reason": "not open"}]
+    async with World(on_rejected=fail) as world, asyncio.timeout(LIMIT_S):
+        parts = [world.deliver(message_id) for message_id in ("1", "2")]
+        world.connect()
+        parts[0].settle()
+        _, answer = await world.told()
+        answer.set_result([{**ANSWERED[0], "ext": {"update": {"rejected": no}}}])
+        parts[1].settle()
+        told, _ = await world.told()
+        assert told == ok("2")
+    assert "on_rejected failed" in caplog.text
+
+
 async def test_more_than_fits_into_a_connect_is_published_after_it() -> None:
     async with World() as world:
         ids = [f"{number:060}" for number in range(400)]

@@ -99,6 +99,7 @@ def test_a_recommendation_that_is_not_followed_fails_a_strict_run_only(crewel: S
     [
         ({"url": "ftp://x"}, "URL: expected http://… or https://…, got 'ftp://x'"),
         ({"url": "http://127.0.0.1:9/cometd"}, "no Bayeux server answers at http://127.0.0.1:9/cometd"),
+        ({"url": "http://joe:secret@127.0.0.1:9/cometd"}, "no Bayeux server answers at http://127.0.0.1:9/cometd"),
         ({"url": "http://x", "only": ["no"]}, "--only: there is no check 'no'; --list shows all"),
         (
             {"url": "http://x", "transport": ["smoke"]},

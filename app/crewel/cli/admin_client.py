@@ -12,7 +12,7 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
-from crewel.outgoing_proxy import HINTS, Proxy, place
+from crewel.outgoing_proxy import HINTS, Proxy, place, without_password
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -189,8 +189,9 @@ def operate(
 ) -> None:
     """Run this work against the server with this Bayeux address. A signal ends it; what is done then stays done."""
     parts = urlsplit(url)
-    if parts.scheme not in _HTTP or not parts.netloc:
-        raise typer.BadParameter(f"--url takes an address such as {bayeux_client.DEFAULT_URL}, not {url}")
+    if parts.scheme not in _HTTP or not parts.hostname:
+        shown = without_password(url)
+        raise typer.BadParameter(f"--url takes an address such as {bayeux_client.DEFAULT_URL}, not {shown}")
     base = f"{_HTTP[parts.scheme]}://{parts.netloc}{API}"
     found = bayeux_client.proxy_on_the_way(url, proxy)
     bayeux_client.run(_operate(base, token or bayeux_client.local_token(url, proxy), found, work))

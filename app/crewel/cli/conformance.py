@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crewel.cli import bayeux_client, output
+from crewel.outgoing_proxy import without_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +54,9 @@ def conformance(
     if list_checks:
         _print_checks(CHECKS.values())
         return
-    _require(url.startswith(("http://", "https://")), f"URL: expected http://… or https://…, got {url!r}")
+    _require(
+        url.startswith(("http://", "https://")), f"URL: expected http://… or https://…, got {without_password(url)!r}"
+    )
     for name in only or ():
         _require(name in CHECKS, f"--only: there is no check {name!r}; --list shows all")
     for name in transport or ():

@@ -6,6 +6,7 @@ import typer
 
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
+from crewel.outgoing_proxy import without_password
 
 
 def page_link(url: str, token: str) -> str:
@@ -28,8 +29,8 @@ def console(
     found = (given() if callable(given) else given) or bayeux_client.local_token(url, "")
     if found is None:
         raise CrewelError(
-            f"the admin token of {url} is not found: {bayeux_client.how_to_get_token()}, or sign in with a token on the page"
-            f"{bayeux_client.elsewhere(url)}"
+            f"the admin token of {without_password(url)} is not found: {bayeux_client.how_to_get_token()}, or sign in with a"
+            f" token on the page{bayeux_client.elsewhere(url)}"
         )
     if found.count(".") == 2:
         raise typer.BadParameter("--token takes the admin token here; sign in with a JSON Web Token on the page")

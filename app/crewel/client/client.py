@@ -193,7 +193,8 @@ class Client:
 
         The call waits for a session if there is none. It sends the message once, unless you set `retry_for`: then it repeats
         the publish for that many seconds while the server or its store is unavailable. All attempts have the same `key`, a
-        random one if you give none, so the server stores the message once. If all attempts fail, the last failure is raised.
+        random one if you give none, so the server stores the message once. If all attempts fail, the call raises the last
+        failure after which the message may be stored, or else the last one.
 
             reply = await client.publish("/orders/new", {"pizza": 4}, persistent=True, key="order-17", retry_for=30)
 
@@ -203,14 +204,14 @@ class Client:
             TopicReadonly: the topic accepts no second message.
             PublishRefused: the server refused it, with `code`, `arguments` and `text`; the base class of all the above.
             TransportError: there was no reply; the server may have accepted the message.
-            NotConnectedError: there was no session in time; nothing was sent.
+            NotConnectedError: there was no session in time; nothing was sent, or stored.
             ValueError: the channel cannot be published to, or `retry_for` is longer than a key is valid.
         """
         if not check_retry_for(retry_for):
-            return await self._publish(publication(channel, data, ext, **options))
+            return await self._publish(publication(channel, data, ext, **options), asyncio.Event())
         message = publication(channel, copy.deepcopy(data), copy.deepcopy(ext), **options)
         message.setdefault("ext", {}).setdefault("publish", {}).setdefault("key", secrets.token_hex(16))
-        return await retry_until_stored(lambda: self._publish(copy.deepcopy(message)), retry_for)
+        return await retry_until_stored(lambda sent: self._publish(copy.deepcopy(message), sent), retry_for)
 
     async def enqueue(
         self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]
@@ -238,9 +239,11 @@ class Client:
         with self.traces.sending("publish", message):  # which ends before it is sent: that may be in another process
             return await self.outbox.put(message)
 
-    async def _publish(self, message: Fields) -> Reply:
+    async def _publish(self, message: Fields, sent: asyncio.Event) -> Reply:
         with self.traces.sending("publish", message):
-            [reply] = await self._session.request([message])
+            await self._session.usable()
+            sent.set()
+            [reply] = await self._session.send([message])
             if not is_successful(reply):
                 raise publish_refused(reply)
             return Reply(reply)
@@ -497,9 +500,14 @@ class Client:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
 
     async def __aenter__(self) -> Self:
+        self._session.life.begin()  # a second opening fails here, and closes nothing
         early = self._router.unconfirmed()
-        if self.outbox is not None:
-            await self.outbox.open()
+        try:
+            if self.outbox is not None:
+                await self.outbox.open()
+        except BaseException:
+            await self._session.close()  # and not the outbox, which another client may have
+            raise
         try:
             # What the application publishes waits in the outbox, so nothing has to wait for a session.
             await self._session.open(is_awaited=self.outbox is None)

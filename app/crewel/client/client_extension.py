@@ -87,7 +87,7 @@ def _through(hooks: list[Callable[[Fields], Fields | None]], message: Fields) ->
     for hook in hooks:
         try:
             passed = hook(message)
-        except Exception:
+        except (Exception, SystemExit):  # that would end the loop which all synchronous clients share
             log.exception("an extension failed; the message passes without it")
             continue
         if passed is None:

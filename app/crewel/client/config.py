@@ -31,7 +31,7 @@ from crewel.client.resume import ResumeFile, ResumeStore
 from crewel.client.retry import BackoffRule, check_backoff
 from crewel.client.time_units import NO_LIMIT, in_milliseconds, milliseconds
 from crewel.client.token_source import TokenFunction, check_token
-from crewel.outgoing_proxy import Proxy, proxy_for
+from crewel.outgoing_proxy import Proxy, proxy_for, without_password
 from crewel.qos.connect import CONNECT, DISPATCHER
 from crewel.qos.names import is_name_for_login, parse_name
 
@@ -321,11 +321,12 @@ INHERITED: Final = frozenset(
 
 def _http(text: str) -> str:
     """The address with http or https. One without a path is that of a server, which answers at its usual path."""
+    shown = without_password(text)
     if "://" not in text:
-        raise ValueError(f"the address needs a scheme: http://{text.lstrip('/')}, not {text}")
+        raise ValueError(f"the address needs a scheme: http://{shown.lstrip('/')}, not {shown}")
     url = URL(text)
     if url.scheme not in _SCHEMES or not url.host:
-        raise ValueError(f"not an http or ws URL: {text}")
+        raise ValueError(f"not an http or ws URL: {shown}")
     if url.path in ("", "/"):
         url = url.with_path(_USUAL_PATH, keep_query=True)
     return str(url.with_scheme(_SCHEMES[url.scheme]))

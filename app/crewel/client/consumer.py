@@ -204,6 +204,9 @@ class Consumer(Generic[DataT]):
         self.retrying = 0
         """How many messages wait for another attempt."""
         self._is_stopped = self._is_closed = False
+        self._entering = asyncio.Lock()
+        self._login: asyncio.Timeout | None = None
+        """The limit of the login that is under way: `stop` lets it expire."""
 
     @property
     def is_closed(self) -> bool:
@@ -221,20 +224,28 @@ class Consumer(Generic[DataT]):
         return 0 if self._subscription is None else self._subscription.invalid
 
     async def __aenter__(self) -> Self:
-        if self._subscription is None:
-            # Before the session: its queued messages then find their listener.
-            subscription = await self.client.subscribe(
-                self._channel, data=self._data, bound=self._prefetch, **self._options
-            )
-            subscription.is_of_worker, subscription.attempts = True, self.attempts
-            await self.client.__aenter__()
-            self._subscription = subscription
-            # Either call may have come during the login, when there was nothing yet to stop or close.
-            if self._is_stopped:
-                subscription.stop()
-            if self._is_closed:
-                await self.client.__aexit__(None, None, None)
+        async with self._entering:  # a client can be opened once: tasks that begin at the same time have one login
+            if self._subscription is None and not self._is_stopped:
+                try:
+                    async with asyncio.timeout(None) as self._login:
+                        await self._log_in()
+                except TimeoutError:
+                    if not self._is_stopped:
+                        raise
+                finally:
+                    self._login = None
         return self
+
+    async def _log_in(self) -> None:
+        # Before the session: its queued messages then find their listener.
+        subscription = await self.client.subscribe(
+            self._channel, data=self._data, bound=self._prefetch, **self._options
+        )
+        subscription.is_of_worker, subscription.attempts = True, self.attempts
+        await self.client.__aenter__()
+        self._subscription = subscription
+        if self._is_stopped:
+            subscription.stop()
 
     async def __aexit__(
         self,
@@ -260,8 +271,9 @@ class Consumer(Generic[DataT]):
         for delivery in self._open.values():
             if delivery.timer is not None:
                 delivery.timer.cancel()  # it stays open, even if its block succeeds
-        if self._subscription is not None:
-            await self.client.__aexit__(None, None, None)
+        async with self._entering:
+            if self._subscription is not None:
+                await self.client.__aexit__(None, None, None)
 
     def stop(self) -> None:
         """Take no more messages: the iteration ends, and `run` ends when its handlers have ended. Call it in the handler of
@@ -270,6 +282,9 @@ class Consumer(Generic[DataT]):
         self._room.set()
         if self._subscription is not None:
             self._subscription.stop()
+        elif self._login is not None:
+            self._login.reschedule(0)  # the server may be away without limit
+            self._login = None
 
     async def run(self, handler: Handler[DataT], *, at_once: int = 1) -> None:
         """Call the function or coroutine function `handler(message)` for each message, at most `at_once` at the same time, and
@@ -350,7 +365,8 @@ class Consumer(Generic[DataT]):
             raise StopAsyncIteration
         if self._subscription is None:
             await self.__aenter__()
-        assert self._subscription is not None
+        if self._subscription is None:
+            raise StopAsyncIteration  # it was stopped during the login
         while True:
             await self._wait_for_room()
             delivery = self._taken(await anext(self._subscription))

@@ -30,6 +30,7 @@ from crewel.client.arguments import check_count, check_function, check_path
 from crewel.client.client_message import SendPayload, is_successful
 from crewel.client.errors import (
     ClientError,
+    DisconnectedError,
     MessageDroppedError,
     MessageTooLargeError,
     NotConnectedError,
@@ -182,12 +183,12 @@ class Outbox:
         self._added.set()
 
     async def drained(self, timeout: float | None = None) -> None:
-        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, and the error that
-        ended the session."""
+        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, the error that ended
+        the session, and DisconnectedError if the client was closed before."""
         async with asyncio.timeout(timeout):
             await self._is_empty.wait()
-        if self.waiting and self.failure is not None:
-            raise self.failure
+        if self.waiting:
+            raise self.failure or DisconnectedError(f"the client was closed: {self.waiting} publishes are left")
 
     async def refused(self) -> list[RefusedPublish]:
         """Return the publishes that the server has refused, oldest first."""
@@ -238,6 +239,7 @@ class Outbox:
             if self.waiting:
                 fate = "are lost" if self.path is None else f"stay in {self.path}"
                 log.warning("%d publishes were not answered and %s", self.waiting, fate)
+            self._is_empty.set()  # calls of `drained` end too
             await table.end()
 
     def _opened(self) -> _Table:
@@ -347,7 +349,7 @@ class Outbox:
         if self._on_refused is not None:
             try:
                 self._on_refused(refused)
-            except Exception:
+            except (Exception, SystemExit):  # that would end the task, and the loop of all synchronous clients
                 log.exception("on_refused failed")
 
 

@@ -211,24 +211,36 @@ def check_retry_for(retry_for: float) -> float:
     return retry_for
 
 
-async def retry_until_stored(attempt: Callable[[], Awaitable[_T]], retry_for: float) -> _T:
-    """What the first successful attempt returns. Raises the last failure when `retry_for` seconds have passed, and at once
-    what a repeat cannot change."""
+async def retry_until_stored(attempt: Callable[[asyncio.Event], Awaitable[_T]], retry_for: float) -> _T:
+    """What the first successful attempt returns. An attempt sets the event that it gets when it sends the message. Raises at
+    once what a repeat cannot change. When `retry_for` seconds have passed, raises the last failure that leaves the outcome
+    open, if there is one, else the last one."""
     loop = asyncio.get_running_loop()
     deadline, pauses = loop.time() + retry_for, Backoff(PAUSES, random)
     failure: ClientError | None = None
+    sent = asyncio.Event()
     try:
         async with asyncio.timeout_at(deadline):
             while True:
                 try:
-                    return await attempt()
+                    return await attempt(sent)
                 except (TransportError, NotConnectedError, PublishRefused) as error:
                     if not may_be_repeated(error):
                         raise
-                    failure = error
+                    # A program that reads "nothing was sent" publishes again, with another key.
+                    if _leaves_open(error) or not _leaves_open(failure):
+                        failure = error
+                sent.clear()
                 await asyncio.sleep(pauses.failed())
     except TimeoutError:
-        raise failure or RequestTimeoutError(f"no answer within {retry_for:g} s") from None
+        if sent.is_set() and not _leaves_open(failure):
+            raise RequestTimeoutError(f"no answer within {retry_for:g} s") from failure
+        raise failure or NotConnectedError(f"no session within {retry_for:g} s") from None
+
+
+def _leaves_open(error: ClientError | None) -> bool:
+    """Whether the message may be stored after this failure."""
+    return isinstance(error, TransportError | NotStored)
 
 
 def may_be_repeated(error: ClientError) -> bool:

@@ -61,6 +61,7 @@ class Router:
         self._unwanted: set[str] = set()
         self._knows_all: bool | None = None
         self._is_over = False
+        self._error: Exception | None = None
         self._room = asyncio.Event()
 
     def add(self, subscription: Subscription, ext: Fields | None) -> Interest:
@@ -83,10 +84,13 @@ class Router:
         return interest
 
     def add_listener(self, subscription: Subscription, *, is_last: bool = False) -> None:
-        """Register a local listener; the client sends no subscribe for it. `is_last`: it receives only what no other does."""
+        """Register a local listener; the client sends no subscribe for it. `is_last`: it receives only what no other does.
+        After the end of the session it ends too."""
         listeners = self._fallbacks if is_last else self._listeners
         listeners.setdefault(subscription.channel, []).append(subscription)
         self._deliver_unclaimed(subscription)
+        if self._is_over:
+            subscription.end(self._error)
 
     def blame(self, error: Exception) -> None:
         """An exception leaves the block of the client: the message in whose loop it was raised has failed."""
@@ -177,6 +181,7 @@ class Router:
 
     def end(self, error: Exception | None) -> None:
         """The session has ended for good: every subscription ends, with `error` unless the application ended it."""
+        self._error = self._error if self._is_over else error
         self._is_over = True
         for interest in self._interests.values():
             _end(interest.subscriptions, error)

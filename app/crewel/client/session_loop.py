@@ -83,6 +83,7 @@ class Session:
 
     async def open(self, *, is_awaited: bool = True) -> None:
         """Start the loop and wait for the first session; not if it is not awaited: then the handshake is tried without limit.
+        `life.begin` comes first.
 
         Raises:
             TransportError: no server within `open_timeout`.
@@ -90,7 +91,8 @@ class Session:
         """
         if self._secrets is not None:
             self.connection.login.stored_secret = await self._secrets.load()
-        self.life.begin()
+        if self.life.state is State.CLOSED:
+            raise DisconnectedError("the client was closed")
         self.connection.start()
         patience = self._config.open_timeout if is_awaited else math.inf
         self._tasks.append(asyncio.create_task(self._run(patience), name="crewel-client-session"))

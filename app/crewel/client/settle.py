@@ -288,7 +288,10 @@ class UpdateExtension(Extension):
             log.debug("the server did not take the status %s", status)
             # That no listener takes a message is the client's word and not the application's, and the message has ended.
             if self._on_rejected is not None and status.get("state") != "UNCLAIMED":
-                self._on_rejected(status)
+                try:
+                    self._on_rejected(status)
+                except (Exception, SystemExit):  # either would end the task that reports
+                    log.exception("on_rejected failed")
 
     # Deliveries
 

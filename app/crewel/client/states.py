@@ -168,7 +168,7 @@ class Life:
         for listener in tuple(self.listeners):
             try:
                 listener(step)
-            except Exception:
+            except (Exception, SystemExit):  # that would end the loop which all synchronous clients share
                 log.exception("an on_state listener failed")
 
     def begin(self) -> None:

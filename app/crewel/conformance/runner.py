@@ -71,7 +71,7 @@ async def run(
     """Run the checks, all or those that are named, on the transports of these that the server offers. `root` is the channel
     below which messages are published. `expiry_s`: within so many seconds the server has ended a silent session. Raises
     Unreachable."""
-    report = Report(site.url, await _offered(site))
+    report = Report(site.shown, await _offered(site))
     numbers = itertools.count(1)
     run_id = token_hex(4)
     places = asyncio.Semaphore(AT_A_TIME)
@@ -106,9 +106,9 @@ async def _offered(site: Site) -> list[str]:
         try:
             reply = await trial.client().handshake(supportedConnectionTypes=list(TRANSPORTS))
         except (Failed, Gone) as failed:
-            raise Unreachable(f"no Bayeux server answers at {site.url}: {failed}") from None
+            raise Unreachable(f"no Bayeux server answers at {site.shown}: {failed}") from None
     if reply.get("successful") is not True:
-        raise Unreachable(f"{site.url} refuses the handshake: {reply.get('error', reply)}")
+        raise Unreachable(f"{site.shown} refuses the handshake: {reply.get('error', reply)}")
     types = reply.get("supportedConnectionTypes")
     return [each for each in types if isinstance(each, str)] if isinstance(types, list) else []
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import aiohttp
 
 from crewel.conformance.verdicts import CALLBACK_POLLING, WEBSOCKET, Failed, Gone
-from crewel.outgoing_proxy import Proxy, refusal
+from crewel.outgoing_proxy import Proxy, refusal, without_password
 
 Fields = dict[str, Any]
 Arrived = Callable[[Fields], None]
@@ -34,6 +34,11 @@ class Site:
     """How long an answer may take that is due at once."""
     proxy: Proxy | None = None
     """The proxy on the way to it."""
+
+    @property
+    def shown(self) -> str:
+        """Its address, without a password."""
+        return without_password(self.url)
 
     def session(self) -> aiohttp.ClientSession:
         """A user agent of its own, with its own cookies, also from a numeric address."""
@@ -180,7 +185,7 @@ async def open_socket(agent: aiohttp.ClientSession, site: Site) -> aiohttp.Clien
     except aiohttp.ClientHttpProxyError as error:  # whose own text has the password of the proxy
         raise Gone(refusal(error.status, error.message)) from None
     except aiohttp.ClientError as error:
-        raise Failed(f"expected a WebSocket at {site.url}, got {error}") from None
+        raise Failed(f"expected a WebSocket at {site.shown}, got {error}") from None
 
 
 def wire(
