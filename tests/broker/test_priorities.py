@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.qos.connect import Burst
-from tests.broker.stored_world import MESSAGE, Receiver, StoredWorld, data, failed, ok, origin
+from tests.broker.stored_world import MESSAGE, MakeStored, Receiver, StoredWorld, data, failed, ok, origin
 from tests.broker.world import Client, World, data_of
 
 
@@ -155,6 +155,14 @@ class TestGivingWay:
         reasons = [reason for _, reason, _ in stored.ended()]
         assert reasons.count("dropped") == len(self.SENT) - len(self.LEFT)
 
+    @pytest.mark.parametrize("before", range(5))
+    def test_of_a_client_that_goes_away_meanwhile_the_newest_are_left(self, stored: StoredWorld, before: int) -> None:
+        joe = Receiver(stored).started("/a", **{**QUEUE, "queue": {**QUEUE["queue"], "maxEntries": 4}})
+        store(stored, *((5, number) for number in range(before)))
+        let_go(stored)
+        store(stored, *((5, number) for number in range(before, 10)))
+        assert data(joe.take()) == [6, 7, 8, 9]
+
     def test_what_is_sent_again_does_not_give_way(self, stored: StoredWorld) -> None:
         joe = Receiver(stored).started("/a", **QUEUE)
         store(stored, (1, "a"))
@@ -164,6 +172,18 @@ class TestGivingWay:
         store(stored, (5, "b"), (9, "c"))
         assert data(joe.heard(held)) == ["a"]
         assert data(joe.take()) == ["c"]
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_a_login_has_no_message_whose_body_only_the_store_has(make_stored: MakeStored, is_sent: bool) -> None:
+    world = make_stored("bayeux.allow_message_delivery_during_handshake=true")
+    joe = Receiver(world).started("/a", name="joe/1", update=False)
+    store(world, (5, 1), (5, 2))
+    if is_sent:
+        assert data(joe.take()) == [1, 2]
+    let_go(world)
+    other = Receiver(world).taking_over(joe, update=False, settle="batch")
+    assert data(other.take()) == [1, 2]
 
 
 class TestOperators:

@@ -10,6 +10,7 @@ from typing import Any
 
 import hiredis
 import pytest
+import uvloop
 
 from crewel.errors import StoreUncertain
 from crewel.storage.store_connection import Connection, pool_of
@@ -134,6 +135,24 @@ async def test_a_stall_of_the_loop_is_no_outage_of_the_store(monkeypatch: pytest
         assert there.lost == []
         (answer,) = await there.ask(PING)
         assert type(answer) is StoreUncertain, "an outage is noticed all the same"
+
+
+def test_a_deadline_that_is_due_at_once_is_checked_on_uvloop() -> None:
+    """Its handle of such a timer has no time."""
+
+    async def check() -> None:
+        loop = asyncio.get_running_loop()
+        async with saying(b":1\r\n") as url, asking(url) as there:
+            assert await there.ask(PING) == [1]
+            asked = asyncio.create_task(there.ask(PING))
+            await asyncio.sleep(0)
+            there.line._deadline = loop.time() + 0.0004
+            there.line._check_deadline()
+            (answer,) = await asked
+            assert type(answer) is StoreUncertain
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(check())
 
 
 def stall(seconds: float) -> None:

@@ -336,3 +336,18 @@ async def test_an_upgrade_that_half_closes_before_its_turn_ends_with_its_answer(
     await turns()
     assert wire.written[0].startswith(b"HTTP/1.1 101 ")
     assert wire.is_closed
+
+
+def test_after_a_stall_a_client_has_time_to_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, settings, ended = ControlledLoop(), load(None, ["storage.enabled=false"]), list[str]()
+
+    async def serve() -> tuple[Broker, FastLane, Wire, FastConnection]:
+        return started(settings)
+
+    _, lane, _, connection = loop.run_until_complete(serve())
+    monkeypatch.setattr(FastConnection, "too_late", lambda _: ended.append("too late"))
+    connection.deadline, lane._due = lane.loop.time() - 1, lane.loop.time() - 5
+    lane._watch()
+    assert ended == [], "what it has sent may not have been read"
+    lane._watch()
+    assert ended == ["too late"]

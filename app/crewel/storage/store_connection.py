@@ -188,7 +188,9 @@ class Connection(asyncio.Protocol):
         self._done: Callable[[list[Any]], None] | None = None
         self._limit_s = ANSWER_LIMIT_S
         self._deadline = 0.0
-        self._timer: asyncio.TimerHandle | None = None  # one for many exchanges
+        self._timer: asyncio.Handle | None = None  # one for many exchanges
+        self._due = 0.0
+        """When it fires. Of what is due at once, uvloop's handle has no time."""
         self._transport.set_protocol(self)
 
     @property
@@ -206,7 +208,7 @@ class Connection(asyncio.Protocol):
         self._wanted, self._answers, self._done = len(commands), [], done
         self._deadline = self._loop.time() + self._limit_s
         if self._timer is None:
-            self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+            self._watch()
         self._transport.write(commands[0] if len(commands) == 1 else b"".join(commands))
 
     async def ask(self, command: Command) -> Any:
@@ -257,17 +259,20 @@ class Connection(asyncio.Protocol):
     def _check_deadline(self) -> None:
         """See whether the exchange that is under way takes too long, if one is. A stall of the loop is no outage of the store.
         What it answered has not been read, or what was written has not even left, so the time begins again."""
-        due = self._timer.when() if self._timer is not None else self._deadline
         self._timer = None
         if self._done is None:
             return
         now = self._loop.time()
-        if has_stalled(due, now):
+        if has_stalled(self._due, now):
             self._deadline = now + self._limit_s
         if now < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+            self._watch()
         else:
             self._lost(f"no answer within {self._limit_s:g} s")
+
+    def _watch(self) -> None:
+        self._due = self._deadline
+        self._timer = self._loop.call_at(self._due, self._check_deadline)
 
 
 async def connected(pool: ConnectionPool, lost: Callable[[str], None]) -> Connection:

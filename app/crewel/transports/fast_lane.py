@@ -53,7 +53,8 @@ class FastLane:
         self.receiver = endpoint.receiver
         self.turns = endpoint.broker.runtime.turns
         self.sockets = endpoint.sockets
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = inf
         self._emptied: asyncio.Event | None = None
         self._watch()
 
@@ -62,10 +63,11 @@ class FastLane:
         # They may change while the server runs; to ask the settings of each request takes as long as several steps.
         self.max_messages, self.max_depth = self.settings.bayeux.max_batch_messages, self.settings.bayeux.max_depth
         self.body_timeout = self.settings.http.body_timeout_ms / 1000
-        soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
-        self._timer = self.loop.call_later(min(soonest, _MAX_WATCH_INTERVAL), self._watch)
         now = self.loop.time()
-        is_late = self._timer is not None and has_stalled(self._timer.when(), now)
+        is_late = has_stalled(self._due, now)
+        soonest = min(self.header_timeout, self.body_timeout, self.keepalive) / 4
+        self._due = now + min(soonest, _MAX_WATCH_INTERVAL)
+        self._timer = self.loop.call_at(self._due, self._watch)
         self.idle_deadline = now + self.keepalive
         self.date = f"Date: {formatdate(usegmt=True)}\r\n".encode()
         # After a stall, what a peer seems not to have sent may have come and has not been read.

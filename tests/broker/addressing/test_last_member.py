@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crewel.qos.names import group_queue
+from crewel.storage import shared_queue_store
 from crewel.storage.script_step import Step
 from crewel.storage.store_connection import Done
 from tests.broker.addressing.post import Clerk, come, ends, ids, letters, login, one, settled
@@ -327,3 +328,15 @@ def test_a_member_of_another_node_gets_what_is_held_back_and_leaves_it_to_the_on
     (message,) = come(joe)
     settled(joe, message)
     assert ends(here) == {(message_id, "settled"): 1}
+
+
+def test_all_that_waits_lapses_however_much_it_is(here: StoredWorld) -> None:
+    queue = group_queue(WORK, "workers")
+    here.broker.addressing.groups.add_elsewhere(queue)
+    publish(here, *range(1001), persistent=True)
+    assert [each.size for each in here.wait(shared_queue_store.queues(here.store))] == [1001]
+    here.broker.addressing.groups.remove_elsewhere(queue)
+    here.broker.addressing.shared_queues.end_queue(queue)
+    here.commit()
+    assert here.wait(shared_queue_store.queues(here.store)) == []
+    assert here.broker.metrics.ended["lapsed"] == 1001

@@ -15,7 +15,9 @@ from crewel.broker.topics.references import QueuedTopics
 from crewel.errors import StoreError, StoreUncertain
 from crewel.nodes.node_requests import Request, TopicAnswer
 from crewel.nodes.remote_topics import RemoteTopics
+from crewel.storage import histories
 from crewel.topics import State
+from tests.broker.addressing.test_doubt import Line
 from tests.broker.stored_world import MakeStored, Receiver, StoredWorld, data, ok, origin, store
 from tests.broker.world import Client, World
 
@@ -64,6 +66,22 @@ class OtherNode:
         self.asked.append(question.name)
         await self.is_open.wait()
         return self.answer or await self._answering[request.about](question)
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_repeated_end_leaves_a_message_that_came_in_between(make_stored: MakeStored, is_done: bool) -> None:
+    rule = {"/h/**": {"history": {"max_entries": 5}, "destroy_delay_ms": 0}}
+    world = make_stored(f"topics={encode(rule).decode()}")
+    client = Client(world).joined()
+    publish(client, "/h/a", lifeTime=0)
+    line = Line(world, "erase", is_done=is_done)
+    while line.left:
+        world.sweep_after(1)
+    publish(client, "/h/a", 2, persistent=True)
+    world.advance(5)
+    access = world.access
+    (found,) = world.wait(world.store.run([histories.history(access.keys, access.token, "/h/a", newest=5)]))
+    assert found.total == 1
 
 
 class TestOtherNodes:

@@ -502,6 +502,8 @@ class SharedQueues:
             if not isinstance(count, StoreError):
                 self._discarded(name, EndReason.LAPSED, self._lapsed(name, count))
                 self._queue(name).count = 0
+                if count == shared_queue_store.MOST_DISCARDED:
+                    self.end_queue(name)
 
         access.writing.submit(step, answered, retries=True)
 

@@ -9,6 +9,7 @@ from crewel.bayeux.channel import Channel
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.options import MatchResult, SubscriptionOptions
+from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.durable_session import DurableSession
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import EndReason
@@ -22,7 +23,8 @@ does not either, its sender, and qualities."""
 class Deliverer:
     """Hands messages of the log to sessions that the store has."""
 
-    def __init__(self, outbound: Outbound, options: SubscriptionOptions) -> None:
+    def __init__(self, access: StoreAccess, outbound: Outbound, options: SubscriptionOptions) -> None:
+        self._access = access
         self._outbound = outbound
         self._options = options
 
@@ -68,9 +70,9 @@ class Deliverer:
         if match is MatchResult.YES:
             self.deliver(durable, entry, excluded)
         elif match is MatchResult.NO or durable.name == excluded:
-            durable.end_message(entry.position, EndReason.FILTERED)
+            self._end(durable, entry, EndReason.FILTERED)
         else:
-            durable.end_message(entry.position)
+            self._end(durable, entry)
             self._outbound.enqueue(session, entry.oneway())
 
     def deliver(self, durable: DurableSession, entry: Entry, excluded: str) -> None:
@@ -78,9 +80,13 @@ class Deliverer:
         the name `excluded` does not receive it."""
         session: Session | None = durable.connected
         if durable.name == excluded:
-            durable.end_message(entry.position, EndReason.FILTERED)
+            self._end(durable, entry, EndReason.FILTERED)
         elif session is not None:  # else it is ending
             self._outbound.enqueue(session, entry)
+
+    def _end(self, durable: DurableSession, entry: Entry, reason: EndReason = EndReason.SETTLED) -> None:
+        durable.end_message(entry.position, reason)
+        self._access.node.mark_dirty(durable)  # since it was taken, a commit may have stored it as pending
 
 
 def is_open(durable: DurableSession, entry: Entry) -> bool:

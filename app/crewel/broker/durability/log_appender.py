@@ -76,7 +76,7 @@ class LogAppender:
         self._unfinished: deque[Iterator[None]] = deque()
         """Messages that are handed to many receivers in steps: what follows them in the log waits."""
         self.ahead = ReadAhead()
-        self._deliverer = Deliverer(self._outbound, self._options)
+        self._deliverer = Deliverer(self._access, self._outbound, self._options)
         self._cache = SubscriberCache(self._channels, self._outbound, self._options, self._access, self._deliverer)
         self._unheard = UnheardChannels(self._channels, self._groups, self._access)
 

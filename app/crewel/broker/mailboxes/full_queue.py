@@ -199,21 +199,30 @@ class FullQueue:
         return total >= excess or (total == waiting and not stays)  # a message that is alone fits, however large
 
     def _drop_oldest(self, code: str) -> bool:
-        """End the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this.
-        What is evicted goes behind what is queued, but for what is being sent again at the queue's front, which stays."""
+        """End the oldest message of the lowest priority that was never sent, unless all of them have a higher one than this:
+        one that is queued, or evicted. What is being sent again at the queue's front stays."""
         mailbox, ledger, resending = self._mailbox, self._ledger, self._mailbox._batches.resending
         if ledger.counts is not None:
             ledger.counts = ledger.counts._replace(droppable=None)  # what is dropped changes it
         makes_room_in_memory = code == SIZE and not self._place and ledger.fits(mailbox._bounds.max_bytes)
         evicted = None if resending or makes_room_in_memory else ledger.lowest()
+        index = least(mailbox._queue, resending)
+        queued = None if index is None else mailbox._queue[index]
+        if evicted is not None and queued is not None and _gives_way_first(queued, evicted):
+            evicted = None
         if evicted is not None and priority_of(evicted) <= self._entry.priority:
             ledger.unpark_rank(evicted)  # one that has ended since has another by now
             mailbox._end_evicted(place_of(evicted), EndReason.DROPPED)
             return True
-        index = least(mailbox._queue, resending)
-        if index is None or mailbox._queue[index].priority > self._entry.priority:
+        if index is None or queued is None or queued.priority > self._entry.priority:
             return False
-        dropped = mailbox._queue[index]
         mailbox._end_at(index, EndReason.DROPPED)
-        self._count_one(dropped, -1)
+        self._count_one(queued, -1)
         return True
+
+
+def _gives_way_first(queued: Entry, evicted: int) -> bool:
+    """Whether a queued message is dropped before the evicted one of this rank. Of a client that went away before the others
+    came, or that has loaded a part of its backlog, the queue has the oldest ones."""
+    rank = priority_of(evicted), place_of(evicted)
+    return bool(queued.position) and (queued.priority, queued.position) < rank

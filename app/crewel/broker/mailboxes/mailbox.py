@@ -687,7 +687,9 @@ class Mailbox:
     def renew(self) -> None:
         """Another client continues the session: all that was sent goes out again."""
         if self._dispatcher is NO_DISPATCHER:
-            self._replace(in_order([*self._batches.reset(), *self._queue]))
+            entries = [*self._batches.reset(), *self._queue]
+            # Of an absent client, memory has no bodies: they are loaded when it connects.
+            self._replace(in_order(self._ledger.park_all(entries) if self.is_absent else entries))
         else:
             self._recall(dict.fromkeys((*self._dispatcher.messages.put_all_back(), *self._batches.reset())))
             self._dispatcher.flushes = bool(self._queue or self.evicted)

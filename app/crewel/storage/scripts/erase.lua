@@ -51,6 +51,10 @@ local function forget_expiry()
 end
 
 local count = call('XLEN', history)
+-- An idle topic has no history. Where this is a repeat, a message may have come in between, and made the topic again.
+if kind == 'ended' and count > 0 then
+  return 0
+end
 forget_expiry()
 call('UNLINK', history)
 if epoch ~= '' then
