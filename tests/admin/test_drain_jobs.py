@@ -54,3 +54,11 @@ def test_a_session_that_has_left_the_operators_channels_is_not_drained(stored: S
     assert ann.take() == []
     whole = worked_off(operator, begun(operator, Scope(Role.OPERATE), JOE))
     assert (whole.done, whole.undone) == (2, 0)
+
+
+def test_the_timeline_has_a_drain_of_a_job(stored: StoredWorld, operator: Operator) -> None:
+    Receiver(stored).started("/orders/new", name="joe/1")
+    store(stored, "/orders/new", 1, 2)
+    assert worked_off(operator, begun(operator, Scope(Role.OPERATE), JOE)).done == 2
+    events, _ = operator.admin.timelines.of(JOE) or ([], 0)
+    assert [(each["what"], each["who"], each["messages"]) for each in events] == [("drained", "ann", 2)]

@@ -287,9 +287,8 @@ class Jobs:
             return await drain_elsewhere(self._admin.everywhere, name, job.who, scope)
         if not covers_session(scope, Role.OPERATE, session):
             return None
-        number = await self._admin.dispatchers.drain(session)
-        await self._admin.settled(session, None)  # else a crash would leave them waiting, and the job done
-        return number
+        # Without patience: a crash would leave them waiting, and the job done.
+        return await self._admin.taken_out(session, "drained", job.who, self._admin.dispatchers.drain(session), None)
 
     def _is_ending(self) -> bool:
         return self._admin.life.is_draining

@@ -155,7 +155,7 @@ SESSION_COMMANDS: Final = (
     _operate(
         "removeFromCallbackQueue",
         "Drops the oldest messages without dead letters; returns the number.",
-        lambda c: c.admin.dispatchers.remove(c.session, c.value),
+        lambda c: c.admin.taken_out(c.session, "cleared", c.who, c.admin.dispatchers.remove(c.session, c.value)),
         COUNT,
     ),
     _write(
