@@ -16,7 +16,10 @@ if TYPE_CHECKING:  # slow to import, and commands only want `escaped`
     from crewel.settings import Settings
 
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_ESCAPED = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))} | {10: r"\n", 13: r"\r"}
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that change the order in which a terminal shows others."""
+_IN_JSON = {number: f"\\u{number:04x}" for number in (*range(127, 160), *_BIDI)}
+_ESCAPED = _IN_JSON | {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160))} | {10: r"\n", 13: r"\r"}
 _ESCAPED_IN_LINES = {number: text for number, text in _ESCAPED.items() if number != ord("\n")}
 
 
@@ -24,6 +27,11 @@ def escaped(text: str, *, is_one_line: bool = True) -> str:
     """The text for a terminal, without control characters, with which a text of a client could forge a line or rule the
     terminal. Line ends stay unless it `is_one_line`."""
     return text.translate(_ESCAPED if is_one_line else _ESCAPED_IN_LINES)
+
+
+def escaped_json(text: str) -> str:
+    """This JSON for a terminal, with the same content. JSON itself escapes the control characters of ASCII but one."""
+    return text.translate(_IN_JSON)
 
 
 class JsonFormatter(logging.Formatter):

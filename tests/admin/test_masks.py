@@ -54,3 +54,20 @@ def test_no_answer_for_operators_has_a_masked_field(start_server: StartServer) -
     assert desk.get("/me")["masked"] == ["email", "iban"]
     desk.post("/dead-letters/redrive", {"all": True})
     assert [message["data"] for message in until(joe.take)] == [told, told]  # receivers get all of it
+
+
+def test_a_removed_line_does_not_give_its_hidden_field_to_the_next_one(start_server: StartServer) -> None:
+    server = start_server(*SETS, "admin.mask=email")
+    desk, joe = Desk(server), Receiver(server).be("joe/1")
+    joe.subscribe("/a")
+    first, second = ({"sku": number, "email": f"{number}@x"} for number in (1, 2))
+    joe.publish("/a", {"lines": [first, second]}, ext=STORED)
+    joe.reject(joe.take())
+    (dead,) = until(desk.letters)
+    edit = f"/dead-letters/{dead['id']}/edit"
+    refused = desk.ask("POST", edit, {"data": {"lines": [{"sku": 7, "email": "***"}]}})
+    text = "data: no *** in lines.0.email: it is not clear which masked value this is; write the value"
+    assert (refused.status, refused.json()["message"]) == (400, text)
+    desk.post(edit, {"data": {"lines": dead["data"]["lines"][1:]}})
+    (message,) = until(joe.take)
+    assert message["data"] == {"lines": [second]}

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from crewel.admin.role_scopes import covers_session, role_on_queue, shows_failure
+from crewel.admin.role_scopes import role_on_queue
+from crewel.admin.scope_coverage import covers_session, shows_failure
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.mailbox_view import MailboxView
 from crewel.delivery.dispatcher import Dispatcher, Rules

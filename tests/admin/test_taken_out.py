@@ -77,6 +77,18 @@ def test_what_was_cleared_does_not_come_back(tmp_path: Path) -> None:
     server.end_well()
 
 
+def test_what_a_command_removed_does_not_come_back_and_is_in_the_timeline(tmp_path: Path) -> None:
+    server = with_a_queue(tmp_path)
+    desk = Desk(server)
+    assert desk.cmd("__cmd:client/joe/1/?removeFromCallbackQueue=2") == 2
+    event = desk.get("/sessions/joe/1/timeline")["events"][0]
+    assert (event["what"], event["who"], event["messages"]) == ("cleared", "admin", 2)
+    server.kill()
+    server = again(server, tmp_path)
+    assert waiting(server) == MESSAGES - 2
+    server.end_well()
+
+
 def test_while_the_store_hangs_a_drain_says_that_it_is_not_sure(tmp_path: Path) -> None:
     server = with_a_queue(tmp_path)
     store = store_pid(server)

@@ -80,14 +80,37 @@ def test_a_code_that_was_converted_is_shown_as_it_was_given(post: Post, joe: Rec
 
 
 def test_a_reason_cannot_steer_the_terminal(post: Post, joe: Receiver) -> None:
-    joe.publish("/a/b", "\x1b[31mred\x1b]0;title\x07", ext={"publish": {"persistent": True}})
-    joe.reject(joe.take(), text="\x1b[2Jgone")
-    until(post.desk.letters)
-    status, said = post.on_terminal("dead-letters", "list")
-    assert status == 0
-    assert "[2Jgone" in said
-    assert "\x1b[2J" not in said
-    assert "\x1b]0;" not in said
+    key = "key\x1b[2J"
+    told = "\x1b[31mred\x1b]0;title\x07", {"deep": "\x9b2J\u202etxt\x7f"}
+    for data in told:
+        joe.publish("/a/b", data, ext={"publish": {"persistent": True, "key": f"{key}{len(data)}"}})
+    joe.reject(joe.take(), text="\x1b[2Jgone\n\x9b2J\u202e")
+    letter, *_ = until(lambda: them if len(them := post.desk.letters()) == 2 else None)
+    failure = "__cmd:client/joe/1/?lastCallbackException"
+    for command, word in (
+        (("dead-letters", "list"), "[2Jgone"),
+        (("message", letter["message"]), "idempotency key key"),
+        (("cmd", failure), "[2Jgone"),
+    ):
+        status, said = post.on_terminal(*command)
+        assert status == 0
+        assert word in said
+        for control in ("\x1b[2J", "\x1b]0;", "\x9b", "\u202e", "\x7f", "gone\r\n"):
+            assert control not in said, (command, said)
+    (line,) = post.run("cmd", failure).out.splitlines()
+    assert line.endswith("\\x1b[2Jgone\\n\\x9b2J\\u202e")
+
+
+def test_json_on_a_terminal_cannot_steer_it(post: Post, joe: Receiver) -> None:
+    data = {"deep": "\x9b2J\u202etxt\x7f", "name": "Zoë"}
+    joe.publish("/a/b", data, ext={"publish": {"persistent": True}})
+    peek = "cmd", "__cmd:client/joe/1/?peekCallbackMessages=1"
+    status, said = post.on_terminal(*peek)
+    assert (status, json.loads(said)["data"]) == (0, data)
+    assert said.isascii() is False
+    for control in ("\x9b", "\u202e", "\x7f"):
+        assert control not in said
+    assert "\u202e" in post.run(*peek).out  # programs get each character as it is
 
 
 def test_filters_choose_dead_letters(post: Post, joe: Receiver) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from heapq import merge
 from itertools import islice
 from time import perf_counter, time
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from crewel.admin.jobs import Jobs
@@ -20,18 +20,13 @@ from crewel.admin.server_metrics import ServerMetrics
 from crewel.admin.server_timeline import ServerTimeline
 from crewel.admin.server_view import ServerView
 from crewel.admin.session_counts import SessionCounter, SessionCounts
-from crewel.admin.timeline import Timelines
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import RefusedLogins
-from crewel.delivery.records import LogId
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
 from crewel.storage.fact_index import FactIndex
-
-_MOST_NOTED: Final = 100
-"""Subscriptions of a session that its timeline notes with an event."""
 
 
 class Administration(ServerView):
@@ -48,7 +43,6 @@ class Administration(ServerView):
         self.fact_index = FactIndex()
         self.new_dead_letters = NewDeadLetters(self)
         self.jobs = Jobs(self)
-        self.timelines = Timelines(channels_of=self._channels_of)
         self.events.on_event.append(self.timelines.add)
         self.refusals.on_refused.append(self._login_refused)
         self.events.on_overflow.append(self._turned_away)
@@ -80,13 +74,6 @@ class Administration(ServerView):
         has_samples = self.metrics_history.newest_ms > 0
         counted = self.session_counter.last if has_samples else await self.session_counter.take()
         return counted.causes, {kind: each.count for kind, each in counted.queues.items()}
-
-    def _channels_of(self, name: str, message_id: str) -> tuple[frozenset[str], str]:
-        session = self.find(name)
-        if session is None or len(session.subscriptions) > _MOST_NOTED:
-            return frozenset(), ""
-        waiting = session.mailbox.view().find(LogId(int(message_id))) if message_id.isdecimal() else None
-        return frozenset(session.subscriptions), "" if waiting is None else waiting.channel
 
     def _turned_away(self, name: str, policy: str, count: int) -> None:
         self.turned_away.add(name, policy, count)

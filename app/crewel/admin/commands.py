@@ -17,7 +17,8 @@ from crewel.admin.call import Call
 from crewel.admin.command import Access, Command, Order, illegal, read_order
 from crewel.admin.node_resource import NODE_COMMANDS
 from crewel.admin.operation import Level
-from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, require, role_on_subject
+from crewel.admin.role_scopes import NotCovered, require, role_on_subject
+from crewel.admin.scope_coverage import covers_channel, covers_session
 from crewel.admin.session_resource import SESSION_COMMANDS
 from crewel.admin.subject_resource import SUBJECT_COMMANDS
 from crewel.admin.topic_resource import TOPIC_COMMANDS

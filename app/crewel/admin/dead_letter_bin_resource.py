@@ -210,7 +210,8 @@ DEAD_LETTER_BIN_ROUTES: Final = (
         body=(
             json_field(
                 "data",
-                "The new data, any JSON. A masked field with `***` keeps its value.",
+                "The new data, any JSON. A masked field with `***` keeps its value, also in an item of a list that moves. Write"
+                " the value where it is not clear which item that was: the answer is 400 and names the place.",
                 "the new data of the message, any JSON",
             ),
             flag_field("toChannel", "Publish it to its channel instead, an addressed one to its destination."),

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.errors import IllegalArgument, Refused, StoreUnavailable
 from crewel.security.grants import Role, Scope
 
 _ILLEGAL: Final = "user.illegalArgument"
+_ALL_SEEN: Final = Scope(Role.VIEW)
 
 
 class Everywhere(Protocol):
@@ -34,7 +36,7 @@ async def sessions_of(everywhere: Everywhere | None, subject: str, who: str) -> 
     if everywhere is None:
         return []
     stored = await everywhere.stored_of(subject)
-    names: list[str] = await _told(everywhere, f"__cmd:client/{subject}/?sessionList", who, Role.VIEW) or []
+    names: list[str] = await _told(everywhere, f"__cmd:client/{subject}/?sessionList", who, _ALL_SEEN) or []
     missing = stored.difference(names)
     if missing and missing & await everywhere.stored_of(subject):  # else they have just ended
         raise StoreUnavailable(f"a node takes over sessions of {subject}: try again later")
@@ -44,28 +46,33 @@ async def sessions_of(everywhere: Everywhere | None, subject: str, who: str) -> 
 async def waiting_elsewhere(everywhere: Everywhere | None, name: str, who: str) -> int:
     """How many messages wait for the session, which this node does not have; 0 if none has it. Raises StoreError, also while
     another node takes it over."""
-    return await _told_of(everywhere, name, "cbQueueNumMsgs", who, Role.VIEW) or 0
+    return await _told_of(everywhere, name, "cbQueueNumMsgs", who, _ALL_SEEN) or 0
 
 
-async def drain_elsewhere(everywhere: Everywhere | None, name: str, who: str) -> int | None:
-    """Drain the session, which this node does not have; how many became dead letters, None if no node has it. Raises
-    StoreError, also while another node takes it over."""
-    return await _told_of(everywhere, name, "drainCallbackQueue", who, Role.OPERATE)
+async def drain_elsewhere(everywhere: Everywhere | None, name: str, who: str, scope: Scope) -> int | None:
+    """Drain the session, which this node does not have; how many became dead letters, None if no node has it, or the roles do
+    not cover it. Raises StoreError, also while another node takes it over."""
+    try:
+        return await _told_of(everywhere, name, "drainCallbackQueue", who, scope)
+    except Refused as error:
+        if error.code != NOT_AUTHORIZED:
+            raise
+        return None
 
 
-async def _told_of(everywhere: Everywhere | None, name: str, what: str, who: str, role: Role) -> int | None:
-    number: int | None = await _told(everywhere, f"__cmd:{name}/?{what}", who, role)
+async def _told_of(everywhere: Everywhere | None, name: str, what: str, who: str, scope: Scope) -> int | None:
+    number: int | None = await _told(everywhere, f"__cmd:{name}/?{what}", who, scope)
     if number is None and everywhere is not None and await everywhere.is_somewhere(name):
         raise StoreUnavailable(f"a node takes over the session {name}: try again later")
     return number
 
 
-async def _told(everywhere: Everywhere | None, command: str, who: str, role: Role) -> Any:
+async def _told(everywhere: Everywhere | None, command: str, who: str, scope: Scope) -> Any:
     """The result of the command; None if no node has what it is about."""
     if everywhere is None:
         return None
     try:
-        return (await everywhere.command(command, who, Scope(role)))["result"]
+        return (await everywhere.command(command, who, scope))["result"]
     except (IllegalArgument, Refused) as error:
         if error.code != _ILLEGAL:
             raise

@@ -26,8 +26,9 @@ from crewel.admin.request_fields import (
     place,
     text_field,
 )
-from crewel.admin.role_scopes import covers_sessions, refused
+from crewel.admin.role_scopes import refused
 from crewel.admin.route import Ask, NotSeen, NotThere, Route
+from crewel.admin.scope_coverage import covers_sessions
 from crewel.broker.session import Session
 from crewel.delivery.records import LogId
 from crewel.errors import IllegalArgument

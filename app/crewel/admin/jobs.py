@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 from crewel.admin.dead_letter_filters import ATTRIBUTES
 from crewel.admin.everywhere import drain_elsewhere
 from crewel.admin.receiver_condition import listed
+from crewel.admin.scope_coverage import covers_session
 from crewel.broker.dead_letters.redrive import Chosen, Limits, Report
 from crewel.broker.dead_letters.room import Room, room_of
 from crewel.errors import Fenced, StoreError
 from crewel.event_loop import woken
 from crewel.qos.names import shown_name
-from crewel.security.grants import Role, role_of
+from crewel.security.grants import Role, Scope, role_of
 from crewel.storage import job_store
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.job_outcomes import JobOutcomes
@@ -268,7 +269,7 @@ class Jobs:
         names = job.choice["sessions"]
         number = int(place.after or 0)
         if number < len(names):
-            drained = await self._drained(names[number], job.who)
+            drained = await self._drained(names[number], job)
             if drained is None:
                 place.failed(names[number], "user.illegalArgument", f"there is no session {names[number]} here")
             else:
@@ -276,14 +277,18 @@ class Jobs:
             place.after = str(number + 1)
         place.is_last = number + 1 >= len(names)
 
-    async def _drained(self, name: str, who: str) -> int | None:
-        """Drain the session, wherever it is; how many became dead letters, None if there is no such session."""
+    async def _drained(self, name: str, job: Job) -> int | None:
+        """Drain the session, wherever it is; how many became dead letters. None if there is no such session, or the roles with
+        which the job began do not cover it any more: it may have subscribed to other channels since."""
+        within = job.choice.get("within")
+        scope = Scope(parts=((Role.OPERATE, frozenset(within)),)) if within else Scope(Role.OPERATE)
         session = self._admin.find(name)
         if session is None:
-            return await drain_elsewhere(self._admin.everywhere, name, who)
-        number = await self._admin.dispatchers.drain(session)
-        await self._admin.settled(session, None)  # else a crash would leave them waiting, and the job done
-        return number
+            return await drain_elsewhere(self._admin.everywhere, name, job.who, scope)
+        if not covers_session(scope, Role.OPERATE, session):
+            return None
+        # Without patience: a crash would leave them waiting, and the job done.
+        return await self._admin.taken_out(session, "drained", job.who, self._admin.dispatchers.drain(session), None)
 
     def _is_ending(self) -> bool:
         return self._admin.life.is_draining

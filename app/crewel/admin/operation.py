@@ -119,14 +119,8 @@ def _waiting(answer: Mapping[str, Any]) -> str:
     return f"{answer['waiting']} waiting"
 
 
-async def _taken_out(call: Call, what: str, work: Awaitable[int]) -> int:
-    """Take messages out of the queue of a session, as its timeline then says; how many they were. What is said to be out is so
-    in the store: else a crash would bring it back. Raises StoreUncertain if the store does not say it in time."""
-    count = await work
-    if count:
-        call.admin.timelines.add(what, call.session.name, {"who": call.who, "messages": count})
-        await call.admin.settled(call.session)
-    return count
+def _taken_out(call: Call, what: str, work: Awaitable[int]) -> Awaitable[int]:
+    return call.admin.taken_out(call.session, what, call.who, work)
 
 
 OPERATIONS: Final = (

@@ -21,8 +21,8 @@ from crewel.admin.receiver_facts import (
     stopped_since,
 )
 from crewel.admin.request_fields import choice_field, flag_text, page_fields, text_field
-from crewel.admin.role_scopes import covered, shows_failure
 from crewel.admin.route import Ask, Route
+from crewel.admin.scope_coverage import covered, shows_failure
 from crewel.admin.server_view import oldest_of
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.session import Session

@@ -26,7 +26,8 @@ from crewel.admin.operation import OPERATIONS, About, Level, Operation
 from crewel.admin.places import open_place, seal_place
 from crewel.admin.request_fields import Field
 from crewel.admin.resource_path import IN_QUERY, VARIABLE
-from crewel.admin.role_scopes import NotCovered, covers_channel, covers_session, refused, role_on_subject
+from crewel.admin.role_scopes import NotCovered, refused, role_on_subject
+from crewel.admin.scope_coverage import covers_channel, covers_session
 from crewel.bayeux.numbers import parse
 from crewel.broker.session import Session
 from crewel.errors import IllegalArgument, Refused, StoreError

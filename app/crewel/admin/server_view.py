@@ -19,10 +19,12 @@ from crewel.admin.cached_result import CachedResult
 from crewel.admin.everywhere import Everywhere
 from crewel.admin.past_troubles import PastTroubles
 from crewel.admin.rejections import Rejections
+from crewel.admin.timeline import Timelines
 from crewel.admin.turned_away import TurnedAway
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.delivery.dispatcher_states import DispatcherState
+from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUnavailable, StoreUncertain
 from crewel.nodes.membership import Membership
 from crewel.storage.dead_letter_groups import GROUPED, count_by
@@ -33,6 +35,8 @@ from crewel.storage.taken_elsewhere import Taken, taken_elsewhere
 _KEPT_S: Final = 5.0
 _PATIENCE_S: Final = 5.0
 """For the store's answer to what operators ask for."""
+_MOST_NOTED: Final = 100
+"""Subscriptions of a session that its timeline notes with an event."""
 _MOST_LOOKED_UP: Final = 100
 """Receivers that reject messages, of which is looked up what others took."""
 
@@ -85,10 +89,18 @@ class ServerView:
         """The rates of receivers, groups and topics, by kind."""
         self.turned_away = TurnedAway(self._oldest)
         self.rejections = Rejections(self._follow_settled)
+        self.timelines = Timelines(channels_of=self._channels_of)
         self.backlog_trends = BacklogTrends()
         self.past_troubles = PastTroubles(lambda: int(time() * 1000))
         self._taken_elsewhere = CachedResult(self._look_elsewhere, _KEPT_S)
         self.audit = Audit(broker.runtime, self.access)
+
+    def _channels_of(self, name: str, message_id: str) -> tuple[frozenset[str], str]:
+        session = self.find(name)
+        if session is None or len(session.subscriptions) > _MOST_NOTED:
+            return frozenset(), ""
+        waiting = session.mailbox.view().find(LogId(int(message_id))) if message_id.isdecimal() else None
+        return frozenset(session.subscriptions), "" if waiting is None else waiting.channel
 
     def _rates(self, kind: str) -> Awaitable[RecentRates]:
         return recent_rates(self.store, kind, int(time() * 1000))
@@ -160,6 +172,17 @@ class ServerView:
     def takes(self, session: Session) -> bool:
         """Whether messages go to the session at present: its client is there, and it is not on hold."""
         return self.dispatchers.state(session) is DispatcherState.ALIVE and session.mailbox.view().holdback is None
+
+    async def taken_out(
+        self, session: Session, what: str, who: str, work: Awaitable[int], patience_s: float | None = _PATIENCE_S
+    ) -> int:
+        """Take messages out of the queue of a session, as its timeline then says; how many they were. What is said to be out is
+        so in the store: else a crash would bring it back. Raises StoreUncertain as `settled` does."""
+        count = await work
+        if count:
+            self.timelines.add(what, session.name, {"who": who, "messages": count})
+            await self.settled(session, patience_s)
+        return count
 
     async def settled(self, session: Session, patience_s: float | None = _PATIENCE_S) -> None:
         """Wait until the store has what has ended at the session, and all its dead letters, of which many are stored in turns.

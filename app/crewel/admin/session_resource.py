@@ -21,8 +21,9 @@ from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_what_the_store_says, standing_of
 from crewel.admin.rejected_shapes import rejected_shape
 from crewel.admin.request_fields import PAGE, choice_field, count_text, flag_text, number_text, page_fields, text_field
-from crewel.admin.role_scopes import covered, seen
+from crewel.admin.role_scopes import seen
 from crewel.admin.route import Ask, NotThere, Route, operation_routes, send_lines
+from crewel.admin.scope_coverage import covered
 from crewel.admin.session_view import session_view, subject_of
 from crewel.admin.trace import trace
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
@@ -154,7 +155,7 @@ SESSION_COMMANDS: Final = (
     _operate(
         "removeFromCallbackQueue",
         "Drops the oldest messages without dead letters; returns the number.",
-        lambda c: c.admin.dispatchers.remove(c.session, c.value),
+        lambda c: c.admin.taken_out(c.session, "cleared", c.who, c.admin.dispatchers.remove(c.session, c.value)),
         COUNT,
     ),
     _write(

@@ -9,7 +9,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.client_connection import address_of, program_of, transport_of
 from crewel.admin.receiver_facts import standing_of
 from crewel.admin.receiver_resource import last_failure
-from crewel.admin.role_scopes import covered
+from crewel.admin.scope_coverage import covered
 from crewel.admin.server_view import oldest_of
 from crewel.broker.mailboxes.session_times import outlook
 from crewel.broker.session import Session

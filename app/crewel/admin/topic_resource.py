@@ -14,8 +14,8 @@ from crewel.admin.example import Example
 from crewel.admin.merges import Pages, Row, merged
 from crewel.admin.operation import About, Level
 from crewel.admin.request_fields import PAGE, choice_field, count_text, flag_text, page_fields, pattern, text_field
-from crewel.admin.role_scopes import covers_channel, covers_session
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
+from crewel.admin.scope_coverage import covers_channel, covers_session
 from crewel.bayeux.channel import SYSTEM, Channel, parse
 from crewel.broker.session import Session
 from crewel.broker.topic_view import GroupState, TopicView, joined_groups

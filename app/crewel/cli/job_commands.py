@@ -94,9 +94,12 @@ _add("stop", "stopped", "Stop jobs permanently. Completed work is not undone.")
 async def follow(
     admin: Admin, job_id: Annotated[str, typer.Argument(metavar="ID", help="Id of a job.")], as_json: AsJson = None
 ) -> None:
-    """Show the progress of a job until it has ended. An interrupt ends the command, not the job."""
+    """Show the progress of a job until it has ended; the exit status is 1 if it failed. An interrupt ends the command, not the
+    job."""
     job = await followed(admin, await admin.call("GET", _JOB, about=_named(job_id)))
     output.print_answer(job, f"{job['state']}: {job['done']:,} done, {job['undone']:,} stayed", as_json)
+    if job["state"] == "failed":  # one that was stopped has ended as an operator asked for
+        raise CrewelError(f"the job {job_id} failed: {job['error']}")
 
 
 async def followed(admin: Admin, job: dict[str, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ async def message(
     as_json: AsJson = None,
 ) -> None:
     """Print the outcome of a stored message for each receiver: acknowledged, waiting, a dead letter, or the reason for none."""
+    from crewel.logs import escaped
     from crewel.times import format_timestamp
 
     if (message_id is None) is (key is None):
@@ -45,9 +46,9 @@ async def message(
         return
     published = format_timestamp(told["publishedAt"]) if told["recorded"] else "no longer recorded"
     how = f"published {published}" if told.get("schedule") is None else _schedule(told["schedule"])
-    print(f"message {told['message']}, channel {told['channel'] or 'no longer recorded'}, {how}")
+    print(escaped(f"message {told['message']}, channel {told['channel'] or 'no longer recorded'}, {how}"))
     if told.get("key"):  # servers of before do not tell it
-        print(f"idempotency key {told['key']}")
+        print(escaped(f"idempotency key {told['key']}"))
     links = {
         "redriveOf": "redrive of the dead letter",
         "redrivenAs": "redriven as",

@@ -350,9 +350,11 @@ async def cmd(
     if as_json:
         output.print_json(answer)
         return
+    from crewel.logs import escaped
+
     result = answer["result"]
     for each in result if isinstance(result, list) else [result]:
         if isinstance(each, str):
-            print(each)
+            print(escaped(each))
         else:
             output.print_json(each)

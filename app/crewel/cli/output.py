@@ -20,8 +20,10 @@ def wants_json(asked: bool | None) -> bool:
 def print_json(value: Any) -> None:
     """Print one value in one line."""
     from crewel.bayeux.codec import encode
+    from crewel.logs import escaped_json
 
-    print(encode(value).decode(), flush=True)
+    text = encode(value).decode()
+    print(escaped_json(text) if sys.stdout.isatty() else text, flush=True)
 
 
 def print_answer(answer: Mapping[str, Any], text: str, as_json: bool | None) -> None:
@@ -93,9 +95,11 @@ def readable(value: Any) -> str:
     """The value for people: texts as they are, unless they could steer a terminal, and all else as JSON."""
     import json
 
+    from crewel.logs import escaped_json
+
     if isinstance(value, str) and (value.isprintable() or not value):
         return value
-    return json.dumps(value, ensure_ascii=False)
+    return escaped_json(json.dumps(value, ensure_ascii=False))
 
 
 @contextmanager

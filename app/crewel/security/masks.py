@@ -6,8 +6,11 @@ wrote: data, client properties, and further fields of `ext`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import Any, Final
+
+from crewel.bayeux.codec import encode
 
 HIDDEN: Final = "***"
 _OF_THE_SERVER: Final = "update"
@@ -55,21 +58,54 @@ def masked_message(fields: dict[str, Any], names: Collection[str]) -> dict[str, 
     return shown
 
 
-def unmasked(edited: Any, original: Any, names: Collection[str]) -> Any:
+def unmasked(edited: Any, original: Any, names: Collection[str], at: str = "") -> Any:
     """What an operator made of a value that was shown with masks: each `***` in a field of one of these names is what the
-    original has at its place. Raises ValueError for one that has no original."""
+    original has there. Raises ValueError for one that has no original, or of which the original is not clear."""
+    if not names:
+        return edited
     if isinstance(edited, dict):
         before = original if isinstance(original, dict) else {}
-        return {name: _unmasked_field(name, inner, before, names) for name, inner in edited.items()}
+        return {name: _unmasked_field(name, inner, before, names, at) for name, inner in edited.items()}
     if isinstance(edited, list):
-        items = original if isinstance(original, list) else []
-        return [unmasked(inner, items[at] if at < len(items) else None, names) for at, inner in enumerate(edited)]
+        items = _originals(edited, original if isinstance(original, list) else [], names)
+        return [
+            unmasked(inner, item, names, f"{at}{place}.")
+            for place, (inner, item) in enumerate(zip(edited, items, strict=True))
+        ]
     return edited
 
 
-def _unmasked_field(name: str, value: Any, before: dict[str, Any], names: Collection[str]) -> Any:
+def _unmasked_field(name: str, value: Any, before: dict[str, Any], names: Collection[str], at: str) -> Any:
     if name.lower() not in names or value != HIDDEN:
-        return unmasked(value, before.get(name), names)
+        return unmasked(value, before.get(name), names, f"{at}{name}.")
     if name not in before:
-        raise ValueError(f"no {HIDDEN} in {name}: there is no masked value at this place of the original")
+        raise ValueError(f"no {HIDDEN} in {at}{name}: it is not clear which masked value this is; write the value")
     return before[name]
+
+
+def _originals(edited: list[Any], items: list[Any], names: Collection[str]) -> list[Any]:
+    """The original of each edited item: that of its place if none seems to be added, removed or moved, else the one that looks
+    the same with masks. None: it is not clear which."""
+    looks, before = list(map(_look, edited)), [_look(masked(item, names)) for item in items]
+    known = set(before)
+    if len(looks) == len(before) and all(
+        new == old or new not in known for new, old in zip(looks, before, strict=True)
+    ):
+        return items
+    twins: dict[Any, list[Any]] = {look: [] for look in looks}
+    for look, item in zip(before, items, strict=True):
+        if look in twins:
+            twins[look].append(item)
+    for look, count in Counter(looks).items():
+        them = twins[look]
+        if count > len(them) or (count < len(them) and len(set(map(encode, them))) > 1):
+            twins[look] = [None] * count
+    given = {look: iter(them) for look, them in twins.items()}
+    return [next(given[look]) for look in looks]
+
+
+def _look(value: Any) -> Any:
+    """The value as one that can be hashed."""
+    if isinstance(value, dict):
+        return frozenset((name, _look(inner)) for name, inner in value.items())
+    return tuple(map(_look, value)) if isinstance(value, list) else value
