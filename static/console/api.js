@@ -2,6 +2,8 @@
  * Requests to /admin/api, with the cookie of the operator who has signed in.
  */
 
+import {parseAnswer, stringify} from "./exact_numbers.js";
+
 export class Refused extends Error {
     constructor(status, code, message) {
         super(message);
@@ -29,12 +31,12 @@ export async function call(method, about, {query = {}, body} = {}) {
         method,
         credentials: "same-origin",
         headers: body === undefined ? {} : {"Content-Type": "application/json"},
-        body: body === undefined ? undefined : JSON.stringify(body),
+        body: body === undefined ? undefined : stringify(body),
     }).catch(() => {
         throw new Unreachable();
     });
     if (response.ok) {
-        const answer = await response.json();
+        const answer = parseAnswer(await response.text());
         if (typeof about !== "string") {
             about.check(answer);
         }

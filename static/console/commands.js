@@ -5,6 +5,7 @@
 import {get, post} from "./api.js";
 import {ask, may} from "./dialogs.js";
 import {h, say, swap, table} from "./elements.js";
+import {stringify} from "./exact_numbers.js";
 import {time} from "./format.js";
 
 const PREFIX = "__cmd:";
@@ -193,7 +194,7 @@ export function commands({query, me, note}) {
         let shown;
         try {
             const {result} = await post("/commands", {command});
-            shown = h("pre", {}, typeof result === "string" ? result || "(empty)" : JSON.stringify(result, null, 2));
+            shown = h("pre", {}, typeof result === "string" ? result || "(empty)" : stringify(result, 2));
         } catch (error) {
             shown = h("p", {class: "trouble"}, error.message);
         }

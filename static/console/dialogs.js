@@ -3,6 +3,7 @@
  */
 
 import {h, say} from "./elements.js";
+import {parse, stringify} from "./exact_numbers.js";
 
 const RANKS = ["view", "operate", "destroy"];
 
@@ -46,18 +47,18 @@ export function ask({title, effect, warning = "", button, leave = "Cancel", isFi
 /** A field of a dialog that takes JSON, and does not let the dialog be confirmed with anything else. */
 export function json(name, label, value, hint = "") {
     const area = h("textarea", {id: `json-${name}`, rows: "8", spellcheck: "false", required: true});
-    area.value = JSON.stringify(value, null, 2);
+    area.value = stringify(value, 2);
     area.setSelectionRange(0, 0);
     area.addEventListener("input", () => {
         try {
-            JSON.parse(area.value);
+            parse(area.value);
             area.setCustomValidity("");
         } catch (error) {
             area.setCustomValidity(`This is not JSON: ${error.message}`);
         }
     });
     const element = h("p", {class: "field"}, h("label", {for: area.id}, label), area, h("span", {class: "hint"}, hint));
-    return {name, element, value: () => JSON.parse(area.value)};
+    return {name, element, value: () => parse(area.value)};
 }
 
 /** A field of a dialog that is yes or no. */

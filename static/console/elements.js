@@ -2,6 +2,7 @@
  * Elements of the page. What others sent goes into texts and attributes only, never into markup.
  */
 
+import {stringify} from "./exact_numbers.js";
 import {things, zoned} from "./format.js";
 
 /** Makes an element: `h("a", {href: "#/", class: "x", onclick: f}, "text", child)`. Empty children are left out. */
@@ -108,13 +109,13 @@ export function pathOf(name) {
 
 /** What a publisher said, on few lines of a table. */
 export function data(value) {
-    return h("code", {class: "data"}, JSON.stringify(value));
+    return h("code", {class: "data"}, stringify(value));
 }
 
 /** What a publisher said, each with its heading; what is empty is left out. */
 export function sections(pairs) {
     return pairs.filter(([, value]) => value !== null && value !== undefined && Object.keys(Object(value)).length + (typeof value !== "object") > 0)
-        .map(([title, value]) => h("section", {class: "card"}, h("h2", {}, title), h("pre", {}, JSON.stringify(value, null, 2))));
+        .map(([title, value]) => h("section", {class: "card"}, h("h2", {}, title), h("pre", {}, stringify(value, 2))));
 }
 
 /** A list of names and values. */

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.admin.desk import SETS, STORED, Desk, Receiver
 from tests.browser.test_console import Console, confirm
+from tests.functional.bayeux import Message
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.timeout(300)
 
 COUNT = 55
 ROWS = 50
+NUMBERS = (
+    '{"order":9007199254740993,"id":18446744073709551617,"price":12345678901234567.89,"tiny":1e-400,'
+    '"one":1.0,"hundred":1e2,"zero":-0.0,"text":"1.0 \\"2.0\\\\","note":"x"}'
+)
+"""Data whose numbers JavaScript would write otherwise."""
 
 
 @pytest.fixture
@@ -128,6 +134,68 @@ def test_operator_finds_a_message_by_its_field_and_edits_it(browser: Browser, le
     expect(page.get_by_text("It was edited and sent again")).to_be_visible()
     expect(page.get_by_role("button", name="Restore")).to_be_visible()
     assert [each["data"] for each in until(joe.take)] == [{"order": 1000, "price": 12}]
+    console.close()
+
+
+def publish_text(server: Server, channel: str, data: str, **options: object) -> None:
+    """Publish data with this text, stored."""
+    speaker = Receiver(server).be()
+    message = json.dumps([speaker.message(channel, data=0, ext={"publish": {"persistent": True} | options})])
+    body = message.replace('"data": 0', f'"data": {data}').encode()
+    speaker.command.request("POST", speaker.path, body, speaker.all_headers())
+    assert speaker.command.response().messages[0]["successful"] is True
+
+
+def take_text(receiver: Receiver) -> tuple[list[Message], str]:
+    """The messages of one connect, and the text of the data of the one message that it brings."""
+    response = receiver.ask_connect(advice={"timeout": 0}, ext={"ack": receiver.batch}).response()
+    *messages, reply = response.messages
+    receiver.batch = reply["ext"]["ack"]
+    texts = re.findall(rb'"data":(\{[^{}]*\})', response.body)
+    return messages, b"".join(texts).decode()
+
+
+def test_numbers_of_data_that_is_shown_and_edited_keep_their_digits(
+    browser: Browser, receivers: tuple[Server, Receiver, Receiver]
+) -> None:
+    server, joe, _ = receivers
+    publish_text(server, "/kitchen/bar", NUMBERS, history={"maxEntries": 5})
+    messages, text = until(lambda: next(filter(all, [take_text(joe)]), None))
+    assert text == NUMBERS
+    joe.reject(messages)
+    (letter,) = until(Desk(server).letters)
+    console = Console(browser, server).open("/dead-letters")
+    page = console.page
+    expect(page.locator("tbody code.data")).to_have_text(NUMBERS)
+    for view in ("/message?contains=note", "/topics/kitchen/bar"):
+        page.goto(f"{server.base}/admin/#{view}")
+        expect(page.locator("tbody code.data").last).to_have_text(NUMBERS)
+    for view, heading in ("message", "Message"), ("dead-letters", "Dead letter"):
+        page.goto(f"{server.base}/admin/#/{view}/{letter['id']}")
+        expect(page.get_by_role("heading", name=f"{heading} {letter['id']}")).to_be_visible()
+        expect(page.locator("pre").first).to_contain_text('"order": 9007199254740993,')
+        expect(page.locator("pre").first).to_contain_text('"one": 1.0,')
+
+    page.get_by_role("button", name="Edit and send again").click()
+    dialog = page.get_by_role("dialog")
+    area = dialog.get_by_label("Data of the message")
+    area.fill(area.input_value().replace('"x"', '"y"'))
+    console.refusals.append("404")
+    dialog.get_by_role("button", name="Send").click()
+    expect(page.locator(".outcome")).to_contain_text("The bin has the original")
+    expect(page.locator("pre").first).to_contain_text('"price": 12345678901234567.89,')  # of the bin
+    messages, text = until(lambda: next(filter(all, [take_text(joe)]), None))
+    assert text == NUMBERS.replace('"x"', '"y"')
+    joe.accept(messages)
+
+    page.goto(f"{server.base}/admin/#/topics/kitchen/bar")
+    page.get_by_role("button", name="Publish a test message").click()
+    dialog.get_by_label("Data").fill(NUMBERS)
+    dialog.get_by_role("button", name="Publish").click()
+    expect(page.locator(".outcome")).to_contain_text("Published.")
+    assert until(lambda: take_text(joe)[1]) == NUMBERS
+    page.goto(f"{server.base}/admin/#/receivers/client/joe/1")
+    expect(page.locator("tbody code.data")).to_have_text(NUMBERS)
     console.close()
 
 

@@ -344,10 +344,15 @@ def test_after_a_stall_a_client_has_time_to_be_read(monkeypatch: pytest.MonkeyPa
     async def serve() -> tuple[Broker, FastLane, Wire, FastConnection]:
         return started(settings)
 
-    _, lane, _, connection = loop.run_until_complete(serve())
+    broker, lane, _, connection = loop.run_until_complete(serve())
     monkeypatch.setattr(FastConnection, "too_late", lambda _: ended.append("too late"))
     connection.deadline, lane._due = lane.loop.time() - 1, lane.loop.time() - 5
-    lane._watch()
-    assert ended == [], "what it has sent may not have been read"
-    lane._watch()
-    assert ended == ["too late"]
+    try:
+        lane._watch()
+        assert ended == [], "what it has sent may not have been read"
+        lane._watch()
+        assert ended == ["too late"]
+    finally:
+        loop.run_until_complete(lane.close(0))
+        loop.run_until_complete(broker.close())
+        loop.close()
