@@ -217,17 +217,6 @@ class TestMessages:
         assert durable.take_ended(LogId(0)) == ([], [dead])
 
 
-class TestReadingAgain:
-    def test_a_dead_letter_of_a_message_that_was_never_stored_stays_pending(self) -> None:
-        former, durable = session(4), session(4)
-        dead = letter(0, Transient("1-0-a", "1000000", "/a", b"{}"))
-        former.dead_letter(letter(4))
-        former.dead_letter(dead)
-        assert durable.continue_from(former)
-        assert durable.take_ended() == ([], [dead])
-        assert not durable.continue_from(session())
-
-
 class TestParking:
     def test_the_oldest_come_first_and_each_once(self) -> None:
         durable = session(4, 5, 6)

@@ -105,6 +105,15 @@ async def test_a_store_that_has_lost_a_commit_is_noticed(store: Store, number: i
     assert await open_ids(owner) == set()
 
 
+async def test_the_last_commit_that_was_applied_is_known(store: Store) -> None:
+    owner = await owner_of(store, JOE)
+    assert await node_leases.last_commit(store, owner.token) == 0
+    await owner.commit(10)
+    await owner.commit(20)
+    assert await node_leases.last_commit(store, owner.token) == 2
+    assert await node_leases.last_commit(store, "unknown") == 0
+
+
 async def test_a_superseded_server_commits_nothing(store: Store) -> None:
     owner = await owner_of(store, JOE)
     await (await started(store, "b")).adopt_all()

@@ -408,14 +408,6 @@ class DurableSession:
             self.dead_letters = PendingDeadLetters(backlog, self.payers)
         self.dead_letters.add(letter, pending)
 
-    def continue_from(self, former: DurableSession) -> bool:
-        """It was this one before the store was read again: the dead letters of messages that were never stored are in memory
-        only, and pending here now. True if there are any."""
-        letters = [] if former.dead_letters is None else former.dead_letters.unstored
-        for letter in letters:
-            self.dead_letter(letter)
-        return bool(letters)
-
     def spilled(self, ids: Iterable[LogId]) -> None:
         """The store has copied these messages into the inbox and noted it: the log may lose them."""
         for log_id in ids:

@@ -130,6 +130,13 @@ async def epoch(store: Store, token: str | None = None) -> int:
     return int(found or 0)
 
 
+async def last_commit(store: Store, token: str) -> int:
+    """Return the number of the last commit of this server that the store has applied; 0 if it knows of none. Raises
+    StoreError."""
+    found: Any = await store.reader.hget(store.keys.node(token), "seq")
+    return int(found or 0)
+
+
 class Slice(NamedTuple):
     """Sessions that have come to an heir."""
 

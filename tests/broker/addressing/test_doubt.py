@@ -305,7 +305,7 @@ def test_a_login_waits_for_the_end_of_the_session_before_it(world: StoredWorld) 
     Line(world, "end", 10, is_done=False)
     first.say("/meta/disconnect")
     world.commit()
-    assert world.access.leaving == {"client/joe/1"}  # it has been asked for, and will be again
+    assert [*world.access.leaving] == ["client/joe/1"]  # it has been asked for, and will be again
     later = Receiver(world)
     message = later.message(
         "/meta/handshake", version="1.0", ext={"ack": True, "session": {"name": "joe/1", "update": True}}

@@ -131,6 +131,107 @@ def test_what_only_memory_knows_of_a_session_is_kept(world: StoredWorld) -> None
     assert [code for _, code, _ in letters(world)] == ["user.message.invalid"]
 
 
+def rejected(world: StoredWorld, receiver: Receiver) -> None:
+    """The client of this session rejects a transient message: only memory has its dead letter."""
+    world.broker.publish("/a", 1)
+    world.settle()
+    receiver.take(failed(come(receiver)[0], "user.message.invalid"))
+
+
+def commit_begins(world: StoredWorld) -> None:
+    world.durability.commit_soon()
+    world.settle()
+
+
+def codes_after_reading(world: StoredWorld, line: Line) -> list[str]:
+    """The codes of all dead letters, when all sessions have been read again before this line is whole."""
+    world.wait(world.durability._reload())
+    line.left = 0
+    world.advance(60.0)
+    world.commit()
+    return [code for _, code, _ in letters(world)]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_dead_letter_of_a_commit_that_the_store_has_not_answered_is_stored_once(
+    world: StoredWorld, is_done: bool
+) -> None:
+    """The commit is repeated under a token that the store refuses by then."""
+    joe = login(world, "joe/1", "/a")
+    world.commit()
+    rejected(world, joe)
+    line = Line(world, "commit", 10_000, is_done=is_done)
+    commit_begins(world)
+    assert line.left < 10_000
+    assert codes_after_reading(world, line) == ["user.message.invalid"]
+
+
+def test_a_dead_letter_of_a_commit_that_is_refused_while_all_is_read_is_stored_once(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joe = login(world, "joe/1", "/a")
+    world.commit()
+    rejected(world, joe)
+    line = Line(world, "commit", 10_000, is_done=False)
+    commit_begins(world)
+    reading = Reading(world, monkeypatch)
+    line.left = 0
+    world.advance(1.0)
+    assert letters(world) == []
+    reading.replace()
+    reading.end()
+    world.advance(60.0)
+    assert [code for _, code, _ in letters(world)] == ["user.message.invalid"]
+
+
+def test_a_dead_letter_of_a_session_that_has_ended_is_stored_once(world: StoredWorld) -> None:
+    joe = login(world, "joe/1", "/a")
+    world.commit()
+    rejected(world, joe)
+    assert joe.say("/meta/disconnect")["successful"]
+    assert codes_after_reading(world, Line(world, "commit", 0, is_done=False)) == ["user.message.invalid"]
+
+
+def end_begins(world: StoredWorld, *, is_done: bool) -> Line:
+    """A session ends with such a dead letter, which came after the commit that its end follows. Returns the line on which the
+    answers to that get lost."""
+    joe = login(world, "joe/1", "/a")
+    store(world, "/a", 0)
+    joe.take(*map(ok, come(joe)))
+    Line(world, "commit", is_done=False)
+    commit_begins(world)
+    rejected(world, joe)
+    assert joe.say("/meta/disconnect")["successful"]
+    line = Line(world, "end", 10_000, is_done=is_done)
+    world.advance(0.3)
+    assert line.left < 10_000
+    return line
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_dead_letter_of_an_end_that_the_store_has_not_answered_is_stored_once(
+    world: StoredWorld, is_done: bool
+) -> None:
+    line = end_begins(world, is_done=is_done)
+    assert codes_after_reading(world, line) == ["user.message.invalid"]
+    assert login(world, "joe/1").session.is_live
+
+
+def test_a_dead_letter_of_an_end_that_is_refused_while_all_is_read_is_stored_once(
+    world: StoredWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = end_begins(world, is_done=False)
+    reading = Reading(world, monkeypatch)
+    line.left = 0
+    world.advance(1.0)
+    assert letters(world) == []
+    reading.replace()
+    reading.end()
+    world.advance(60.0)
+    assert [code for _, code, _ in letters(world)] == ["user.message.invalid"]
+    assert login(world, "joe/1").session.is_live
+
+
 def test_a_session_that_ends_meanwhile_ends(world: StoredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     ann = login(world, "ann/1")
     world.commit()

@@ -37,7 +37,7 @@ class Store:
         self.asked: list[tuple[Step[Any], Callable[[Any], None], bool]] = []
         self.metrics = Metrics()
         self.dead_letters: list[PendingDeadLetter] = []
-        self.leaving: set[str] = set()
+        self.leaving: dict[SessionName, list[PendingDeadLetter]] = {}
         self.subscriptions = self._subscription_store()
 
     def _access(self) -> Any:
@@ -185,9 +185,9 @@ async def test_a_name_is_taken_until_the_store_has_ended_the_session() -> None:
     store.subscriptions.end(store.joe)
     assert store.answer(LogId(10)) == "close!"
     store.subscriptions.end_stored(store.joe)
-    assert store.leaving == {"client/joe/1"}
+    assert store.leaving == {"client/joe/1": []}
     assert store.answer(SessionEnd([], [], [])) == "end!"
-    assert store.leaving == set()
+    assert store.leaving == {}
 
 
 async def test_letters_that_the_store_makes_by_itself_are_counted() -> None:

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from math import inf, nan
 from time import time
 from typing import Any, Final, NamedTuple
@@ -46,6 +46,7 @@ from crewel.delivery.records import (
     Disposition,
     EndReason,
     LogId,
+    PendingDeadLetter,
     PendingMessage,
     SessionName,
     SessionRecord,
@@ -80,7 +81,6 @@ class _Former(NamedTuple):
     transients: list[Entry]
     """The messages that waited for it, and only memory has."""
     session: Session
-    durable: DurableSession
 
 
 @dataclass(eq=False)
@@ -202,9 +202,10 @@ class Durability:
         # All that must be read is read before: between the old sessions and the new ones no client must come to a closed door.
         topics = await self._topics.table.stored()
         queues = await stored_queues(self._access.store)
-        before, ended = dict[SessionName, _Former](), list[DurableSession]()
+        before, ended, unstored = dict[SessionName, _Former](), list[DurableSession](), list[PendingDeadLetter]()
         if not is_first:
             await self._losses.count_sessions(self._access.node.sessions.keys() - {record.name for record in kept})
+            unstored = self._unstored()
             before, ended = self._set_aside()
             self._begin_again(last)
         for record in kept:
@@ -212,6 +213,7 @@ class Durability:
             self.restore(record, _bound(sent), None if former is None else former.session)
         self._access.node.begin_at(cursor, stored)
         self._access.enter(StorePhase.CATCHING_UP if self._access.phase.is_reloading else StorePhase.SERVING)
+        self._keep(unstored)
         self._continue(before)
         self._end_once_more(ended)
         # Nor is anything delivered from an inbox before what the log has in front of it.
@@ -267,6 +269,7 @@ class Durability:
                 self._access.enter(StorePhase.READING)
                 try:
                     await self._losses.compare(self._generation, is_fenced=error is not None)
+                    await self._find_commit()
                     await self._load()
                 except StoreTaken:
                     self._give_way()
@@ -284,6 +287,30 @@ class Durability:
             if phase.is_reloading and not (phase.is_adopting and self._closing.is_set()):
                 self._access.enter(StorePhase.SERVING)
 
+    async def _find_commit(self) -> None:
+        """If the store has applied the commit that is under way, and only the answer was lost, it has its dead letters."""
+        commit = self._under_way
+        if commit and commit.number == await node_leases.last_commit(self._access.store, self._access.token):
+            self._under_way = None
+
+    def _unstored(self) -> list[PendingDeadLetter]:
+        """The dead letters that only memory has, for their messages were never stored: of all sessions, and of the commit and
+        the ends that the store has not confirmed."""
+        asked = [] if self._under_way is None else [self._under_way.dead_letters]
+        letters = [each for each in chain(*asked, *self._access.leaving.values()) if each.message is not None]
+        for durable in self._access.node.sessions.values():
+            if durable.dead_letters is not None:
+                letters += durable.dead_letters.unstored
+        return letters
+
+    def _keep(self, unstored: list[PendingDeadLetter]) -> None:
+        """Let dead letters that only memory had before be pending in the sessions that are back."""
+        node = self._access.node
+        for letter in unstored:
+            if (durable := node.sessions.get(letter.session)) is not None:
+                durable.dead_letter(letter)
+                node.mark_dirty(durable)
+
     def _set_aside(self) -> tuple[dict[SessionName, _Former], list[DurableSession]]:
         """Let go of all sessions, in one turn with what the store brings back, so that no client comes to a closed door.
         Returns what each was, and those that had ended."""
@@ -297,11 +324,10 @@ class Durability:
                 continue
             groups = self._addressing.groups.of(session)
             self._listener.set_aside(session)
-            before[durable.name] = _Former(
-                set(durable.since), groups, session.mailbox.view().transients(), session, durable
-            )
+            before[durable.name] = _Former(set(durable.since), groups, session.mailbox.view().transients(), session)
             session.mailbox.clear()  # a request that waits for something answers without them
-        self._access.changed(durable.name for durable in durables)
+        self._access.changed([*self._access.leaving, *(durable.name for durable in durables)])
+        self._access.leaving.clear()  # what was asked for them hits no session under the new token
         return before, ended
 
     def _continue(self, before: dict[SessionName, _Former]) -> None:
@@ -310,8 +336,6 @@ class Durability:
         sessions = self._access.node.sessions
         for durable in [sessions[name] for name in before if name in sessions]:
             former = before[durable.name]
-            if durable.continue_from(former.durable):
-                self._access.node.mark_dirty(durable)
             if durable.connected is None:
                 continue
             durable.connected.remember(former.session)
@@ -332,7 +356,6 @@ class Durability:
             durable = self._access.node.sessions.get(former.name)
             if durable is not None and durable.connected is not None:
                 durable.death = former.death
-                durable.continue_from(former)
                 self._listener.end(durable.connected, Event.ENDED)
 
     def _forget(self, durable: DurableSession) -> None:

@@ -276,10 +276,14 @@ class SubscriptionStore:
         step = stored_sessions.end(
             *self._me(), durable.name, ended, letters, *bounds, attempts, delivery.dead_letters_max_bytes
         )
-        self._access.leaving.add(durable.name)
+        leaving = self._access.leaving
+        leaving[durable.name] = letters
 
         def has_left(left: SessionEnd | StoreError) -> None:
-            self._access.leaving.discard(durable.name)
+            if isinstance(left, StoreError) and self._access.phase.is_adopting:
+                return  # memory alone has some of these dead letters: the session gets them when it has been read again
+            if leaving.get(durable.name) is letters:
+                del leaving[durable.name]
             node.drop(durable)
             self._access.changed([durable.name])
             if not isinstance(left, StoreError):

@@ -19,7 +19,7 @@ from crewel.broker.writing.store_phase import StorePhase
 from crewel.broker.writing.write_queue import Log, WriteQueue
 from crewel.delivery.beside_log import BesideLog
 from crewel.delivery.log_consumer import LogConsumer
-from crewel.delivery.records import LogId
+from crewel.delivery.records import LogId, PendingDeadLetter, SessionName
 from crewel.errors import Behind, Fenced, StoreError, StoreFull, StoreUnavailable
 from crewel.settings import Settings
 from crewel.storage.keys import Keys
@@ -76,8 +76,9 @@ class StoreAccess:
         """Where this server stands with its store; `enter` changes it."""
         self.is_suspected = False
         """Whether the store may not know this node as it was: then all sessions are read again, or another server has them."""
-        self.leaving: set[str] = set()
-        """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name."""
+        self.leaving: dict[SessionName, list[PendingDeadLetter]] = {}
+        """Names of sessions whose end the store has not confirmed: asked again, it would hit another one of that name. With the
+        dead letters that the store gets with the end."""
         self._changes: dict[str, asyncio.Future[None]] = {}
         """Logins wait for these: by the names of sessions that end, or come from another node."""
         self._loop = loop
