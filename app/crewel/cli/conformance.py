@@ -54,15 +54,13 @@ def conformance(
     if list_checks:
         _print_checks(CHECKS.values())
         return
-    _require(
-        url.startswith(("http://", "https://")), f"URL: expected http://… or https://…, got {without_password(url)!r}"
-    )
+    shown = without_password(url)
+    _require(url.startswith(("http://", "https://")), f"URL: expected http://… or https://…, got {shown!r}")
     for name in only or ():
         _require(name in CHECKS, f"--only: there is no check {name!r}; --list shows all")
     for name in transport or ():
         _require(name in TRANSPORTS, f"--transport: expected {', '.join(TRANSPORTS)}, got {name!r}")
-    through = bayeux_client.proxy_on_the_way(url, proxy)
-    site = Site(url.rstrip("/"), dict(_header(each) for each in header or ()), limit, through)
+    site = Site(url.rstrip("/"), dict(map(_header, header or ())), limit, bayeux_client.proxy_on_the_way(url, proxy))
     try:
         tried = transport or TRANSPORTS
         report = asyncio.run(runner.run(site, transports=tried, only=only or (), root=root, expiry_s=expiry))
