@@ -217,6 +217,15 @@ class TestMessages:
         assert durable.take_ended(LogId(0)) == ([], [dead])
 
 
+class TestReadingAgain:
+    def test_dead_letters_that_only_memory_has_are_told_apart(self) -> None:
+        durable, dead = session(4), letter(0, Transient("1-0-a", "1000000", "/a", b"{}"))
+        durable.dead_letter(letter(4))
+        durable.dead_letter(dead)
+        assert durable.dead_letters is not None
+        assert durable.dead_letters.unstored == [dead]
+
+
 class TestParking:
     def test_the_oldest_come_first_and_each_once(self) -> None:
         durable = session(4, 5, 6)
