@@ -107,13 +107,12 @@ def test_a_subscription_counts_from_its_answer_on_all_nodes(pair: list[Server]) 
 
 def test_operators_see_all_nodes(pair: list[Server], tmp_path: Path) -> None:
     Person(pair[0]).be()
-    sessions = [figures(server)["crewel_sessions"] for server in pair]
-    assert sessions[0] > 0
     found = listed(pair[1], tmp_path)
-    assert {name: (each["state"], each["sessions"], each["own"]) for name, each in found.items()} == {
-        "a": ("ALIVE", sessions[0], False),
-        "b": ("ALIVE", sessions[1], True),
+    assert {name: (each["state"], each["own"]) for name, each in found.items()} == {
+        "a": ("ALIVE", False),
+        "b": ("ALIVE", True),
     }
+    assert found["a"]["sessions"] >= 1
     assert found["a"]["process"].startswith(f"{pair[0].pid} on ")
 
 

@@ -216,10 +216,8 @@ class Subscription(Generic[DataT]):
         """How many messages were rejected because their data has not the type of the subscription."""
         self._payload = payload
         self._queue: deque[Message[Any]] = deque()
-        self._taken: dict[Thread | None, Message[Any]] = {}
-        """What was handed out last to each thread of a program without asyncio, or, as None, to the loop."""
-        self._taker: asyncio.Task[Any] | None = None
-        """The task that has the message of the loop."""
+        self._taken: Message[Any] | None = None
+        self._taker: object = None
         self._changed = asyncio.Event()
         self._ended = self._is_stopped = False
         self._ends_with_notice = False
@@ -330,13 +328,13 @@ class Subscription(Generic[DataT]):
 
     def put_back(self, messages: Sequence[Message]) -> None:
         """Queue again, before all others, what was handed out last, and what the application has not seen."""
-        for reader, taken in list(self._taken.items()):
-            if any(taken is message for message in messages):
-                del self._taken[reader]
+        if any(message is self._taken for message in messages):
+            self._taken = None
         if self._leaves_unread:
             return
         for message in reversed(messages):
             self._progress.step_back(message)
+            message.is_deferred = False
             self._queue.appendleft(message)
         self._changed.set()
 
@@ -370,8 +368,9 @@ class Subscription(Generic[DataT]):
         if notice is not None:
             notice.end()
 
-    async def receive(self, timeout: float | None = None) -> Message[DataT]:
-        """The next message. `timeout` is in seconds; None or -1: without limit.
+    async def receive(self, timeout: float | None = None, *, defer: bool = False) -> Message[DataT]:
+        """The next message. `timeout` is in seconds; None or -1: without limit. `defer`: you settle the message yourself, as
+        after its `defer`.
 
         Raises:
             TimeoutError: none came within `timeout` seconds.
@@ -384,7 +383,10 @@ class Subscription(Generic[DataT]):
             check_seconds("timeout", timeout)
         try:
             async with asyncio.timeout(timeout):
-                return await anext(self)
+                message = await anext(self)
+                if defer:
+                    message.defer()
+                return message
         except StopAsyncIteration:
             raise SubscriptionEndedError(f"{self.channel}: no more messages will come") from None
         except TimeoutError:
@@ -454,37 +456,30 @@ class Subscription(Generic[DataT]):
         return message
 
     def hand_out(self, message: Message) -> None:
-        """The application has this message, until it asks for the next one. Of threads, each has its own: another one may ask
-        before this one has called `defer`."""
-        thread = CALLER.get()
-        self._taken[thread] = message
-        if thread is None:
-            self._taker = asyncio.current_task()
+        """The application has this message, until it asks for the next one."""
+        self._taken, self._taker = message, _caller()
 
     def settle_taken(self) -> None:
-        """The caller is done with what it has, unless it will report that itself. So are threads that have ended."""
-        caller = CALLER.get()
-        for reader in [each for each in self._taken if each is caller or not (each is None or each.is_alive())]:
-            taken = self._taken.pop(reader)
-            if not taken.is_deferred:
-                taken.settle()
+        """The application is done with what it has, unless it will report that itself."""
+        taken, self._taken = self._taken, None
+        if taken is not None and not taken.is_deferred:
+            taken.settle()
 
     def blame(self, error: Exception) -> None:
         """An exception leaves a block around this subscription. If it was raised where the last message was taken, and before
         the next one was requested, the processing of the message has failed. The message is rejected, as one of a callback is,
         or stays open for the next process while it has attempts left. What is deferred, or recorded by an inbox, is left
         alone."""
-        thread = CALLER.get()
-        taken = self._taken.get(thread)
+        taken = self._taken
         if taken is None or taken.handling is None or taken.is_deferred or taken.is_recorded:
             return
         # Of a group, it is not known what a task itself has raised, and what has only cancelled it; no task cancels a thread.
-        is_group = isinstance(error, BaseExceptionGroup)
-        has_raised = thread is not None or (self._taker is asyncio.current_task() and not is_group)
+        is_group = isinstance(error, BaseExceptionGroup) and isinstance(self._taker, asyncio.Task)
+        has_raised = self._taker is _caller() and not is_group
         raised = error if has_raised else _end_of(self._taker, error)
         if raised is None:
             return
-        del self._taken[thread]
+        self._taken = None
         code, text = failure_of(raised)
         if taken.redeliver + 1 < self.attempts:
             log.warning("message %s of %s failed, and stays for the next process: %s", taken.id, taken.channel, text)
@@ -508,6 +503,11 @@ class Subscription(Generic[DataT]):
             return
         self.settle_taken()
         await self.unsubscribe()
+
+
+def _caller() -> object:
+    """What runs the program here: its thread if it has no asyncio, else the task."""
+    return CALLER.get() or asyncio.current_task()
 
 
 def _end_of(taker: object, error: BaseException) -> BaseException | None:

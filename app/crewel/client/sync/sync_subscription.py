@@ -15,8 +15,8 @@ class Subscription(Block[subscription.Subscription[DataT]], Generic[DataT]):
     """Iterate over it (`for message in subscription`), or call `receive`.
 
     In a client with `update`, asking for a message settles the one before, as does leaving the block of `with subscription`
-    without an exception. Each thread that shares a subscription settles its own message so. A thread that gives its message to
-    another one calls `defer` first.
+    without an exception. Threads that share a subscription call
+    `receive(defer=True)` and settle each message themselves: another one may ask before `message.defer()`.
 
     The iteration ends after `unsubscribe` and when the application closes the client. It raises when the subscription was lost:
     `SubscribeRefused` if the server refused it in a new session or has ended it, because its filter is too expensive. It raises
@@ -52,9 +52,9 @@ class Subscription(Block[subscription.Subscription[DataT]], Generic[DataT]):
     is_ended = Fact[bool]("_origin", "is_ended")
     """Whether no more messages will come."""
 
-    def receive(self, timeout: float | None = None) -> Message[DataT]:
+    def receive(self, timeout: float | None = None, *, defer: bool = False) -> Message[DataT]:
         """The next message. The arguments and errors are those of `crewel.client.Subscription.receive`."""
-        return self._shown(self._background.take(lambda: self._origin.receive(timeout), self._put_back))
+        return self._shown(self._background.take(lambda: self._origin.receive(timeout, defer=defer), self._put_back))
 
     def unsubscribe(self) -> None:
         """End the subscription; the last one of its channel unsubscribes at the server. The arguments and errors are those
