@@ -58,6 +58,9 @@ class Block:
         return found
 
 
+_LISTS = "crewel dead-letters list"
+
+
 def blocks(page: Path) -> list[Block]:
     """Return the code blocks of a page, those in tabs too, without the indentation of the tab."""
     text, found = page.read_text("utf-8"), []
@@ -122,9 +125,22 @@ class Reader:
                     before[-1].wait()
                 before.append(Command(self._here(command), self.directory, self._environ, self._limit_s))
             if output:
-                before[-1].expect([self._here(line) for line in output])
+                self._expect(before, [self._here(line) for line in output])
             elif command:
                 before[-1].wait()
+
+    def _expect(self, before: list["Command"], output: list[str]) -> None:
+        """Wait until the last command has written this. A list is asked for again: a person is slower to ask for it than the
+        server is to store what is in it."""
+        limit = time.monotonic() + self._limit_s
+        while True:
+            try:
+                return before[-1].expect(output)
+            except AssertionError:
+                if not before[-1].text.startswith(_LISTS) or time.monotonic() > limit:
+                    raise
+            before[-1].wait()
+            before.append(Command(before[-1].text, self.directory, self._environ, self._limit_s))
 
     def _here(self, text: str) -> str:
         for shown, here in self._replaced.items():
