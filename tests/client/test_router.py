@@ -11,12 +11,12 @@ from crewel.client.subscription import Overflow, Subscription
 from tests.client.test_subscription import drained
 
 
-async def nobody(subscription: Subscription) -> None:
+async def no_release(subscription: Subscription) -> None:
     pass
 
 
 def subscribed(router: Router, channel: str, bound: int = 10, overflow: Overflow = Overflow.HOLD) -> Subscription:
-    subscription = Subscription(channel, bound=bound, overflow=overflow, release=nobody, on_room=router.made_room)
+    subscription = Subscription(channel, bound=bound, overflow=overflow, release=no_release, on_room=router.made_room)
     router.add(subscription, None)
     return subscription
 
@@ -56,7 +56,7 @@ async def test_a_listener_that_comes_after_the_session_has_ended_ends_too(error:
     router = Router()
     router.end(error)
     router.end(None)  # the client is closed
-    late = Subscription("/a", bound=10, overflow=Overflow.HOLD, release=nobody, on_room=router.made_room)
+    late = Subscription("/a", bound=10, overflow=Overflow.HOLD, release=no_release, on_room=router.made_room)
     router.add_listener(late)
     with pytest.raises(StopAsyncIteration if error is None else DisconnectedError):
         await asyncio.wait_for(anext(late), 5)

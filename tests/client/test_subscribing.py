@@ -13,7 +13,7 @@ from crewel.client.session_loop import Subscriber
 from crewel.client.states import Event, Life
 from crewel.client.subscription import Overflow, SubscribeOptions, Subscription, subscribe_ext
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE
-from tests.client.test_router import nobody
+from tests.client.test_router import no_release
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ class World:
 
     async def subscribe(self, told: Fields, channel: str = "/a", **options: Any) -> Subscription:
         subscription = Subscription(
-            channel, bound=9, overflow=Overflow.HOLD, release=nobody, on_room=self.router.made_room
+            channel, bound=9, overflow=Overflow.HOLD, release=no_release, on_room=self.router.made_room
         )
         self.answers = [told]
         await self._subscriber.subscribe(self.router.add(subscription, subscribe_ext(None, **options)))
@@ -317,7 +317,7 @@ async def test_the_end_of_the_session_ends_one_whose_notice_was_not_read() -> No
 
 async def test_listeners_hear_what_nobody_subscribed_to() -> None:
     world = World()
-    listener = Subscription("/**", bound=1, overflow=Overflow.HOLD, release=nobody, on_room=world.router.made_room)
+    listener = Subscription("/**", bound=1, overflow=Overflow.HOLD, release=no_release, on_room=world.router.made_room)
     world.router.add_listener(listener)
     subscription = await world.subscribe({})
     world.deliver("1")

@@ -15,7 +15,7 @@ from crewel.client.router import Router, Unclaimed
 from crewel.client.settle import Ledger
 from crewel.client.subscription import Subscription
 from tests.client.support import LIMIT_S
-from tests.client.test_router import nobody, subscribed
+from tests.client.test_router import no_release, subscribed
 from tests.client.test_update import World, delivery, ok
 
 URL = "http://localhost/cometd"
@@ -50,7 +50,9 @@ class Desk:
         return self.ledger.statuses.take(object(), 100_000)
 
     def listener(self, channel: str, *, is_last: bool = False) -> Subscription:
-        made = Subscription(channel, bound=10, overflow=Overflow.HOLD, release=nobody, on_room=self.router.made_room)
+        made = Subscription(
+            channel, bound=10, overflow=Overflow.HOLD, release=no_release, on_room=self.router.made_room
+        )
         self.router.add_listener(made, is_last=is_last)
         return made
 

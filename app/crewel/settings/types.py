@@ -63,14 +63,14 @@ _ORIGIN = re.compile(
 )
 
 
-MAX_NUMBER: Final = 2**53 - 1
+_MAX_NUMBER: Final = 2**53 - 1
 """What every program reads as it was written in JSON."""
 
 
 def _in_json(given: int) -> int:
     # It is shown and audited as JSON, which cannot say it to every program.
-    if abs(given) > MAX_NUMBER:
-        raise PydanticCustomError("too_large", "at most {most}", {"most": MAX_NUMBER})
+    if abs(given) > _MAX_NUMBER:
+        raise PydanticCustomError("too_large", "at most {most}", {"most": _MAX_NUMBER})
     return given
 
 

@@ -166,6 +166,17 @@ def test_a_dead_letter_of_a_commit_that_the_store_has_not_answered_is_stored_onc
     assert codes_after_reading(world, line) == ["user.message.invalid"]
 
 
+def refuse_while_reading(world: StoredWorld, monkeypatch: pytest.MonkeyPatch, line: Line) -> None:
+    """Let the step on this line be repeated while all sessions are read again, whose old token the store refuses."""
+    reading = Reading(world, monkeypatch)
+    line.left = 0
+    world.advance(1.0)
+    assert letters(world) == []
+    reading.replace()
+    reading.end()
+    world.advance(60.0)
+
+
 def test_a_dead_letter_of_a_commit_that_is_refused_while_all_is_read_is_stored_once(
     world: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,13 +185,7 @@ def test_a_dead_letter_of_a_commit_that_is_refused_while_all_is_read_is_stored_o
     rejected(world, joe)
     line = Line(world, "commit", 10_000, is_done=False)
     commit_begins(world)
-    reading = Reading(world, monkeypatch)
-    line.left = 0
-    world.advance(1.0)
-    assert letters(world) == []
-    reading.replace()
-    reading.end()
-    world.advance(60.0)
+    refuse_while_reading(world, monkeypatch, line)
     assert [code for _, code, _ in letters(world)] == ["user.message.invalid"]
 
 
@@ -221,13 +226,7 @@ def test_a_dead_letter_of_an_end_that_is_refused_while_all_is_read_is_stored_onc
     world: StoredWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = end_begins(world, is_done=False)
-    reading = Reading(world, monkeypatch)
-    line.left = 0
-    world.advance(1.0)
-    assert letters(world) == []
-    reading.replace()
-    reading.end()
-    world.advance(60.0)
+    refuse_while_reading(world, monkeypatch, line)
     assert [code for _, code, _ in letters(world)] == ["user.message.invalid"]
     assert login(world, "joe/1").session.is_live
 
