@@ -87,8 +87,8 @@ export function action({name, question, work, output, again, began = () => {}, k
             told = asked === null ? null : await ask(asked);
             if (told !== null) {
                 output.replaceChildren();
-                output.classList.remove("trouble");
-                const waiting = setTimeout(() => output.hasChildNodes() || output.append(`${name}: no answer yet. While the store is out, the server does what it can, and the entry in the audit waits for the store.`), PATIENCE_MS);
+                output.classList.remove("trouble", "closed");
+                const waiting = setTimeout(() => output.hasChildNodes() || output.classList.contains("closed") || output.append(`${name}: no answer yet. While the store is out, the server does what it can, and the entry in the audit waits for the store.`), PATIENCE_MS);
                 const working = work(told.reason, told.rate, told.values);
                 began();
                 output.replaceChildren(...[await working.finally(() => clearTimeout(waiting))].flat());

@@ -166,10 +166,16 @@ export function missing({unreached = 0, failed = 0}, what) {
 
 /**
  * What came of an action, `output`, with a button that takes it away. On a telephone it stands over the end of the screen, where the
- * operator is: the button that was pressed may be far away by then.
+ * operator is: the button that was pressed may be far away by then. What is closed before the end shows no more progress (`closed`), only
+ * what came of it.
  */
 export function result(output) {
-    return h("div", {class: "result"}, output, h("button", {type: "button", class: "plain", "aria-label": "Close", onclick: () => output.replaceChildren()}, "✕"));
+    return h("div", {class: "result"}, output, h("button", {type: "button", class: "plain", "aria-label": "Close", onclick: () => close(output)}, "✕"));
+}
+
+function close(output) {
+    output.replaceChildren();
+    output.classList.add("closed");
 }
 
 let hints = 0;

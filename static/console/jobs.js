@@ -59,12 +59,14 @@ async function wholeOutcome(id, output) {
     }
 }
 
-/** Begins a job and shows in `output` how far it is, until it has ended. Returns what is left to say. */
+/** Begins a job and shows in `output` how far it is, until it has ended or the operator closes that. Returns what is left to say. */
 export async function work(body, output) {
     let job = await post("/jobs", body);
     const told = () => [sentence(job), " ", h("a", {href: hrefOf(job.id)}, `Job ${job.id}`)];
     while (job.state === "running" && output.isConnected) {
-        output.replaceChildren(...told());
+        if (!output.classList.contains("closed")) {
+            output.replaceChildren(...told());
+        }
         await new Promise((wake) => setTimeout(wake, FOLLOW_MS));
         job = await get(jobOf(job.id));
     }

@@ -385,7 +385,8 @@ def test_processes_that_are_forked_first_open_their_clients_without_a_warning(ru
     with run(
         "child = os.fork()\n"
         "with Client(URL) as client:\n"
-        "    print(client.publish('/a', 1)['successful'], flush=True)\n"
+        # One write for each line: print() writes a line and its end apart, and the other process comes in between.
+        "    os.write(1, f\"{client.publish('/a', 1)['successful']}\\n\".encode())\n"
         "if child:\n"
         "    assert os.waitpid(child, 0)[1] == 0\n"
     ) as program:
