@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -139,5 +140,39 @@ func TestAPublishWithoutAnAnswerWasStoredBeforeItsFirstCopyCame(t *testing.T) {
 	stored := h.records[len(h.records)-1]
 	if stored.Do != "publish" || stored.ID != "1" || stored.Ended == nil || *stored.Ended != 4 {
 		t.Errorf("want a publish that ended at 4, got %+v", stored)
+	}
+}
+
+// A node is stopped for ten seconds, its publisher sends twelve messages again elsewhere, and the node answers when it goes on:
+// each is stored twice, and the second time it may have been any time within twenty seconds, as far as the times tell:
+// before publishes were ordered by their ids, the checker ran out of time.
+func TestMessagesThatWereStoredTwiceBesideManyOthersAreJudged(t *testing.T) {
+	const twice, others, second = 12, 300, int64(1e9)
+	records := []Record{subscribe(0, 1)}
+	first := func(n int) string { return strconv.Itoa(1001 + n) }
+	again := func(n int) string { return strconv.Itoa(9001 + n) }
+	for n := 0; n < twice; n++ {
+		records = append(records, publish(second, 11*second, first(n)))
+	}
+	for n := 0; n < twice; n++ {
+		records = append(records, deliver(11*second, first(n)))
+	}
+	for n := 0; n < others; n++ {
+		when := 11*second + int64(1+n)*second/100
+		id := strconv.Itoa(2001 + n)
+		records = append(records, publish(when, when+2, id), deliver(when+1, id))
+	}
+	for n := 0; n < twice; n++ {
+		records = append(records, as(deliver(21*second, again(n)), "item "+first(n)))
+	}
+	for n := 0; n < twice; n++ { // which was not answered there
+		records = append(records, as(publish(second, 21*second, again(n)), "item "+first(n)))
+	}
+	if text, refusals := judge(run(records...)); len(refusals) > 0 {
+		t.Errorf("%s: %v", text, refusals)
+	}
+	lost := append(records[:len(records)-1:len(records)-1], publish(second, 21*second, "9999"))
+	if _, refusals := judge(run(lost...)); len(refusals) == 0 {
+		t.Error("one that was answered and did not come was not noticed")
 	}
 }

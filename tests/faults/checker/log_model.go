@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -31,7 +30,7 @@ var logModel = porcupine.Model{
 }
 
 func (s logState) step(record Record) (bool, logState) {
-	id, _ := strconv.ParseInt(record.ID, 10, 64)
+	id := number(record.ID)
 	switch record.Do {
 	case "subscribe":
 		if !s.isSubscribed {
