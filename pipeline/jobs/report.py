@@ -29,7 +29,8 @@ from crewel.pipeline.transformations import capacity, causes, channels, latency,
 _USUAL: Final = timedelta(hours=24)
 _MOST_STRIPS: Final = 15
 _MOST_ROWS: Final = 1440
-"""Of each table in JSON and on the page: the worst, or of what goes by time the newest, such as the minutes of a day."""
+"""Of each table in JSON and on the page: the worst, or of what goes by time the newest, such as the minutes of a day. Plots are
+made of fewer, or they would lack the beginning of their time."""
 
 _ORDER: Final[Mapping[str, list[str]]] = {
     "triage": ["letters DESC", "last_at DESC"],
@@ -47,8 +48,9 @@ _BY_DAY: Final = ("latency", "backlog", "capacity")
 _URGENT: Final = (*TROUBLES, *(name for name in FINDINGS if name not in TROUBLES))
 """The findings of the audit, the most urgent first."""
 
-_TIME: Final = {"latency": "minute", "backlog": "minute", "capacity": "hour"}
-"""The column of each table that tells whether a row is of the time that is asked for. The tables themselves hold all."""
+_TIME: Final = {"latency": "minute", "capacity": "hour"}
+"""The column of each table that tells whether a row is of the time that is asked for. The tables themselves hold all. Of the
+backlog, what was before counts too."""
 _LASTING: Final = ("poison", "failing_channels")
 """Tables whose rows have a first and a last time."""
 
@@ -148,11 +150,11 @@ def _told(tables: Tables, found: Answers, since: datetime, until: datetime) -> d
     """Return what the page shows, as the tables have it, and of dead letters what is of this time."""
     days = since.date(), until.date()
     written = {name: _within(tables.read(TABLES[name]), name, since, until) for name in found.tables} | {
-        name: _within(tables.read(TABLES[name], *days), name, since, until) for name in _BY_DAY
+        name: _within(tables.read(TABLES[name], *days), name, since, until) for name in _TIME
     }
     written |= found.shown
     bars, hours, points = (each(since, until) for each in (slots.of_bars, slots.of_hours, slots.of_points))
-    written["backlog"] = _by_slot(written["backlog"], points)
+    written["backlog"] = _backlog(tables, since, until, points)
     rows = {name: _rows(written[name], order) for name, order in _ORDER.items()}
     findings = tables.read(TABLES["audit"])
     audited = _audited(tables)
@@ -177,10 +179,10 @@ def _told(tables: Tables, found: Answers, since: datetime, until: datetime) -> d
         },
         "audited": tables.written(TABLES["audit"]),
         "audit": audited,
-        "deaths": _rows(died.agg(f.sum("letters").alias("letters")), ["minute DESC", "letters DESC"]),
-        "times": _rows(_times_of(written["receiver_times"], sick[:_MOST_STRIPS], since, until), ["begin DESC"]),
+        "deaths": _rows(died.agg(f.sum("letters").alias("letters")), ["letters DESC", "minute DESC"]),
+        "times": _times_of(written["receiver_times"], sick[:_MOST_STRIPS], since, until, bars),
         "settling": _rows(latency.of_all(settled), ["minute DESC"]),
-        "channels": _rows(_by_channel(written["latency"], since), ["p99_ms DESC", "count DESC"]),
+        "channels": _by_channel(written["latency"], since),
         "hours": _rows(volumes.agg(*(f.sum(name).alias(name) for name in ("persistent", "transient"))), ["hour DESC"]),
         "slots": {"deaths": bars.name, "hours": hours.name, "minutes": points.name},
     }
@@ -205,25 +207,50 @@ def _opened(spark: SparkSession, options: Options, progress: Progress) -> Tables
     return tables
 
 
-def _begin(column: str, slot: slots.Slot) -> Column:
+def _begin(column: str | Column, slot: slots.Slot) -> Column:
     """Return when the slot begins that a moment is in."""
     if slot.seconds == slots.WEEK_S:
         return f.date_trunc("week", column)
     return f.timestamp_seconds(f.floor(f.unix_seconds(column) / slot.seconds) * slot.seconds)
 
 
-def _by_slot(backlog: DataFrame, slot: slots.Slot) -> DataFrame:
-    """Return the table `backlog` by slots instead of minutes."""
+def _backlog(tables: Tables, since: datetime, until: datetime, slot: slots.Slot) -> DataFrame:
+    """Return the table `backlog` of some time by slots. It has rows of minutes with movements only, so the last day before that
+    has any tells what waited at the beginning."""
+    table = TABLES["backlog"]
+    first = max((day for day in tables.days(table) if day < since.date()), default=since.date())
+    return _by_slot(tables.read(table, first, until.date()).where(f.col("minute") <= f.lit(until)), slot, since)
+
+
+def _by_slot(backlog: DataFrame, slot: slots.Slot, since: datetime) -> DataFrame:
+    """Return the table `backlog` by slots instead of minutes. What waited before `since` waits in the first slot, unless
+    something moved in it."""
+    first = f.date_trunc("minute", f.lit(since))
+    moved = (
+        f.coalesce(f.sum(f.when(f.col("minute") >= first, f.col(name))), f.lit(0)).alias(name)
+        for name in ("owed", "ended")
+    )
     return (
-        backlog.groupBy(_begin("minute", slot).alias("slot"))
-        .agg(f.sum("owed").alias("owed"), f.sum("ended").alias("ended"), f.max_by("waiting", "minute").alias("waiting"))
+        backlog.groupBy(_begin(f.greatest("minute", first), slot).alias("slot"))
+        .agg(*moved, f.max_by("waiting", "minute").alias("waiting"))
         .withColumnRenamed("slot", "minute")
     )
 
 
-def _times_of(times: DataFrame, sessions: list[str], since: datetime, until: datetime) -> DataFrame:
+def _times_of(
+    times: DataFrame, sessions: list[str], since: datetime, until: datetime, slot: slots.Slot
+) -> list[dict[str, Any]]:
+    """Return the rows of the table `receiver_times` of these sessions and some time. Of a slot with minutes in which a session
+    failed there is one row, from the first of them to the last."""
     is_within = (f.col("begin") <= f.lit(until)) & (f.coalesce("end", f.lit(until)) >= f.lit(since))
-    return times.where(f.col("session").isin(sessions) & is_within)
+    begin = f.when(f.col("what") == "fails", _begin("begin", slot)).otherwise(f.col("begin"))
+    found = (
+        times.where(f.col("session").isin(sessions) & is_within)
+        .groupBy("session", "what", begin.alias("slot"))
+        .agg(f.min("begin").alias("begin"), f.max("end").alias("end"), f.sum("failed").alias("failed"))
+        .select(*times.columns)
+    )
+    return _rows(found, ["what = 'fails'", "begin DESC"])
 
 
 def _totals(written: Mapping[str, DataFrame]) -> dict[str, Any]:
@@ -264,10 +291,12 @@ def _within(frame: DataFrame, name: str, since: datetime, until: datetime) -> Da
     )
 
 
-def _by_channel(found: DataFrame, since: datetime) -> DataFrame:
-    """Return the table `latency` with one row a channel, over all of the time."""
+def _by_channel(found: DataFrame, since: datetime) -> list[dict[str, Any]]:
+    """Return rows of the table `latency`, one a channel, over all of the time. The slowest comes first; null is more than an
+    hour."""
     total = (f.col("mean_ms") * f.col("count")).alias("sum_ms")
-    return latency.latency(found.select(f.lit(since).alias("at"), "channel", "count", total, "buckets"))
+    every = latency.latency(found.select(f.lit(since).alias("at"), "channel", "count", total, "buckets"))
+    return _rows(every, ["p99_ms IS NULL DESC", "p99_ms DESC", "count DESC"])
 
 
 def answers(inputs: Inputs, since: datetime, until: datetime) -> Answers:
@@ -299,13 +328,18 @@ def _oldest(inputs: Inputs, until: datetime) -> datetime:
 
 
 def _rows(frame: DataFrame, order: list[str]) -> list[dict[str, Any]]:
-    found = frame.orderBy(*(f.expr(text.split()[0]).desc() if "DESC" in text else f.col(text) for text in order))
+    found = frame.orderBy(*map(_in_order, order))
     rows = (row.asDict() for row in found.limit(_MOST_ROWS).collect())
     # Spark gives moments by the clock on this machine's wall, without saying so.
     return [
         {name: value.astimezone(UTC) if isinstance(value, datetime) else value for name, value in row.items()}
         for row in rows
     ]
+
+
+def _in_order(text: str) -> Column:
+    column = f.expr(text.removesuffix(" DESC"))
+    return column.desc() if text.endswith(" DESC") else column.asc()
 
 
 def _audited(tables: Tables) -> list[dict[str, Any]] | None:

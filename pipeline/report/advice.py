@@ -14,6 +14,8 @@ _MEANINGS: Final = {each.code: each.meaning for each in KNOWN}
 _MOST: Final = 3
 _MOST_NAMED: Final = 10
 """Receivers of one row."""
+_MOST_LETTERS: Final = 10
+"""Dead letters of one message, as in the table `poison`."""
 
 
 class Advice(NamedTuple):
@@ -92,7 +94,8 @@ _SICK: Final = (
     ),
     _Sickness(
         "rejected",
-        f"It rejects messages that no other receiver gets. Fix its program, or the publisher.{_SEE}",
+        "It rejects messages that few or no other receivers accept. Fix its program, or what it depends on, such as a"
+        f" database, or the publisher.{_SEE}",
         _REDRIVE_ALL,
         "Then redrive them:",
         "",
@@ -103,7 +106,11 @@ _SICK: Final = (
         f"Its program rejects messages.{_SEE} Its state at the server:",
         about="user.",
     ),
-    _Sickness("absent", "Its client was not connected. Check whether it runs; its messages wait for it:"),
+    _Sickness(
+        "absent",
+        "Its client was away until its session ended: what waits for a named session then becomes dead letters. Check whether"
+        " it runs, and has a session again:",
+    ),
     _Sickness(
         "no member",
         "Start a member, or bring one back that is away or on hold: the operator's page lists them.",
@@ -248,6 +255,8 @@ def of_poison(rows: Rows) -> Iterable[Advice]:
         names = listed([f"`{row['message_id']}` on `{row['channel']}`" for row in group], _MOST)
         its, evidence = ("its", why) if len(group) == 1 else ("their", f"of each, {why}")
         letters = f"the dead letters of the first {_MOST}" if len(group) > _MOST else f"{its} dead letters"
+        if any(len(row["dead_letters"]) == _MOST_LETTERS < row["receivers"] for row in group[:_MOST]):
+            letters += f", but at most {_MOST_LETTERS} of each message; the next report names the others"
         yield Advice(
             f"{names}: {evidence}. Check {its} content, and fix {its} publisher. A redrive would only fail again"
             + (f"; this discards {letters}:" if is_there else ". There are no dead letters any more."),

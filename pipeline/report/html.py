@@ -30,6 +30,7 @@ from crewel.pipeline.report.pieces import (
     trend,
 )
 from crewel.pipeline.report.plots import Span, columns, lines, number, strips
+from crewel.storage.streams import BUCKETS_MS
 
 _STYLE: Final = Path(__file__).parent / "report.css"
 TROUBLES: Final = ("lost", "twice", "surplus", "both", "no letter", "damaged table")
@@ -346,25 +347,37 @@ def _settling(told: Mapping[str, Any], links: Links) -> str:
         name: [(row["minute"], row[column]) for row in rows]
         for name, column in (("half within", "p50_ms"), ("9 of 10 within", "p90_ms"), ("99 of 100 within", "p99_ms"))
     }
-    slowest = max((row["p99_ms"] for row in rows if row["p99_ms"] is not None), default=None)
+    slot = told["slots"]["minutes"]
+    is_drawn = not rows or any(row["p50_ms"] is not None for row in rows)
     return closed(
         "Time to acknowledgement",
-        f"99 of 100 within {duration(slowest)} in the slowest {told['slots']['minutes']}"
-        if slowest is not None
-        else "",
-        "From storing a message to its acknowledgement, over all channels. Each point is"
-        f" {_one(told['slots']['minutes'])}.",
-        lines("Time to acknowledgement", series, "ms", pause_s=_pause(told["slots"]["minutes"])),
+        _slowest(rows, slot),
+        f"From storing a message to its acknowledgement, over all channels. Each point is {_one(slot)}. A line is interrupted"
+        f" where it is {_within(None)}.",
+        lines("Time to acknowledgement", series, "ms", pause_s=_pause(slot)) if is_drawn else "",
         table(
             told["channels"],
             ("Channel", lambda row: links.channel(row["channel"]), False),
             ("Acknowledged", lambda row: number(row["count"]), True),
-            ("Half within", lambda row: duration(row["p50_ms"]), True),
-            ("9 of 10 within", lambda row: duration(row["p90_ms"]), True),
-            ("99 of 100 within", lambda row: duration(row["p99_ms"]), True),
+            ("Half within", lambda row: _within(row["p50_ms"]), True),
+            ("9 of 10 within", lambda row: _within(row["p90_ms"]), True),
+            ("99 of 100 within", lambda row: _within(row["p99_ms"]), True),
             none="",
         ),
     )
+
+
+def _slowest(rows: Rows, slot: str) -> str:
+    """The longest time to acknowledgement in words; empty if nothing was acknowledged."""
+    bounds = [row["p99_ms"] for row in rows]
+    if None in bounds:
+        return f"more than 1 of 100 took {_within(None)} in the slowest {slot}"
+    return f"99 of 100 within {duration(max(bounds))} in the slowest {slot}" if bounds else ""
+
+
+def _within(ms: float | None) -> str:
+    """The upper bound of a time to acknowledgement. None is that of the last bucket, which has none."""
+    return f"over {duration(BUCKETS_MS[-1])}" if ms is None else duration(ms)
 
 
 def _one(slot: str) -> str:

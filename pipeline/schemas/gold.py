@@ -233,7 +233,8 @@ DEATHS: Final = _gold(
 
 LATENCY: Final = _daily(
     "latency",
-    "Time to acknowledgement by channel and minute. Percentiles are the upper bounds of their buckets.",
+    "Time to acknowledgement by channel and minute. Percentiles are the upper bounds of their buckets; null means more than an"
+    " hour.",
     _MINUTE,
     _CHANNEL,
     Column("count", "bigint", "How many messages were acknowledged.", "messages"),

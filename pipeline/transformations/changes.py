@@ -135,7 +135,8 @@ def _steps(
     columns = ("channel", "receiver", "log_id", "sender")
     rejected = keep(logged.join(channels, "channel").select(*columns, by_most().alias("is_of_most")))
     messages = stored(silver).join(channels, "channel")
-    by_id = settled.select("receiver", f.col("message_id").cast("bigint").alias("log_id"))
+    # A transient message that was redriven has an id that is no number, and its channel is not in `stored`.
+    by_id = settled.select("receiver", f.col("message_id").try_cast("bigint").alias("log_id"))
     last_taken = f.max("log_id").alias("last_taken")
     took = keep(
         by_id.join(messages, "log_id").groupBy("channel", "receiver").agg(last_taken, f.count("*").alias("took"))

@@ -43,8 +43,10 @@ def patterns_of(channel: Column) -> Column:
 
 def stored(silver: Mapping[str, DataFrame]) -> DataFrame:
     """Return (log_id, channel) of all messages that were stored, each once."""
-    published = silver["fact_published"].select("log_id", "channel")
-    return published.unionByName(silver["fact_addressed"].select("log_id", "channel").distinct())
+    # One that is in the history of its topic alone has no channel here, and what groups get was published as well.
+    published = silver["fact_published"].where(f.col("channel") != "")
+    addressed = silver["fact_addressed"].where(~f.col("receiver").startswith("group:"))
+    return published.select("log_id", "channel").unionByName(addressed.select("log_id", "channel").distinct())
 
 
 def with_channel(rows: DataFrame, silver: Mapping[str, DataFrame]) -> DataFrame:

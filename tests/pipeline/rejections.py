@@ -17,6 +17,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.published: list[dict[str, Any]] = []
+        self.addressed: list[dict[str, Any]] = []
         self.ended: list[dict[str, Any]] = []
         self.letters: list[dict[str, Any]] = []
         self.redriven: list[dict[str, Any]] = []
@@ -72,6 +73,7 @@ class Scene:
             letters=self.letters,
             fact_ended=self.ended,
             fact_published=self.published,
+            fact_addressed=self.addressed,
             fact_redriven=self.redriven,
             event_failed=self.failed,
             event_shape=self.samples,

@@ -73,11 +73,15 @@ def _two_of_three_fail(scene: Scene) -> None:
 
 
 def _a_publisher_changes_and_nothing_tells_the_earlier_shape(scene: Scene) -> None:
+    """A consumer group gets the messages as well. One of the changed ones still waits."""
     for number in range(6700, 6820):
         changed = number >= 6772
         body = json.dumps({"data": {"n": number, ("sum" if changed else "total"): 1}})
         took, rejected = ([], TOTALS) if changed else (TOTALS, [])
+        rejected = [] if number == 6800 else rejected
         scene.publish(number, "/totals", took, rejected, body=body, sender="client/till/1", ms=number)
+        group = {"receiver": "group:/totals sums", "is_queue": True}
+        scene.addressed.append({"log_id": number, "channel": "/totals", **group})
 
 
 def _a_lone_receiver_looks_the_same(scene: Scene) -> None:
@@ -101,6 +105,16 @@ def _dead_letters_are_redriven(scene: Scene) -> None:
         scene.redriven.append({"log_id": first + 50, "message_id": str(first), "session": name, "place": f"{first}-0"})
     scene.took(7050, "client/taken/1")
     scene.rejected(7150, "client/again/1", channel="/redriven")
+
+
+def _a_transient_dead_letter_is_redriven(scene: Scene) -> None:
+    """Its first id is no number."""
+    name, first = "client/brief/1", "9-0-n1"
+    scene.failed.append(
+        {"message_id": first, "session": name, "channel": "/brief", "code": "user.update.error", "outcome": "letter"}
+    )
+    scene.redriven.append({"log_id": 9850, "message_id": first, "session": name, "place": "9850-0"})
+    scene.took(9850, name)
 
 
 def _failures_are_tried_again(scene: Scene) -> None:
@@ -147,6 +161,7 @@ def found(spark: SparkSession) -> Found:
         _a_lone_receiver_looks_the_same,
         _two_publishers_at_one_moment,
         _dead_letters_are_redriven,
+        _a_transient_dead_letter_is_redriven,
         _failures_are_tried_again,
         _nothing_is_rejected,
     ):
@@ -192,14 +207,14 @@ def test_a_publisher_that_changed_is_the_cause_of_what_most_receivers_reject(fou
 
 def test_what_all_take_up_to_one_message_and_none_from_there_on_is_the_publisher(found: Found) -> None:
     row = found.channels["/totals"]
-    assert found.of(*TOTALS) == {(name, "channel"): 48 for name in TOTALS}
+    assert found.of(*TOTALS) == {(name, "channel"): 47 for name in TOTALS}
     assert (row["shape"], row["earlier_shape"], row["publishers"]) == (
         "{n: number, sum: number}",
         None,
         ["client/till/1"],
     )
     assert row["why"] == (
-        "3 receivers took it until 1970-01-01 00:00:06, and reject 48 of 48 messages since, all of one publisher; none took"
+        "3 receivers took it until 1970-01-01 00:00:06, and reject 47 of 48 messages since, all of one publisher; none took"
         " them; the channel had 72 before"
     )
     assert found.of(*TWO) == {(name, "receiver"): 20 for name in TWO}, "of two publishers, none has changed"
@@ -230,7 +245,7 @@ def test_two_of_three_that_fail_are_the_cause_and_the_publisher_has_not_changed(
 
 
 def test_what_was_taken_after_a_redrive_is_no_finding_and_what_died_again_is_one(found: Found) -> None:
-    assert found.of("client/taken/1", "client/again/1") == {("client/again/1", "message"): 1}
+    assert found.of("client/taken/1", "client/again/1", "client/brief/1") == {("client/again/1", "message"): 1}
     assert (found.poison["7100"]["receivers"], found.poison["7100"]["failures"]) == (1, 2)
 
 

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from crewel.bayeux.channel import Kind, parse
-from crewel.pipeline.transformations.expected import held_by, patterns_of, with_channel
+from crewel.pipeline.transformations.expected import held_by, patterns_of, stored, with_channel
 from tests.pipeline.frames import frame, of_rows, silver, told
 
 CHANNELS = [
@@ -60,6 +60,20 @@ def test_an_interval_holds_what_came_after_its_beginning_until_its_end(spark: Sp
     )
     found = held_by(published, intervals)
     assert told(found, "session", "log_id", "pattern") == [("joe", 3, "/a/*"), ("joe", 4, "/a/*"), ("joe", 6, "/**")]
+
+
+def test_a_message_is_stored_once_however_many_get_it(spark: SparkSession) -> None:
+    """What a consumer group gets is published too, and what is in the history of a topic alone has no channel in its fact."""
+    tables = silver(
+        spark,
+        fact_published=[{"log_id": each, "channel": "/a"} for each in (1, 2)] + [{"log_id": 4, "channel": ""}],
+        fact_addressed=[
+            *({"log_id": 1, "channel": "/a", "receiver": f"group:/a {name}", "is_queue": True} for name in ("x", "y")),
+            *({"log_id": 3, "channel": "/b", "receiver": f"client/{name}/1"} for name in ("joe", "ann")),
+            {"log_id": 5, "channel": "/c", "receiver": "client/joe", "is_queue": True},
+        ],
+    )
+    assert told(stored(tables), "log_id", "channel") == [(1, "/a"), (2, "/a"), (3, "/b"), (5, "/c")]
 
 
 def test_the_channel_of_a_message_is_found(spark: SparkSession) -> None:

@@ -16,17 +16,22 @@ from crewel.pipeline.jobs.inputs import Inputs
 from crewel.pipeline.jobs.report import (
     Options,
     _audited,
+    _backlog,
     _begin,
+    _by_channel,
     _by_finding,
     _by_slot,
+    _rows,
     _run_audit,
+    _times_of,
     _within,
     answers,
     run,
 )
-from crewel.pipeline.report.slots import ALL, of_points
+from crewel.pipeline.report.slots import ALL, of_bars, of_points
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
+from crewel.storage.streams import BUCKETS_MS
 from tests.admin.desk import SETS, STORED, Receiver, publish
 from tests.conftest import StartServer
 from tests.pipeline.frames import frame, silver, told
@@ -162,7 +167,50 @@ def test_the_findings_of_the_audit_are_counted_and_the_most_urgent_are_first(
 def test_what_is_known_by_minute_is_shown_by_slots_of_a_long_time(spark: SparkSession) -> None:
     minutes = [BEGIN + timedelta(minutes=each) for each in (0, 1, 59, 60)]
     rows = [{"minute": at, "owed": 2, "ended": 1, "waiting": number} for number, at in enumerate(minutes, 1)]
-    found = _by_slot(frame(spark, "backlog", rows), of_points(BEGIN, BEGIN + timedelta(days=30)))
+    found = _by_slot(frame(spark, "backlog", rows), of_points(BEGIN, BEGIN + timedelta(days=30)), BEGIN)
     assert told(found, "owed", "ended", "waiting") == [(2, 1, 4), (6, 3, 3)]
     weeks = frame(spark, "backlog", rows).select(_begin("minute", ALL[-1]).alias("week")).distinct().collect()
     assert [row["week"].astimezone(UTC).strftime("%A %F") for row in weeks] == ["Monday 2026-11-16"]
+
+
+def test_what_waits_is_shown_where_nothing_moved(spark: SparkSession, tmp_path: Path) -> None:
+    """The last movement was two days before, the next one is after the time that is asked for."""
+    tables, until = Tables(spark, tmp_path), BEGIN + timedelta(hours=24)
+    rows = [
+        {"minute": (at := BEGIN + timedelta(hours=hours)), "date": at.date(), "owed": 9, "ended": 4, "waiting": waiting}
+        for hours, waiting in ((-200, 4), (-50, 7), (-49, 5), (30, 1))
+    ]
+    tables.replace(TABLES["backlog"], frame(spark, "backlog", rows))
+    found = _rows(_backlog(tables, BEGIN, until, of_points(BEGIN, until)), ["minute"])
+    assert found == [{"minute": BEGIN, "owed": 0, "ended": 0, "waiting": 5}]
+
+
+def test_all_of_the_time_in_which_receivers_failed_is_shown_and_each_time_on_hold(spark: SparkSession) -> None:
+    """Two fail in a thousand minutes each, and one has been on hold since before the time that is asked for."""
+    minute, until = timedelta(minutes=1), BEGIN + timedelta(minutes=1000)
+    rows = [
+        {"session": name, "what": "fails", "begin": (at := BEGIN + each * minute), "end": at + minute, "failed": 1}
+        for name in NAMES
+        for each in range(1000)
+    ]
+    rows.append({"session": NAMES[0], "what": "on hold", "begin": BEGIN - minute})
+    held, *fails = _times_of(frame(spark, "receiver_times", rows), NAMES, BEGIN, until, of_bars(BEGIN, until))
+    assert (held["session"], held["what"], held["begin"], held["end"]) == (NAMES[0], "on hold", BEGIN - minute, None)
+    for name in NAMES:
+        own = [row for row in fails if row["session"] == name]
+        assert (min(row["begin"] for row in own), max(row["end"] for row in own)) == (BEGIN, until)
+        assert sum(row["failed"] for row in own) == 1000
+
+
+def test_the_slowest_channel_comes_first_also_if_it_takes_more_than_an_hour(spark: SparkSession) -> None:
+    rows = [
+        {
+            "minute": BEGIN,
+            "channel": f"/{at}",
+            "count": 5,
+            "buckets": [5 * (at == each) for each in range(len(BUCKETS_MS) + 1)],
+        }
+        for at in (0, len(BUCKETS_MS), 3)
+    ]
+    found = [(row["channel"], row["p99_ms"]) for row in _by_channel(frame(spark, "latency", rows), BEGIN)]
+    assert found == [(f"/{len(BUCKETS_MS)}", None), ("/3", 10.0), ("/0", 1.0)]

@@ -10,7 +10,7 @@ import pytest
 from crewel.pipeline.jobs.redrive import chosen, searchable
 from crewel.pipeline.report.advice import meaning, now, of_audit, of_channels, of_died, of_poison, of_sick
 from crewel.pipeline.schemas import FINDINGS
-from tests.pipeline.frames import frame
+from tests.pipeline.frames import frame, time
 from tests.pipeline.report.told import BEGIN, NOTHING, failing_channel, incident, poison, receiver
 
 if TYPE_CHECKING:
@@ -166,6 +166,20 @@ def test_receivers_that_fail_alike_are_one_row_and_others_their_own() -> None:
     assert [each.words.partition(":")[0] for each in rest] == ["`client/x/1`", "`client/y/1`"]
 
 
+def test_nothing_waits_for_a_receiver_whose_session_has_ended() -> None:
+    (advice,) = of_sick([[receiver("absent for 90 % of the time")]])
+    assert "wait for it" not in advice.words
+    assert "until its session ended: what waits for a named session then becomes dead letters" in advice.words
+
+
+def test_messages_that_all_receivers_reject_may_show_a_fault_of_what_these_share() -> None:
+    names = [f"client/r{number}/1" for number in range(5)]
+    (advice,) = of_sick([[receiver("rejected 110 messages", session=name) for name in names]])
+    assert "no other receiver gets" not in advice.words
+    assert "few or no other receivers accept" in advice.words
+    assert "what it depends on, such as a database" in advice.words
+
+
 def test_a_receiver_that_acknowledges_late_may_have_been_away() -> None:
     (advice,) = of_sick([[receiver("takes 9.7 min, usually 20 ms: slow or away")]])
     assert "its client was away" in advice.words
@@ -198,6 +212,18 @@ def test_poison_is_not_sent_again_but_discarded() -> None:
     assert advice.command == ""
 
 
+@pytest.mark.parametrize(
+    ("receivers", "what"),
+    [
+        (10, "its dead letters"),
+        (40, "its dead letters, but at most 10 of each message; the next report names the others"),
+    ],
+)
+def test_of_many_dead_letters_of_one_message_only_some_are_discarded(receivers: int, what: str) -> None:
+    (advice,) = of_poison([poison(receivers=receivers, dead_letters=[f"{number}-0" for number in range(10)])])
+    assert advice.words.endswith(f"; this discards {what}:")
+
+
 def test_poison_messages_with_the_same_evidence_are_one_row() -> None:
     rows = [poison(message_id=str(number), dead_letters=[f"{number}-0", f"{number}-1"]) for number in range(13)]
     other = poison(message_id="99", why="client/joe/1 rejected it", receivers=1, takers=0)
@@ -221,7 +247,7 @@ def test_the_dead_letters_of_a_changed_publisher_are_chosen_by_channel_and_time(
     redrive = advice.command
     assert "discard" not in redrive, "receivers may have rejected others of the channel for their own reasons"
     ms = round(BEGIN.timestamp() * 1000)
-    rows = [{"channel": "/orders/new", "ms": ms + each} for each in (-1, 0, 1)]
+    rows = [{"channel": "/orders/new", "ms": ms + each, "died": time(ms + each)} for each in (-1, 0, 1)]
     words = shlex.split(redrive)
     found = chosen(searchable(frame(spark, "letters", rows)), words[words.index("--where") + 1])
     assert [each["ms"] - ms for each in found.collect()] == [0, 1]

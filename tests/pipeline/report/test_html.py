@@ -311,13 +311,27 @@ def test_what_is_no_finding_is_closed_and_says_its_figure() -> None:
     assert rest.count("<section") == 2
     for words in (
         "Backlog 1 pending at the end, 1 at most",
-        "Time to acknowledgement From",
+        "Time to acknowledgement more than 1 of 100 took over 1 h in the slowest minute From",
         "Volume 9 stored, 1 transient",
     ):
         assert words in Reader(made).text
-    slow = {**SOME["settling"][0], "p99_ms": 2000.0}
-    text = Reader(page({**SOME, "settling": [*SOME["settling"], slow]})).text
-    assert "Time to acknowledgement 99 of 100 within 2 s in the slowest minute From" in text
+
+
+def test_the_slowest_minute_is_one_of_more_than_an_hour_if_there_is_one() -> None:
+    """Of these no bound is known, and nothing is drawn."""
+    (row,) = SOME["settling"]
+    quick, slow, slower = (dict.fromkeys(("p50_ms", "p90_ms", "p99_ms"), ms) for ms in (20.0, 2000.0, None))
+
+    def words(*rows: Told) -> str:
+        text = Reader(page({**SOME, "settling": [{**row, **each} for each in rows]})).text
+        return text.partition("Time to acknowledgement ")[2]
+
+    assert words().startswith("From")
+    assert words(slow, quick).startswith("99 of 100 within 2 s in the slowest minute From")
+    for rows in ((slower,), (slow, slower)):
+        assert words(*rows).startswith("more than 1 of 100 took over 1 h in the slowest minute From")
+        assert "nothing in this period" not in words(*rows)
+    assert "/orders/new 9 20 ms 50 ms over 1 h" in words(row)
 
 
 def test_the_backlog_at_the_end_is_that_of_the_newest_slot_in_any_order() -> None:
