@@ -98,7 +98,10 @@ class _Away(Exception):
 
 def origin(url: str) -> str:
     """Return scheme, host and port of any address of a server, for HTTP. Raises SettingsError."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # whose words may be a part of a password
+        raise SettingsError(f"--url takes an address such as {DEFAULT_URL}, and this one cannot be read") from None
     host = parts.netloc.rpartition("@")[2]  # a name and a password before it are no part of an origin
     if parts.scheme not in _SCHEMES or not host:
         raise SettingsError(f"--url takes an address such as {DEFAULT_URL}, not {url}")

@@ -21,7 +21,6 @@ from crewel.errors import CrewelError
 from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient, origin
 from crewel.pipeline.job_runner import Common, run_job, show, show_csv, show_rows
 
-Words = Callable[[str], None]
 FindToken = Callable[[str, str | None], str | None]
 
 app = typer.Typer(
@@ -44,19 +43,19 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 def _moment(text: str) -> datetime:
     """A point in time; one without a zone is UTC."""
     ago = _AGO.fullmatch(text.strip())
-    if ago is not None:
-        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise typer.BadParameter(f"{text!r}: such as 2026-11-20, 2026-11-20T15:30, or 2h ago, written 2h") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _file(text: str) -> Path:
     """A file to write, looked at before a minute of work is done for it."""
     path = Path(text)
-    if path.is_dir():
+    if _looked_at(path, Path.is_dir):
         raise typer.BadParameter(f"{text}: this is a directory")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise typer.BadParameter(f"{text}: nothing can be written to {path.parent}")
@@ -65,9 +64,16 @@ def _file(text: str) -> Path:
 
 def _settings_file(text: str) -> Path:
     path = Path(text)
-    if path != _CONFIG and not path.is_file():
+    if path != _CONFIG and not _looked_at(path, Path.is_file):
         raise typer.BadParameter(f"{text}: there is no such file")
     return path
+
+
+def _looked_at(path: Path, look: Callable[[Path], bool]) -> bool:
+    try:
+        return look(path)
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}") from None
 
 
 Directory = Annotated[
@@ -107,6 +113,7 @@ KeepDays = Annotated[
     int,
     typer.Option(
         min=0,
+        max=100_000,
         metavar="DAYS",
         envvar="CREWEL_PIPELINE__KEEP_DAYS",
         help="Remove older days of bronze and silver; 0: keep all. Gold, subscriptions, holds and losses stay.",
@@ -268,6 +275,7 @@ def redrive(
     Each goes to its receiver.
     """
     common = Common(directory, master, spark, config, as_json, quiet)
+    origin(url)
     find: FindToken = context.obj or (lambda url, proxy: None)
     token = token or find(url, proxy)
     if not dry_run:
@@ -331,7 +339,9 @@ def query(
 def compact(
     keep: Annotated[
         int,
-        typer.Option(min=0, metavar="HOURS", help="Keep replaced files for this time, for their readers."),
+        typer.Option(
+            min=0, max=1_000_000, metavar="HOURS", help="Keep replaced files for this time, for their readers."
+        ),
     ] = 7 * 24,
     keep_days: KeepDays = 0,
     directory: Directory = _DIRECTORY,

@@ -33,6 +33,7 @@ PATIENCE_S: Final = 60.0
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)  # seconds between attempts; the last one is repeated
 _READ_BYTES: Final = 1024 * 1024
 _SOCKET: Final = "store.sock"
+_NOT_SHOWN: Final = "an address that cannot be shown"
 _LONGEST_SOCKET_PATH: Final = 100  # Linux takes 107 bytes, macOS 103
 _AWAY: Final = (redis.ConnectionError, redis.TimeoutError, OSError)
 
@@ -77,8 +78,8 @@ class Address:
         }
         try:
             return client_at(self.url, self.keys.base, options)
-        except (ValueError, TypeError) as error:
-            raise SettingsError(f"storage.url {self!r}: it is no address of a store") from error
+        except (ValueError, TypeError):  # whose words may be a part of the password
+            raise SettingsError(f"storage.url {self!r}: it is no address of a store") from None
 
     def connection(self) -> Any:
         """Return a single connection of the client library, to send commands ahead of answers. Raises what that raises."""
@@ -87,7 +88,12 @@ class Address:
         return connection
 
     def __repr__(self) -> str:
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # as for a password with a bracket
+            return _NOT_SHOWN
+        if parts.netloc and "@" in self.url and "@" not in parts.netloc:  # as for a password with a slash
+            return _NOT_SHOWN
         place = parts.path if parts.scheme == "unix" else f"//{parts.netloc.rpartition('@')[2]}"
         return f"{parts.scheme}:{place}"
 

@@ -79,9 +79,9 @@ def run_job(name: str, common: Common, **options: Any) -> Any:
     ready()
     settings, address, tell = common.settings, common.address, _teller(common)
     needs_store = name != "compact" and options.get("from_store", True)
-    if not needs_store and common.is_here and not Path(common.directory, "bronze").is_dir():
-        raise CrewelError(f"{common.directory}: there are no tables; --dir says where they are")
     with _as_commands_end():
+        if not needs_store and common.is_here and not Path(common.directory, "bronze").is_dir():
+            raise CrewelError(f"{common.directory}: there are no tables; --dir says where they are")
         if common.is_here:
             Path(common.directory).mkdir(parents=True, exist_ok=True)
         if needs_store:
@@ -118,14 +118,15 @@ def _reach(address: Any, tell: Words, *, waits: bool) -> None:
     except StoreUnavailable as error:
         if not waits:
             raise StoreUnavailable(f"{address!r}: {error}; CREWEL_STORAGE__URL says where the store is") from None
-        tell(f"the store at {address!r} does not answer yet; waiting for it")
+        tell(f"{address!r}: {error}; waiting for it")
     except RedisError as error:
         raise StoreUnavailable(f"{address!r}: {error}") from None
 
 
 @contextmanager
 def _as_commands_end() -> Iterator[None]:
-    """Turn what Spark and the file system raise into one line, and a signal into the status that a shell expects."""
+    """Turn what Spark, deltalake and the file system raise into one line, and a signal into the status that a shell expects."""
+    from deltalake.exceptions import DeltaError
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
@@ -135,12 +136,13 @@ def _as_commands_end() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(_INTERRUPTED) from None
-    except (PySparkException, Py4JError, OSError) as error:
+    except (PySparkException, Py4JError, DeltaError, OSError) as error:
         if _IS_DEBUGGED:
             raise
         if isinstance(error, OSError):
             raise CrewelError(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
-        raise CrewelError(f"Spark: {in_one_line(error)} (CREWEL_PIPELINE__DEBUG=1 shows all)") from None
+        where = "the tables" if isinstance(error, DeltaError) else "Spark"
+        raise CrewelError(f"{where}: {in_one_line(error)} (CREWEL_PIPELINE__DEBUG=1 shows all)") from None
 
 
 def _teller(common: Common) -> Words:

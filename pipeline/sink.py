@@ -22,12 +22,15 @@ Command = tuple[str | bytes | int, ...]
 COMMANDS: Final = frozenset({"DEL", "EXPIRE", "HDEL", "HINCRBY", "HSET", "INCRBY", "SET", "XADD", "ZADD", "ZREM"})
 """What may be asked for: commands of one key, which is their second word."""
 
+MOST_WORDS: Final = 7_000
+"""Most words of one command: the script unpacks them, and `unpack` of Lua has a limit near 8,000."""
+
 MOST_COMMANDS: Final = 50_000
 """Most commands of one batch: no one else is served meanwhile. Figures, not messages, are written here."""
 
 
 class Sink:
-    """One job's way into the store. It writes under `pipeline:` and to `alerts` only."""
+    """One job's way into the store. It writes under `pipeline:` only."""
 
     def __init__(self, address: Address, job: str, patience_s: float = PATIENCE_S) -> None:
         """`job` names the job together with its checkpoint, such as `live.3`."""
@@ -64,8 +67,10 @@ class Sink:
             if command[0] not in COMMANDS or len(command) < 2:
                 raise ValueError(f"{command[0]!r}: not among the commands of the sink")
             key = command[1]
-            if not isinstance(key, str) or (key != self._address.keys.alerts and not key.startswith(own)):
-                raise ValueError(f"{key!r}: this key belongs to the server")
+            if not isinstance(key, str) or not key.startswith(own):
+                raise ValueError(f"{key!r}: the sink does not write this key")
+            if len(command) > MOST_WORDS:
+                raise ValueError(f"{command[0]}: {len(command)} words in one command; at most {MOST_WORDS} may be")
         if len(asked) > MOST_COMMANDS:
             raise ValueError(f"{len(asked)} commands in one batch; at most {MOST_COMMANDS} may be")
         return asked

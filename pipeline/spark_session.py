@@ -26,8 +26,10 @@ INSTALL_JAVA: Final = "apt-get install default-jre-headless (or any Java from 17
 LEAST_JAVA: Final = 17
 _EXTRA: Final = ("pyspark", "pyarrow", "pandas", "deltalake")
 
+_FIXED: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""What the tables depend on: days are those of UTC, and deltalake reads the files that Spark writes."""
+
 _SETTINGS: Final = {
-    "spark.sql.session.timeZone": "UTC",
     # A store that is away does not end the task that waits for it; a worker that lives on needs no second start.
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": "crewel.pipeline.worker_daemon",
@@ -46,7 +48,6 @@ _SETTINGS: Final = {
     "spark.sql.ui.retainedExecutions": "20",
     # The log of a table names its files one by one; to look at each takes less than a job of Spark.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Rows need not be sorted by day before they are written: a part has a few days at most.
     "spark.sql.maxConcurrentOutputFileWriters": "16",
     # By the sizes of its files Spark guesses some ten times too little. Sizes that it has measured may be a little larger.
@@ -92,10 +93,13 @@ def session(
     """Return a session of Spark that knows the source; the caller stops it.
 
     `address` is by default what the settings of the server say. `master` is by default that of spark-submit, or else all cores
-    of this machine. `settings` are more of Spark's, and replace those here. Spark tells on stderr what is at least as bad as
-    `log_level`. Raises SettingsError.
+    of this machine. `settings` are more of Spark's, and replace those here, except `_FIXED`. Spark tells on stderr what is at
+    least as bad as `log_level`. Raises SettingsError.
     """
     ready()
+    settings = settings or {}
+    for name in _FIXED.keys() & settings.keys():
+        raise SettingsError(f"{name}: the tables need {_FIXED[name]}, and it cannot be set")
     import pyspark
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -127,10 +131,8 @@ def session(
         ours["spark.driver.extraJavaOptions"] = f"{java_options(log_level)}{local}"
     builder = SparkSession.builder.master(master).appName("crewel-pipeline")
     # What spark-submit or spark-defaults.conf say comes before what is usual here.
-    for name, value in {
-        **{name: value for name, value in ours.items() if not submitted.contains(name)},
-        **(settings or {}),
-    }.items():
+    usual = {name: value for name, value in ours.items() if not submitted.contains(name)}
+    for name, value in {**usual, **settings, **_FIXED}.items():
         builder = builder.config(name, value)
     with without_greetings():
         spark = builder.getOrCreate()

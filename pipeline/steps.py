@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -15,14 +14,9 @@ _DIRECTORY = Path(__file__).parent / "scripts"
 
 def run(client: redis.Redis, name: str, keys: Sequence[str], arguments: Sequence[str | bytes | int] = ()) -> Any:
     """Run a script and return its answer. Raises what the client library raises."""
-    text, digest = _script(name)
-    try:
-        return client.evalsha(digest, len(keys), *keys, *arguments)
-    except redis.exceptions.NoScriptError:
-        return client.eval(text, len(keys), *keys, *arguments)
+    return client.register_script(_script(name))(keys, arguments)
 
 
 @cache
-def _script(name: str) -> tuple[str, str]:
-    text = (_DIRECTORY / f"{name}.lua").read_text("utf-8")
-    return text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+def _script(name: str) -> str:
+    return (_DIRECTORY / f"{name}.lua").read_text("utf-8")

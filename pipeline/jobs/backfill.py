@@ -133,8 +133,8 @@ def _start(since: datetime | None, retained_from: date | None) -> str:
 
 
 def _moment(moment: datetime | None, otherwise: str) -> str:
-    return otherwise if moment is None else str(round(_utc(moment).timestamp() * 1000))
+    return otherwise if moment is None else str(max(round(_utc(moment).timestamp() * 1000), 0))
 
 
 def _utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

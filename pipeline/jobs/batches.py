@@ -84,17 +84,17 @@ class Written:
     minutes: pa.Table | None = None
     corrupt: int = 0
 
-    def released(self) -> set[str]:
-        """Return the sessions that are on hold no more."""
-        sessions: set[str] = set()
+    def released(self) -> dict[str, int]:
+        """Return the sessions whose holdbacks ended, and when the last one did, in milliseconds since 1970."""
+        found: dict[str, int] = {}
         for name, is_over in _RELEASES.items():
             if name in self.rows:
                 rows = self.rows[name]
-                rows = rows if isinstance(rows, pa.Table) else rows.select("session", *is_over).toArrow()
-                sessions.update(
-                    row["session"] for row in rows.to_pylist() if all(row[at] == what for at, what in is_over.items())
-                )
-        return sessions
+                rows = rows if isinstance(rows, pa.Table) else rows.select("session", "ms", *is_over).toArrow()
+                for row in rows.to_pylist():
+                    if all(row[at] == what for at, what in is_over.items()):
+                        found[row["session"]] = max(row["ms"], found.get(row["session"], 0))
+        return found
 
 
 def quiet(_: str) -> None:

@@ -79,7 +79,8 @@ def tidy(
     if keep_days:
         # Gold is made of what is removed, which may be as new as the last batch of yesterday.
         gold.write(tables, progress)
-        result.forgotten = tables.forget(today - timedelta(days=keep_days - 1))
+        with merging(tables.root):
+            result.forgotten = tables.forget(today - timedelta(days=keep_days - 1))
     for table in (RAW, *MADE):
         with merging(tables.root):
             before, after = tables.compact(table, today, FEWEST)

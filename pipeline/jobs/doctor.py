@@ -153,7 +153,7 @@ def _directory(directory: str) -> CheckResult:
     if "://" in directory:
         return CheckResult("tables", State.OK, directory)
     path = Path(directory)
-    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    there = next(each for each in (path, *path.absolute().parents) if _is_there(each))
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         return CheckResult("tables", State.WRONG, f"{there} cannot be written to", "see --dir")
     free = shutil.disk_usage(there).free
@@ -163,6 +163,13 @@ def _directory(directory: str) -> CheckResult:
             "tables", State.WARNING, found, "tables grow every day, and need twice the space while they are compacted"
         )
     return CheckResult("tables", State.OK, found)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # it may not be looked at, or is none
+        return False
 
 
 def _spark(options: Options) -> CheckResult:

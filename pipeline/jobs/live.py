@@ -59,7 +59,7 @@ _LATE: Final = "Python worker failed to connect back"
 """What Spark says of a process that has not started within 10 s, which no setting of Spark changes. On a busy machine it may
 take longer."""
 _MOST_LATE: Final = 20
-"""How often that is tried again: a Python that cannot start at all never comes."""
+"""How often that is tried again without a batch in between: a Python that cannot start at all never comes."""
 _GONE: Final = ("FileNotFoundException", "FileNotFoundError", "FAILED_READ_FILE.FILE_NOT_EXIST", "NoSuchFileException")
 """What is raised where a file of the tables was removed, as `compact --keep 0` does, while a batch needed it."""
 _MOST_GONE: Final = 5
@@ -109,12 +109,15 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
     with writing(options.directory, "the live job"), _stopping() as is_over:
         late = gone = 0
         while True:
+            before = job.result.batches
             try:
                 job.prepare()
                 job.follow(is_over)
-            except (PySparkException, Py4JJavaError) as error:
+            except (PySparkException, Py4JJavaError, DeltaError) as error:
+                if job.result.batches > before:
+                    late = gone = 0
                 if _AWAY in str(error):
-                    progress("the store is unavailable; waiting for it")
+                    progress(f"{in_one_line(error)}; waiting for it")
                 elif _LATE in str(error) and late < _MOST_LATE:
                     late += 1
                     progress("a Python process of Spark did not start within its 10 s; trying again")
@@ -265,6 +268,7 @@ class _Job:
             has = batches.looked(new)
             if not has.entries:
                 return
+            is_first_time = not tables.has(RAW, batch)
             tables.begin(batch)
             if has.is_small:
                 with tuned(new.sparkSession):
@@ -273,8 +277,8 @@ class _Job:
                 batches.write_raw(tables, new, batch, has.entries)
                 written = batches.write(tables, new, has, batch)
             tables.finish(batch)
-            assert self._sink is not None
-            self._sink.write(number, (*self._figures(written), *self._releases(written)))
+            self._give_figures(written, number, is_first_time=is_first_time)
+            holdback_watch.end(self._options.address, written.released())
         finally:
             raw.unpersist()
         self.result.batches += 1
@@ -304,6 +308,15 @@ class _Job:
         since = datetime.fromtimestamp(least / 1000, UTC).date()
         return bronze.missing(raw, self._tables.read(RAW, since=since))
 
+    def _give_figures(self, written: batches.Written, number: int, *, is_first_time: bool) -> None:
+        """Write the newest figures into the store."""
+        assert self._sink is not None
+        commands = [*self._figures(written)]
+        if not self._sink.write(number, commands) and is_first_time:
+            # The tables were put back from a copy, and Spark counts on from there: the store has passed these numbers.
+            self._sink = Sink(self._options.address, f"{self._job}.{number}")
+            self._sink.write(number, commands)
+
     def _figures(self, written: batches.Written) -> Iterator[Command]:
         """Yield what the store gets: how often each thing has happened by now in the minutes of a batch."""
         if written.minutes is None:
@@ -323,12 +336,6 @@ class _Job:
         for key, fields in words.items():
             yield ("HSET", key, *fields)
             yield ("EXPIRE", key, _FIGURES_S)
-
-    def _releases(self, written: batches.Written) -> Iterator[Command]:
-        """Yield what takes the alerts away of those that are held no more."""
-        sessions = written.released()
-        if sessions:
-            yield ("HDEL", self._options.address.keys.alerts, *sessions)
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""One job at a time adds to the tables, and one merges their files. A lock goes with its process.
+"""One job at a time adds to the tables, and one merges, removes or replaces their files. A lock goes with its process.
 
 Delta's log finds out that a batch is there already, but not that another batch has the same entries: a backfill and the live
 job would each add what the other is about to. Nor does deltalake refuse the second of two merges of the same files (1.6.6): it
-takes what both made of them, and each row is there twice.
+takes what both made of them, and each row is there twice. In the same way a merge could bring rows back that another job has
+removed or replaced meanwhile.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def writing(root: Path | str, job: str) -> Iterator[None]:
 
 @contextmanager
 def merging(root: Path | str) -> Iterator[None]:
-    """Be the one that merges files, when all others have ended. As with `writing`, other machines have no such lock."""
+    """Be the one that merges files, or lets files of tables that are merged count no more, when all others have ended. As with
+    `writing`, other machines have no such lock."""
     if "://" in str(root):
         yield
         return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
 from crewel.errors import CrewelError
 from crewel.pipeline.connection import Address
@@ -69,12 +70,25 @@ def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Re
             spark.catalog.dropTempView(name)
         if inputs is not None:
             inputs.forget()
-    return Result(found.columns, [[*map(_value, row)] for row in rows[: options.limit]], len(rows) > options.limit)
+    shown = [[*_value(row, found.schema)] for row in rows[: options.limit]]
+    return Result(found.columns, shown, len(rows) > options.limit)
 
 
-def _value(value: Any) -> Any:
-    """Return a value of a row; moments in UTC, which Spark gives by the clock on this machine's wall."""
-    return value.astimezone(UTC) if isinstance(value, datetime) else value
+def _value(value: Any, type_: DataType) -> Any:
+    """Return a value of the answer; moments in UTC, which Spark gives by the clock on this machine's wall."""
+    if value is None:
+        return None
+    match type_:
+        case TimestampType():
+            return value.astimezone(UTC)
+        case ArrayType():
+            return [_value(each, type_.elementType) for each in value]
+        case MapType():
+            return {_value(key, type_.keyType): _value(each, type_.valueType) for key, each in value.items()}
+        case StructType():
+            kinds = (each.dataType for each in type_.fields)
+            return Row(*type_.names)(*map(_value, value, kinds))
+    return value
 
 
 def _frame(tables: Tables, inputs: Inputs | None, name: str) -> DataFrame:

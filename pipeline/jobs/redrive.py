@@ -24,6 +24,7 @@ from crewel.errors import CrewelError, SettingsError
 from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient
 from crewel.pipeline.connection import Address
 from crewel.pipeline.file_system import FileSystem, literal
+from crewel.pipeline.jobs.batches import Progress, quiet
 from crewel.pipeline.output import in_one_line
 from crewel.pipeline.transformations.dead_letters import letters
 
@@ -36,8 +37,6 @@ _CHOICE: Final = "letter STRING, condition STRING"
 
 ALIASES: Final = {"letter": "place", "error_code": "code", "first_seen": "died"}
 """More names of columns, for conditions."""
-
-Progress = Callable[[str], None]
 
 
 class BadCondition(SettingsError):
@@ -88,7 +87,7 @@ class Result:
     """How many were chosen, by error code; of a dry run only."""
 
 
-def run(spark: SparkSession, options: Options, progress: Progress = lambda words: None) -> Result:
+def run(spark: SparkSession, options: Options, progress: Progress = quiet) -> Result:
     """Choose letters, keep what was chosen, and have them sent. Raises CrewelError; BadCondition before anything is done."""
     if _NAME.fullmatch(options.job) is None:
         raise SettingsError(f"{options.job!r} is not a job name: letters, digits, dots, dashes, at most 100")
@@ -103,10 +102,8 @@ def run(spark: SparkSession, options: Options, progress: Progress = lambda words
 
 
 def searchable(frame: DataFrame) -> DataFrame:
-    """Return letters with the further names that conditions may use. Letters of earlier versions have no time of death: theirs
-    is that of their place."""
-    known = frame.withColumn("died", F.coalesce("died", "at"))
-    return known.select("*", *(F.col(column).alias(name) for name, column in ALIASES.items()))
+    """Return letters with the further names that conditions may use."""
+    return frame.select("*", *(F.col(column).alias(name) for name, column in ALIASES.items()))
 
 
 def chosen(frame: DataFrame, where: str) -> DataFrame:

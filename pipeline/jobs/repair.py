@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from crewel.pipeline.jobs.batches import MADE, Progress, quiet
+from crewel.pipeline.jobs.lock import merging
 from crewel.pipeline.schemas import RAW, TABLES, Layer
 from crewel.pipeline.tables import Tables
 from crewel.pipeline.transformations import damage, silver
@@ -27,7 +28,8 @@ def repair(tables: Tables, progress: Progress = quiet) -> list[str]:
     for found in damage.differences(made, kept):
         progress(f"{found.table}: {found.lacks:,} rows missing, {found.more:,} too many, {found.changed:,} changed")
         older = [] if day is None else [tables.read(TABLES[found.table]).where(f.col("date") < f.lit(day))]
-        tables.replace(TABLES[found.table], reduce(DataFrame.unionByName, older, made[found.table]))
+        with merging(tables.root):
+            tables.replace(TABLES[found.table], reduce(DataFrame.unionByName, older, made[found.table]))
         repaired.append(found.table)
     return repaired
 
@@ -40,5 +42,6 @@ def _bronze(tables: Tables, progress: Progress) -> list[str]:
     if not twice:
         return []
     progress(f"{RAW.name}: {twice:,} entries too many")
-    tables.replace(RAW, whole)
+    with merging(tables.root):
+        tables.replace(RAW, whole)
     return [RAW.name]

@@ -41,6 +41,8 @@ class Cluster:
             "spark.executor.cores": str(CORES),
             "spark.sql.shuffle.partitions": "2",
             "spark.ui.enabled": "false",
+            # As the defaults of a cluster may say. Days are those of UTC all the same.
+            "spark.sql.session.timeZone": "Pacific/Kiritimati",
         }
         options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         command = [str(HOME / "bin" / "spark-submit"), "--master", self.url, *options, *arguments]

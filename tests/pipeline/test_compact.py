@@ -51,6 +51,19 @@ def test_two_jobs_do_not_merge_the_same_files(spark: SparkSession, log: DeltaLog
     assert seqs(log) == [0, 1, 2, 3]
 
 
+def test_days_are_not_removed_while_another_job_merges_their_files(
+    spark: SparkSession, log: DeltaLog, tmp_path: Path
+) -> None:
+    """The merge would bring their rows back."""
+    with ThreadPoolExecutor(1) as pool:
+        with merging(tmp_path):
+            other = pool.submit(compact.tidy, Tables(spark, tmp_path), today=AFTER, keep_days=1)
+            until(lambda: is_waited_for(tmp_path / "merging"))
+            assert seqs(log) == [0, 1, 2, 3]
+        assert other.result().forgotten == 4
+    assert log.files() == []
+
+
 @pytest.mark.parametrize("days", [None, [date(2026, 11, 20)]])
 def test_what_is_replaced_while_another_job_merges_it_is_gone(
     log: DeltaLog, monkeypatch: pytest.MonkeyPatch, days: list[date] | None

@@ -6,6 +6,7 @@ import pickle
 import socket
 import ssl
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,13 +51,24 @@ def test_what_cannot_be_an_address_is_refused(tmp_path: Path) -> None:
         Address.found({}, nothing)
 
 
-@pytest.mark.parametrize("url", [SECRET, SECRET.replace("redis:", "rediss:"), "http://joe:wdFsEcReT@store"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        SECRET,
+        SECRET.replace("redis:", "rediss:"),
+        "http://joe:wdFsEcReT@store",
+        "redis://joe:[wdFsEcReT]@store",
+        "redis://joe:[wdFsEcReT@store",
+        "redis://joe:wdFsEcReT/x@store",
+        "redis://joe:wdFsEcReT#x@store",
+    ],
+)
 def test_no_text_tells_the_password(url: str) -> None:
     address = Address(url)
     texts = [repr(address), str(address), f"{address}", f"{[address]}"]
     with pytest.raises((SettingsError, StoreUnavailable)) as caught:
         patiently(lambda: address.client().ping(), 0)
-    texts += [str(caught.value), repr(caught.value)]
+    texts += [str(caught.value), repr(caught.value), *traceback.format_exception(caught.value)]
     assert not [text for text in texts if "wdFsEcReT" in text or "joe" in text]
     assert pickle.loads(pickle.dumps(address)) == address
 

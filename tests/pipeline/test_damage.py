@@ -3,6 +3,7 @@ repair makes it again from bronze. An entry that bronze has twice counts once af
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,12 @@ from deltalake import DeltaTable, write_deltalake
 
 from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs import audit, backfill
+from crewel.pipeline.jobs.lock import merging
 from crewel.pipeline.schemas import TABLES
 from crewel.pipeline.tables import Tables
 from tests.pipeline.conftest import Streams
+from tests.pipeline.test_compact import is_waited_for
+from tests.store_process import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +107,13 @@ def test_damaged_tables_are_named_beside_a_loss_and_a_repair_makes_them_again(
     assert (found.is_clean, found.messages) == (False, MESSAGES + 1)
 
     double(tmp_path, "raw")  # as two merges of the same files would
-    done = backfill.run(spark, backfill.Options(address=streams.address, directory=tmp_path, repair=True))
+    options = backfill.Options(address=streams.address, directory=tmp_path, repair=True)
+    with ThreadPoolExecutor(1) as pool:
+        with merging(tmp_path):  # a merge that ended after the repair would bring the old rows back
+            repairing = pool.submit(backfill.run, spark, options)
+            until(lambda: is_waited_for(tmp_path / "merging"))
+            assert len(rows_of(tmp_path, "raw")) == 2 * len(whole["raw"])
+        done = repairing.result()
     assert (done.entries, done.repaired[0], sorted(done.repaired[1:])) == (1, "raw", DAMAGED)
     assert {name: rows_of(tmp_path, name) for name in whole} == whole
     found = audited(spark, streams.address, tmp_path)

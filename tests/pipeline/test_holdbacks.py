@@ -1,10 +1,15 @@
 """The holdback watch: its state and timers by hand. `test_alerts.py` has it in a real stream, whose timers wake it."""
 
+import orjson
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import TwsTester
 
+from crewel.pipeline.jobs import holdback_watch
+from crewel.pipeline.jobs.batches import Written
 from crewel.pipeline.transformations.holdbacks import Watch, steps
+from tests.pipeline.conftest import Streams
 from tests.pipeline.frames import frame, time, told
 
 LIMIT_MS = 60_000
@@ -65,6 +70,28 @@ def test_what_was_read_late_is_told_at_once(tester: TwsTester) -> None:
     tester.setProcessingTime(500_000)
     tester.test(JOE, [_held(9_000, 9_000)])
     assert [row["held_ms"] for row in tester.setProcessingTime(500_001)] == [491_001]
+
+
+def test_the_last_release_or_end_of_a_session_counts() -> None:
+    rows = {
+        "fact_released": pa.table({"session": ["a", "a", "b"], "ms": [5, 9, 7]}),
+        "fact_sessions": pa.table({"session": ["b", "a"], "ms": [8, 20], "what": ["closed", "opened"]}),
+    }
+    assert Written({**rows}).released() == {"a": 9, "b": 8}
+
+
+def test_a_release_takes_away_the_alert_of_its_holdback_and_not_of_a_later_one(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alerts = {"earlier": {"since": 99}, "same": {"since": 100}, "later": {"since": 101}, "held": {"since": 1}}
+    for session, alert in alerts.items():
+        streams.client.hset(streams.keys.alerts, session, orjson.dumps(alert))
+    streams.client.hset(streams.keys.alerts, "broken", "{")
+    monkeypatch.setattr(holdback_watch, "_PORTION", 4)
+    released = dict.fromkeys(("earlier", "later", "broken", "never held", "same"), 100)
+    for _ in range(2):  # as after a crash
+        holdback_watch.end(streams.address, released)
+        assert {*streams.client.hkeys(streams.keys.alerts)} == {b"later", b"held"}
 
 
 def test_releases_and_ends_of_sessions_end_holdbacks(spark: SparkSession) -> None:

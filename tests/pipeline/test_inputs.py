@@ -35,6 +35,10 @@ def found(streams: Streams, spark: SparkSession, root: Path) -> tuple[Inputs, li
     return inputs, sorted(row["log_id"] for row in inputs.silver["fact_published"].select("log_id").collect())
 
 
+def test_a_time_before_1970_is_that_of_the_first_entry() -> None:
+    assert backfill._moment(datetime(1960, 1, 1, tzinfo=UTC), "earliest") == "0"
+
+
 def test_only_what_came_after_the_tables_is_read(
     spark: SparkSession, streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

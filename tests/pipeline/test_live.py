@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyarrow.dataset import Dataset
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -24,6 +29,7 @@ from crewel.pipeline.finished import finished
 from crewel.pipeline.jobs import backfill, batches, compact, live
 from crewel.pipeline.jobs.lock import TablesBusy, writing
 from crewel.pipeline.schemas import RAW, TABLES, Table
+from crewel.pipeline.sink import Sink
 from crewel.pipeline.tables import Tables
 from tests.pipeline.conftest import Streams
 
@@ -61,26 +67,26 @@ class Killed(Exception):
     """Stands for kill -9: what comes after it does not happen."""
 
 
-def kill_in(name: str, patched: pytest.MonkeyPatch) -> None:
-    """Let the job end after it has written this table, whichever way it writes."""
+def kill_in(step: str, patched: pytest.MonkeyPatch) -> None:
+    """Let the job end after it has written this table, whichever way it writes; or after it has noted that a batch is in all
+    its tables, or has given the figures to the store."""
+    later: dict[str, tuple[type, str]] = {"noted": (Tables, "finish"), "figures": (Sink, "write")}
+    if step in later:
+        owner, way = later[step]
+        patched.setattr(owner, way, _killed_after(getattr(owner, way), lambda *_: True))
+        return
     for way in ("write", "write_arrow"):
-        patched.setattr(Tables, way, _killed_after(name, getattr(Tables, way)))
+        patched.setattr(Tables, way, _killed_after(getattr(Tables, way), lambda table, *_: table.name == step))
 
 
-def _killed_after(name: str, write: Callable[..., Any]) -> Callable[..., Any]:
-    def writes(self: Tables, table: Table, rows: Any, batch: Batch) -> Any:
-        written = write(self, table, rows, batch)
-        if table.name == name:
+def _killed_after(do: Callable[..., Any], is_it: Callable[..., bool]) -> Callable[..., Any]:
+    def does(self: object, *arguments: Any) -> Any:
+        done = do(self, *arguments)
+        if is_it(*arguments):
             raise Killed
-        return written
+        return done
 
-    return writes
-
-
-@pytest.fixture(params=["small", "large"])
-def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each batch is written the way of small ones, or that of large ones."""
-    monkeypatch.setattr(batches, "SMALL", {"small": batches.SMALL, "large": 0}[request.param])
+    return does
 
 
 def files_of(root: Path, name: str) -> list[str]:
@@ -112,13 +118,44 @@ def number(root: Path, name: str) -> int:
     return finished(root, name)[name].count_rows()
 
 
+def figures(streams: Streams) -> dict[str, int]:
+    """Return the figures that the store has, of all minutes."""
+    found: Counter[str] = Counter()
+    for key in streams.client.scan_iter(f"{streams.keys.base}pipeline:minute:*"):
+        found.update({what.decode(): int(count) for what, count in streams.client.hgetall(key).items()})
+    return dict(found)
+
+
 def test_the_store_has_the_figures_of_the_last_day(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
     publish(streams, 1, at_ms=1)  # of 1970
     for _ in range(3):
         streams.fact("published", {"first": 1, "channels": ["/a", "/b"]})
     read_all(spark, streams, tmp_path)
-    found = [streams.client.hgetall(key) for key in streams.client.scan_iter(f"{streams.keys.base}pipeline:minute:*")]
-    assert sum(int(each[b"published"]) for each in found) == 6
+    assert figures(streams) == {"published": 6}
+    # As after the tables were put back from a copy: Spark counts its batches from a number that the store has passed.
+    (job,) = streams.client.hkeys(streams.keys.ledger)
+    streams.client.hset(streams.keys.ledger, job, "1000")
+    streams.fact("published", {"first": 1, "channels": ["/a", "/b"]})
+    read_all(spark, streams, tmp_path)
+    assert figures(streams) == {"published": 8}
+
+
+def test_alerts_end_with_their_holdbacks_however_many_sessions_end_at_once(
+    spark: SparkSession, streams: Streams, tmp_path: Path
+) -> None:
+    """More than the store takes in one command. One session was held again, and the watch was sooner than this job."""
+    pipe = streams.client.pipeline(transaction=False)
+    for i in range(8500):
+        fact = {"t": "closed-session", "d": b'{"session":"client/s/%d"}' % i}
+        pipe.xadd(streams.keys.facts, fact, f"{AT + 1}-{i}")
+    pipe.execute()
+    for seq, session in enumerate(("client/joe/1", "client/ann/1")):
+        streams.fact("released", {"session": session}, f"{AT + 100}-{seq}")
+    since = {"client/joe/1": AT + 500, "client/ann/1": AT, "client/s/8499": AT}
+    for session, ms in since.items():
+        streams.client.hset(streams.keys.alerts, session, orjson.dumps({"since": ms}))
+    assert read_all(spark, streams, tmp_path).entries == 8502
+    assert streams.client.hkeys(streams.keys.alerts) == [b"client/joe/1"]
 
 
 def counts(root: Path) -> dict[str, int]:
@@ -249,6 +286,60 @@ def test_a_process_of_spark_that_starts_too_late_is_started_again_but_not_for_ev
     assert sum(words.endswith("trying again") for words in told) >= 2
 
 
+@pytest.mark.parametrize("words", ["Python worker failed to connect back.", "FileNotFoundError: part-0.parquet"])
+@pytest.mark.parametrize(("batches_each", "ends_well"), [(1, True), (0, False)])
+def test_tries_are_those_of_one_batch_and_not_of_the_life_of_the_job(
+    spark: SparkSession,
+    streams: Streams,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    batches_each: int,
+    ends_well: bool,
+) -> None:
+    failures = iter(range(3))
+
+    def follows(self: live._Job, _: object) -> None:
+        self.result.batches += batches_each
+        if next(failures, None) is not None:
+            raise StreamingQueryException(words)
+
+    monkeypatch.setattr(live._Job, "prepare", lambda _: None)
+    monkeypatch.setattr(live._Job, "follow", follows)
+    monkeypatch.setattr(live, "_MOST_LATE", 1)
+    monkeypatch.setattr(live, "_MOST_GONE", 1)
+    options = live.Options(address=streams.address, directory=tmp_path)
+    if ends_well:
+        assert live.run(spark, options).batches == 4
+    else:
+        with pytest.raises(CrewelError, match="the live job has ended"):
+            live.run(spark, options)
+
+
+def test_a_job_that_waits_for_the_store_says_why_and_one_with_a_broken_table_ends(
+    spark: SparkSession, streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = "the store refuses this user and password: WRONGPASS invalid username-password pair"
+    troubles = iter(
+        [
+            StreamingQueryException(
+                f"Traceback\ncrewel.errors.tree.StoreUnavailable: {refused}\n\n=== Streaming Query"
+            ),
+            DeltaError("the log is broken\nin many words"),
+        ]
+    )
+
+    def follows(*_: object) -> None:
+        raise next(troubles)
+
+    monkeypatch.setattr(live._Job, "prepare", lambda _: None)
+    monkeypatch.setattr(live._Job, "follow", follows)
+    told: list[str] = []
+    with pytest.raises(CrewelError, match=r"\Athe live job has ended: the log is broken\Z"):
+        live.run(spark, live.Options(address=streams.address, directory=tmp_path), told.append)
+    assert told == [f"{refused}; waiting for it"]
+
+
 def test_a_file_that_is_removed_while_a_batch_of_a_killed_job_is_completed_does_not_end_the_job(
     spark: SparkSession, streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +367,8 @@ def test_a_backfill_takes_what_is_not_there_yet(spark: SparkSession, streams: St
     options = backfill.Options(address=streams.address, directory=tmp_path, partitions=2, gold=False)
     assert backfill.run(spark, options).entries == 40
     publish(streams, 5, first=21)
+    # In this zone it is the next day already.
+    options = replace(options, since=datetime.fromtimestamp(AT / 1000, timezone(timedelta(hours=10))))
     with pytest.MonkeyPatch.context() as patched:
         # A clock that was set back does not make it a repeated one.
         patched.setattr("crewel.pipeline.jobs.backfill.time.time_ns", lambda: 1)
@@ -338,8 +431,30 @@ def test_a_backfill_that_was_killed_is_completed_by_the_next_job(
     assert tables.unfinished() == set()
 
 
-@pytest.mark.usefixtures("size")
-def test_a_batch_that_was_killed_anywhere_is_there_once(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", ["raw", "fact_published", "minutes", "noted", "figures"])
+def test_a_small_batch_that_was_killed_at_any_step_is_there_once(
+    spark: SparkSession, streams: Streams, tmp_path: Path, step: str
+) -> None:
+    publish(streams, 10, at_ms=time.time_ns() // 1_000_000)  # the store has the figures of the last day
+    tables = Tables(spark, tmp_path)
+    with pytest.MonkeyPatch.context() as patched:
+        kill_in(step, patched)
+        with pytest.raises((Killed, CrewelError)):
+            read_all(spark, streams, tmp_path)
+    is_whole = step in ("noted", "figures")
+    assert (len(tables.unfinished()), number(tmp_path, "raw")) == ((0, 20) if is_whole else (1, 0))
+    assert bool(figures(streams)) is (step == "figures")
+    assert read_all(spark, streams, tmp_path).entries == 20
+    assert column(tmp_path, "fact_published", "log_id") == column(tmp_path, "fact_ended", "log_id") == [*range(1, 11)]
+    assert counts(tmp_path) == figures(streams) == {"published": 10, "ended:settled": 10}
+    assert number(tmp_path, "raw") == 20
+
+
+def test_a_batch_that_is_killed_again_while_it_is_completed_is_there_once(
+    spark: SparkSession, streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large one, which comes to its tables one after another."""
+    monkeypatch.setattr(batches, "SMALL", 0)
     publish(streams, 10)
     tables = Tables(spark, tmp_path)
     for step in ("raw", "fact_published", "minutes"):
@@ -353,8 +468,6 @@ def test_a_batch_that_was_killed_anywhere_is_there_once(spark: SparkSession, str
     assert column(tmp_path, "fact_published", "log_id") == column(tmp_path, "fact_ended", "log_id") == [*range(1, 11)]
     assert counts(tmp_path) == {"published": 10, "ended:settled": 10}
     assert number(tmp_path, "raw") == 20
-    found = [streams.client.hgetall(key) for key in streams.client.scan_iter(f"{streams.keys.base}pipeline:ledger*")]
-    assert found
 
 
 def test_a_reader_sees_a_batch_in_all_tables_or_in_none(spark: SparkSession, streams: Streams, tmp_path: Path) -> None:

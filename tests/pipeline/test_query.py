@@ -37,6 +37,12 @@ def test_a_query_sees_tables_and_store(spark: SparkSession, streams: Streams, tm
         ["/a1", 2, datetime(1970, 1, 1, 0, 0, 0, 3000, UTC)],
     ]
     assert not found.is_cut
+    within = asked(
+        "SELECT max(at), collect_list(at), named_struct('at', max(at)), map('a', max(at)),"
+        " TIMESTAMP_NTZ'1970-01-01 00:00:00.003' FROM fact_published WHERE log_id = 3"
+    )
+    at = datetime(1970, 1, 1, 0, 0, 0, 3000, UTC)
+    assert within.rows == [[at, [at], (at,), {"a": at}, at.replace(tzinfo=None)]]
     cut = asked("SELECT log_id, log_id FROM fact_published ORDER BY 1", limit=2)
     assert (cut.rows, cut.is_cut) == ([[1, 1], [2, 2]], True)
     assert asked("SELECT * FROM FACT_PUBLISHED", from_store=False).rows == []

@@ -9,7 +9,7 @@ import pytest
 
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.pipeline.connection import Address
-from crewel.pipeline.sink import MOST_COMMANDS, Sink
+from crewel.pipeline.sink import MOST_COMMANDS, MOST_WORDS, Sink
 from tests.pipeline.conftest import Streams
 from tests.store_process import StoreProcess
 
@@ -42,9 +42,9 @@ def test_a_batch_without_commands_counts_as_done(streams: Streams) -> None:
         (("FLUSHALL",), "not among the commands"),
         (("EVAL", "pipeline:x"), "not among the commands"),
         (("HSET",), "not among the commands"),
-        (("DEL", "{crewel}:log"), "belongs to the server"),
-        (("DEL", "crewel:{crewel}:pipeline:x"), "belongs to the server"),
-        (("DEL", b"alerts"), "belongs to the server"),
+        (("DEL", "{crewel}:log"), "does not write this key"),
+        (("DEL", "crewel:{crewel}:pipeline:x"), "does not write this key"),
+        (("DEL", b"pipeline:x"), "does not write this key"),
     ],
 )
 def test_a_sink_writes_its_own_keys_only(address: Address, command: tuple[str, ...], words: str) -> None:
@@ -52,15 +52,18 @@ def test_a_sink_writes_its_own_keys_only(address: Address, command: tuple[str, .
         Sink(address, "live.1").write(0, [command])
 
 
-def test_alerts_are_its_own_too(streams: Streams) -> None:
-    assert Sink(streams.address, "live.1").write(0, [("HSET", streams.keys.alerts, "client/joe/1", "{}")])
-    assert streams.client.hkeys(streams.keys.alerts) == [b"client/joe/1"]
-
-
 def test_too_much_is_refused(address: Address) -> None:
     command = ("SET", f"{address.keys.base}pipeline:x", "1")
     with pytest.raises(ValueError, match="at most"):
         Sink(address, "live.1").write(0, [command] * (MOST_COMMANDS + 1))
+
+
+def test_a_command_has_at_most_as_many_words_as_the_script_can_take(streams: Streams) -> None:
+    key = f"{streams.keys.base}pipeline:x"
+    longest = ("HDEL", key, *map(str, range(MOST_WORDS - 2)))
+    assert Sink(streams.address, "live.1").write(0, [longest])
+    with pytest.raises(ValueError, match=f"at most {MOST_WORDS}"):
+        Sink(streams.address, "live.1").write(1, [(*longest, "more")])
 
 
 def test_batch_that_the_store_takes_later_waits_for_it(tmp_path: Path) -> None:

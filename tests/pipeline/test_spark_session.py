@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from crewel.errors import SettingsError
 from crewel.pipeline import spark_session
 from crewel.pipeline.java_startup import unpacked_home
-from crewel.pipeline.spark_session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version, ready
+from crewel.pipeline.spark_session import INSTALL_EXTRA, INSTALL_JAVA, LEAST_JAVA, java_version, ready, session
 from tests.server_process import ROOT
 
 
@@ -67,6 +67,11 @@ def test_what_is_missing_is_said_with_the_command_that_mends_it(monkeypatch: pyt
     with pytest.raises(SettingsError) as without_extra:
         ready()
     assert INSTALL_EXTRA in str(without_extra.value)
+
+
+def test_the_time_zone_that_the_tables_depend_on_cannot_be_set() -> None:
+    with pytest.raises(SettingsError, match=r"spark\.sql\.session\.timeZone: the tables need UTC"):
+        session(settings={"spark.sql.session.timeZone": "Asia/Tokyo"})
 
 
 def run(script: str, **environ: str) -> subprocess.CompletedProcess[str]:

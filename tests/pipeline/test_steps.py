@@ -4,10 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+import redis
 
 import crewel.pipeline
 from crewel.pipeline.connection import Address
 from crewel.pipeline.steps import run
+from tests.store_process import shared_store
 
 FILES = sorted((Path(crewel.pipeline.__file__).parent / "scripts").glob("*.lua"))
 
@@ -28,3 +30,15 @@ def test_the_store_learns_a_script_again_that_it_has_forgotten(address: Address)
         for _ in range(2):
             client.script_flush()
             assert run(client, "look", [address.keys.facts]) == [[b"0-0", 0, 0, b"0-0", b"0-0"]]
+
+
+def test_a_script_needs_no_right_beside_those_of_the_docs(address: Address) -> None:
+    """They are `EVALSHA` and `SCRIPT LOAD`, and not `EVAL`."""
+    with address.client() as client:
+        client.execute_command("ACL", "SETUSER", "few", "on", ">few", "~*", "+@all", "-eval")
+        try:
+            with redis.Redis(unix_socket_path=str(shared_store().socket), username="few", password="few") as few:
+                client.script_flush()
+                assert run(few, "look", [address.keys.facts]) == [[b"0-0", 0, 0, b"0-0", b"0-0"]]
+        finally:
+            client.execute_command("ACL", "DELUSER", "few")

@@ -10,17 +10,20 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from deltalake.exceptions import DeltaError
 from typer.testing import CliRunner, Result
 
 from crewel.errors import CrewelError, SettingsError, StoreUnavailable
 from crewel.pipeline import cli, job_runner, spark_session
+from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs import doctor, report
 from crewel.pipeline.jobs.lock import writing
 from tests.cli.command import Ended, crewel
 from tests.server_process import ROOT
-from tests.store_process import shared_store
+from tests.store_process import StoreProcess, shared_store
 
 COMMANDS = {"live", "backfill", "report", "audit", "query", "redrive", "compact", "doctor"}
+TOO_LONG = "x" * 300
 WITHOUT_EXTRA = "the pipeline needs pyspark: pip install 'crewel[pipeline]'"
 
 
@@ -65,6 +68,12 @@ def test_wrong_usage_ends_with_2_and_says_what_is_right(tmp_path: Path, argument
     [
         (["lives"], "No such command"),
         (["backfill", "--from", "yesterday"], "2026-11-20T15:30"),
+        (["backfill", "--from", "999999d"], "2026-11-20T15:30"),
+        (["backfill", "--to", "0001-01-01T00:00+05:00"], "2026-11-20T15:30"),
+        (["live", "--keep-days", "999999"], "--keep-days"),
+        (["compact", "--keep", "99999999"], "--keep"),
+        (["audit", "--config", TOO_LONG], "File name too long"),
+        (["report", "--html", TOO_LONG], "File name too long"),
         (["report", "--spark", "ui.enabled"], "spark.sql.shuffle.partitions=64"),
         (["live", "--trigger", "0"], "--trigger"),
         (["redrive", "--where", "true", "--rate", "0"], "--rate"),
@@ -129,6 +138,34 @@ def test_a_missing_store_is_reported_before_spark_starts(
     assert "Spark" not in ended.output + told
 
 
+@pytest.mark.parametrize("command", [("report",), ("redrive", "--where", "true")])
+def test_an_address_of_a_server_that_cannot_be_read_is_refused_without_its_password(
+    invoke: Callable[..., Result], command: tuple[str, ...]
+) -> None:
+    ended = invoke(*command, "--url", "http://joe:[wdFsEcReT]@store")
+    assert isinstance(ended.exception, SettingsError)
+    assert str(ended.exception).startswith("--url takes an address such as http://")
+    assert "wdFsEcReT" not in f"{ended.exception}{ended.exception.__cause__}{ended.output}"
+
+
+def test_a_job_that_waits_for_the_store_says_why(tmp_path: Path) -> None:
+    told: list[str] = []
+    store = StoreProcess(tmp_path, requirepass="right")
+    try:
+        job_runner._reach(Address(store.url), told.append, waits=True)
+    finally:
+        store.close()
+    (words,) = told
+    assert words.startswith(f"unix:{store.socket}: the store refuses this user and password: ")
+    assert words.endswith("; waiting for it")
+
+
+def test_a_table_whose_log_is_broken_ends_a_command_with_one_line() -> None:
+    words = r"\Athe tables: the log is broken \(CREWEL_PIPELINE__DEBUG"
+    with pytest.raises(CrewelError, match=words), job_runner._as_commands_end():
+        raise DeltaError("the log is broken\nin many words")
+
+
 def test_a_missing_server_is_reported_before_spark_starts(
     invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +211,19 @@ def test_pipeline_doctor_prints_faults_with_advice(
     assert "apt-get install default-jre-headless" in found["java"]
     assert "wrong" in found["store"], "there is no server here"
     assert "spark" not in found, "which is not tried without Java"
+
+
+def test_a_directory_that_may_not_be_looked_at_is_no_traceback(
+    invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests may look everywhere, but at no name that is too long."""
+    monkeypatch.setattr(doctor, "_PATIENCE_S", 0.1)
+    ended = invoke("doctor", "--no-spark", "--dir", TOO_LONG)
+    assert isinstance(ended.exception, SystemExit | None)
+    assert "tables" in {line.split()[0] for line in ended.stdout.splitlines()}
+    ended = invoke("compact", "--dir", TOO_LONG)
+    assert isinstance(ended.exception, CrewelError)
+    assert str(ended.exception).endswith("File name too long")
 
 
 def imported(modules: str, condition: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ from tests.pipeline.conftest import Streams
 class Former:
     """A client of the server that was the primary before."""
 
-    def evalsha(self, *_: Any) -> None:
+    def register_script(self, _: str) -> Callable[..., None]:
+        return self._moved
+
+    def _moved(self, *_: object) -> None:
         raise DefaultParser.parse_error("MOVED 3999 127.0.0.1:6381")
 
     def close(self) -> None:
