@@ -32,7 +32,7 @@ export interface ConnectOptions {
     waits?: boolean;
     /** The pauses between two attempts, in milliseconds: the first, which doubles, and the longest. Default: 1000 and 5000. */
     retry?: {minDelay?: number; maxDelay?: number};
-    /** How long a publish or a request waits to be connected, and a request for its answer, in milliseconds. Default: 10000. */
+    /** How long a publish or a request waits to be connected, and a request for its answer, in milliseconds, at most 2147483647. Default: 10000. */
     timeout?: number;
     /** Options of the outbox. By default, each subject has its own: `crewel.outbox joe` for the name `joe/1`. `false`: this page does not send what is in it. */
     outbox?: Omit<OutboxOptions, "onChange"> | false;

@@ -49,6 +49,6 @@ export class Presence {
     update(data: unknown): Promise<void>;
     /** Lets this page not be present, unless another presence of the channel does. The members are listed all the same. */
     leave(): Promise<void>;
-    /** Leaves, and lists the members no more. */
+    /** Leaves, and lists the members no more. What is asked for after it is rejected. */
     close(): void;
 }

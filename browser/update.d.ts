@@ -24,7 +24,7 @@ export interface UpdateOptions {
     onEnded?: (ended: EndedSubscription) => void;
     /** How many ids of acknowledged messages are kept, to drop duplicates. Default: 10000. */
     remembered?: number;
-    /** After how many milliseconds a message without a listener becomes a dead letter; -1: never. */
+    /** After how many milliseconds a message without a listener becomes a dead letter, at most 2147483647; -1: never. */
     unclaimedMs?: number;
 }
 

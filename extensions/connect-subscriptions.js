@@ -5,6 +5,7 @@
  */
 
 import {isSame} from "./connect-options.js";
+import {copied} from "./encodable.js";
 import {pause} from "./pauses.js";
 import {ReplyError, isTemporary} from "./replies.js";
 
@@ -33,7 +34,8 @@ export class Subscriptions {
      * Subscribes now, and in each session to come. `start` makes the client do it: it is called with the fields of the message and a
      * callback, and returns the handle. Resolves with the reply when the server has confirmed it for the first time.
      */
-    add(listener, channel, start, options = {}) {
+    add(listener, channel, start, fields = {}) {
+        const options = copied(fields, "fields"); // all subscriptions travel in one request, which must be JSON
         const known = this.#channels.get(channel);
         if (known && !isSame(known.options, options)) {
             throw new TypeError(`the page has a subscription to ${channel} with other options: ${JSON.stringify(known.options)}`);
@@ -113,7 +115,7 @@ export class Subscriptions {
     /** Asks for what the server has not confirmed. */
     #sendAll() {
         this.#cancel();
-        if (this.#hasSession) {
+        if (this.#hasSession && !this.#cometd.isDisconnected()) {
             this.#cometd.batch(() => {
                 this.#left.forEach((channel) => this.#leave(channel));
                 this.#channels.forEach((found, channel) => this.#send(channel, found));
@@ -129,15 +131,22 @@ export class Subscriptions {
             this.#left.delete(channel);
         }
         let answered = isFirst ? (reply) => this.#answered(channel, found, reply) : () => {};
-        found.listeners.forEach((entry) => {
-            if (entry.handle === null) {
-                entry.handle = entry.start(props, answered);
-                answered = () => {}; // the client sends one message for all of them
+        found.listeners.forEach((entry, listener) => {
+            try {
+                entry.handle ??= entry.start(props, answered);
+            } catch (error) { // such as of a channel that cannot be one: the others are sent all the same
+                found.listeners.delete(listener);
+                entry.reject(error);
+                return;
             }
+            answered = () => {}; // the client sends one message for all of them
             if (found.state === CONFIRMED) {
                 entry.resolve(found.reply);
             }
         });
+        if (found.listeners.size === 0) {
+            this.#channels.delete(channel);
+        }
     }
 
     #answered(channel, found, reply) {

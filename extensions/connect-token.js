@@ -3,10 +3,11 @@
  * and, while the page is connected, before the token expires. Knows nothing of the client.
  */
 
+import {LONGEST_MS} from "./pauses.js";
+
 const USED = 0.75; // of the time that is left, until the function is asked again
 const SOON_MS = 1000; // a token that expires within this time is not sent any more
 const LIMIT_MS = 10000; // for which the function is waited for
-const LONGEST_MS = 2 ** 31 - 1; // browsers end longer timers at once
 
 /** When a JSON Web Token expires, in milliseconds since 1970; null if that is not said. It is not verified: the server does that. */
 export function expiryOf(token) {

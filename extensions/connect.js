@@ -11,6 +11,7 @@
  * place of those before. Without a browser, such as where a framework renders pages on its server, a connection does nothing.
  */
 
+import {callBack} from "./callbacks.js";
 import {AckExtension, CometD} from "./cometd.js";
 import {Attempts, CONNECTING} from "./connect-attempts.js";
 import {agreed, completed, outboxOf} from "./connect-options.js";
@@ -18,6 +19,7 @@ import {Subscriptions, fresh} from "./connect-subscriptions.js";
 import {Token} from "./connect-token.js";
 import {NO_TRACES, Traces} from "./connect-traces.js";
 import {Outbox} from "./outbox.js";
+import {LONGEST_MS} from "./pauses.js";
 import {Presence} from "./presence.js";
 import {ReplyError, isOfSession} from "./replies.js";
 import {RequestExtension} from "./request.js";
@@ -308,6 +310,9 @@ class Connection {
 
     /** Sends when the page is connected, at once if it is, but not as this client: the server has refused it. */
     #whenConnected(timeout, send, fail, client = null) {
+        if (!(timeout <= LONGEST_MS)) {
+            throw new RangeError(`timeout is at most ${LONGEST_MS} milliseconds, not ${String(timeout)}`);
+        }
         if (this.#isOver) {
             fail(this.#reason());
         } else if (this.status.state === "connected" && this.cometd.getClientId() !== client) {
@@ -338,13 +343,7 @@ class Connection {
     /** Whether there is a listener of the event. */
     #emit(event, what) {
         const listeners = [...this.#listeners.get(event)];
-        for (const listener of listeners) {
-            try {
-                listener(what);
-            } catch (error) {
-                console.error(`crewel: a listener of ${event} failed`, error);
-            }
-        }
+        listeners.forEach((listener) => callBack(`a listener of ${event}`, listener, what));
         return listeners.length > 0;
     }
 }

@@ -172,7 +172,9 @@ export class OutboxFile {
             const opening = this.#take();
             this.#opening = opening;
             opening.catch(() => {
-                this.#opening = null;
+                if (this.#opening === opening) { // and not a later one, after a close()
+                    this.#opening = null;
+                }
             });
         }
         return this.#opening;

@@ -13,6 +13,7 @@
  * until `forgetRefused`.
  */
 
+import {callBack} from "./callbacks.js";
 import {NO_TRACES} from "./connect-traces.js";
 import {OutboxDatabase} from "./outbox-database.js";
 import {OutboxFullError, OutboxInUseError} from "./outbox-errors.js";
@@ -127,7 +128,7 @@ export class Outbox {
             this.#hasWarned = true;
         }
         await this.#traces.sending("publish", channel, ext, (kept) => this.#keeping.add({key, channel, data, ext: kept}));
-        await this.#look();
+        await this.#look().catch((error) => this.#complain(error)); // the publish is on disk, and will be sent
         this.#keeping.tell();
         this.#send();
         return key;
@@ -191,7 +192,7 @@ export class Outbox {
         }
         if (count !== this.#waiting) {
             this.#waiting = count;
-            this.#onChange(this);
+            callBack("onChange", this.#onChange, this);
         }
     }
 
@@ -303,7 +304,7 @@ export class Outbox {
     async #refuse(row, reply) {
         const refusal = {errorCode: codeOf(reply), message: reply.ext?.publish?.message ?? reply.error ?? ""};
         await this.#keeping.refuse(row, refusal);
-        this.#onRefused(refusedPublish({...row, refusal}));
+        callBack("onRefused", this.#onRefused, refusedPublish({...row, refusal}));
     }
 
     /** Sends again after a pause. */

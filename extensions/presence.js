@@ -11,6 +11,7 @@
  * A page has one session, so it is present on a channel once: several presences of one channel share what follows it.
  */
 
+import {callBack} from "./callbacks.js";
 import {pause} from "./pauses.js";
 import {ReplyError} from "./replies.js";
 
@@ -18,6 +19,7 @@ const CHANGES = "/__sys__presence"; // stands before the name of a channel in th
 const CALL_MS = 10000;
 const DELAYS = {minDelay: 1000, maxDelay: 10000}; // between two attempts, in ms
 const NO_MEMBERS = Object.freeze([]);
+const CLOSED = {error: "the presence was closed"};
 const following = new WeakMap(); // by connection: what follows each channel, by its name
 
 /** The server refused what was asked, or it is unknown whether it was done: then `errorCode` is empty. */
@@ -33,6 +35,7 @@ export class PresenceError extends Error {
 export class Presence {
     #follower;
     #listeners = new Set();
+    #isClosed = false;
 
     constructor(connection, channel, {enter = true, data = null} = {}) {
         if (typeof channel !== "string" || !channel.startsWith("/")) {
@@ -42,7 +45,8 @@ export class Presence {
         this.channel = channel;
         this.#follower = channels.get(channel) ?? new Follower(connection, channel, () => channels.delete(channel));
         channels.set(channel, this.#follower);
-        this.#follower.add(this, (changes) => [...this.#listeners].forEach((listener) => listener(changes)));
+        const call = (listener, changes) => callBack(`a listener of the presence of ${channel}`, listener, changes);
+        this.#follower.add(this, (changes) => [...this.#listeners].forEach((listener) => call(listener, changes)));
         /** Resolves when the members are listed, and rejects if the server refuses that. No caller must handle it. */
         this.ready = enter ? this.#follower.enter(this, data) : this.#follower.settled();
         this.ready.catch(() => {});
@@ -76,24 +80,37 @@ export class Presence {
     }
 
     /** Lets this page be present, or replaces its data. Resolves when the server has them, also after a lost connection. */
-    enter(data = null) {
+    async enter(data = null) {
+        this.#checkOpen();
         return this.#follower.enter(this, data);
     }
 
     /** Replaces the data of this page, which is present. */
-    update(data) {
-        return this.#follower.enters ? this.#follower.enter(this, data) : Promise.reject(new TypeError(`${this.channel}: this page is not present: enter first`));
+    async update(data) {
+        this.#checkOpen();
+        if (!this.#follower.enters) {
+            throw new TypeError(`${this.channel}: this page is not present: enter first`);
+        }
+        return this.#follower.enter(this, data);
     }
 
     /** Lets this page not be present, unless another presence of the channel does. The members are listed all the same. */
-    leave() {
+    async leave() {
+        this.#checkOpen();
         return this.#follower.leave(this);
     }
 
-    /** Leaves, and lists the members no more. */
+    /** Leaves, and lists the members no more. What is asked for after it is rejected. */
     close() {
+        this.#isClosed = true;
         this.#listeners.clear();
         this.#follower.remove(this);
+    }
+
+    #checkOpen() {
+        if (this.#isClosed) {
+            throw new PresenceError(this.channel, CLOSED);
+        }
     }
 }
 
@@ -187,10 +204,10 @@ class Follower {
         this.#forget();
         this.#endings.forEach((end) => end());
         clearTimeout(this.#timer);
-        this.#leaving.abort(new ReplyError(this.#channel, {error: "the presence was closed"}));
+        this.#leaving.abort(new ReplyError(this.#channel, CLOSED));
         const isPresent = this.#has !== null;
         this.#has = null;
-        this.#waiting.splice(0).forEach(({reject}) => reject(new PresenceError(this.#channel, {error: "the presence was closed"})));
+        this.#waiting.splice(0).forEach(({reject}) => reject(new PresenceError(this.#channel, CLOSED)));
         if (isPresent && this.#connection.status.state === "connected") {
             await this.#call("leave");
         }

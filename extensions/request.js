@@ -13,6 +13,7 @@
  */
 
 import {copied} from "./encodable.js";
+import {LONGEST_MS} from "./pauses.js";
 import {isOfSession} from "./replies.js";
 
 const JAVASCRIPT = 4; // the language in the names of reply channels
@@ -22,7 +23,6 @@ const TRIES = 3; // of an answer that may or may not have arrived
 const RETRY_MS = 1000;
 const NEVER_TAKEN = new Set([400, 413]); // HTTP statuses of a message that the server cannot read, or that is too large
 const ARGUMENT = /:user\.illegalArgument$/;
-const LONGEST_MS = 2 ** 31 - 1; // browsers end longer timers at once
 const COMPLETE = /^\/ret\/[A-Za-z0-9_-]{1,64}\/[1-9][0-9]{6}$/;
 const FAULT = "internal.unknown";
 const UNTOLD = "the responder failed";

@@ -17,10 +17,13 @@
  * next one of its name in this browser, in which the session continues at once.
  */
 
+import {callBack} from "./callbacks.js";
+
 const NAME_PAUSE = 50; // ms
 const WAIT = 2000; // ms between two attempts of a tab that waits for its name
 const SETTLED = 1000; // ms after which a page that went has not come back by a reload
 const LEFT_MAX = 60000; // ms for which what it has left is used
+const HELD_MAX = 1e9; // ms: the client adds pauses to it, and a browser ends a timer above 2 ** 31 - 1 ms at once
 const IDENTICAL = "user.configuration.identicalClient";
 
 /** Returns a random string for one handshake. (Only secure origins have crypto.randomUUID.) */
@@ -106,7 +109,7 @@ export class SessionExtension {
 
     outgoing(message) {
         if (message.channel === "/meta/handshake") {
-            const asked = this.#asked();
+            const asked = callBack("the function of a SessionExtension", this.#asked); // without the fields, the secret takes the session over
             if (typeof asked?.then === "function") {
                 console.error("SessionExtension: the function must return the fields, not a promise: fetch the token before the handshake");
             }
@@ -133,7 +136,7 @@ export class SessionExtension {
     incoming(message) {
         if (message.channel === "/meta/handshake") {
             this.#answered(message);
-            this.#changed(this);
+            callBack("changed", this.#changed, this);
         } else if (message.channel === "/meta/connect" && message.error?.endsWith(IDENTICAL)) {
             // Another client, such as a duplicate of this tab, has taken over the session. This client stops, unless it waits.
             if (this.#waits) {
@@ -142,7 +145,7 @@ export class SessionExtension {
             }
             this.#reply = null;
             this.#refusal = {errorCode: IDENTICAL, message: "another client has taken over this session"};
-            this.#changed(this);
+            callBack("changed", this.#changed, this);
         } else if (message.channel === "/meta/disconnect" && message.successful) {
             this.#keep(null);
         } else if (message.channel === "/meta/subscribe") {
@@ -184,7 +187,7 @@ export class SessionExtension {
             // The secret is useless now: another client has taken over the session.
             this.#keep(null);
             // Its last client is gone: the name is free after this time unless that client returns. Otherwise it is there.
-            const free = Number.isInteger(told.retryAfter) ? told.retryAfter + NAME_PAUSE : Infinity;
+            const free = Number.isInteger(told.retryAfter) ? Math.min(told.retryAfter + NAME_PAUSE, HELD_MAX) : Infinity;
             const interval = this.#waits ? Math.min(free, WAIT) : free;
             if (interval < Infinity) {
                 message.advice = {reconnect: "handshake", interval};

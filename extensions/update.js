@@ -12,7 +12,8 @@
  * Register the extension before the handshake and before you add listeners.
  */
 
-import {pause} from "./pauses.js";
+import {callBack} from "./callbacks.js";
+import {LONGEST_MS, pause} from "./pauses.js";
 import {isOfSession} from "./replies.js";
 import {Ledger} from "./update-ledger.js";
 
@@ -58,8 +59,8 @@ export class UpdateExtension {
      * @param unclaimedMs time after which a message that no listener takes becomes a dead letter, in ms; -1: never
      */
     constructor(asked = {}, {onRejected = () => {}, onEnded = () => {}, remembered = 10000, unclaimedMs = -1} = {}) {
-        if (!Number.isInteger(unclaimedMs) || unclaimedMs < -1) {
-            throw new RangeError(`unclaimedMs is a number of milliseconds, or -1 for ever, not ${unclaimedMs}`);
+        if (!Number.isInteger(unclaimedMs) || unclaimedMs < -1 || unclaimedMs > LONGEST_MS) {
+            throw new RangeError(`unclaimedMs is a number of milliseconds, at most ${LONGEST_MS}, or -1 for ever, not ${unclaimedMs}`);
         }
         this.#unclaimedMs = unclaimedMs;
         this.#asked = asked;
@@ -179,7 +180,7 @@ export class UpdateExtension {
         for (const status of Array.isArray(rejected) ? rejected : []) {
             console.debug("update: the server did not take", status);
             if (status?.state !== "UNCLAIMED") { // that is our word, and not the page's: the message has ended
-                this.#onRejected(status);
+                callBack("onRejected", this.#onRejected, status);
             }
         }
     }
@@ -220,7 +221,7 @@ export class UpdateExtension {
         const ledger = this.#ledger;
         // As with a delivery: when this runs, the client has called its listeners.
         queueMicrotask(() => {
-            this.#onEnded({subscription: message.subscription, errorCode, message: text});
+            callBack("onEnded", this.#onEnded, {subscription: message.subscription, errorCode, message: text});
             if (isTracked) {
                 ledger.ok(id);
                 this.#changed();

@@ -33,6 +33,19 @@ test("wrong options are refused with the right ones", () => {
     assert.throws(() => connect({url: "/cometd", traces: true}), /traces is what @opentelemetry\/api exports/);
 });
 
+test("a publish or a request cannot wait for longer than a timer", async () => {
+    globalThis.window = globalThis;
+    try {
+        const connection = connect({url: "http://nowhere/cometd"});
+        const asked = [Infinity, 2 ** 31, NaN].flatMap((timeout) => [connection.publish("/a", 1, {timeout}), connection.request("/a", 1, {timeout})]);
+        const refused = asked.map((promise) => assert.rejects(promise, {name: "RangeError", message: /timeout is at most 2147483647 milliseconds, not /}));
+        await connection.close(); // before it has made an attempt
+        await Promise.all(refused);
+    } finally {
+        delete globalThis.window;
+    }
+});
+
 test("each user of a browser has an outbox, whichever session of theirs it is", () => {
     const nameOf = (options) => outboxOf(completed({url: "/cometd", ...options})).name;
     for (const name of ["ann", "ann/1", "ann/2", "client/ann", "client/ann/1", "ann/session/1", "/node/heron/client/ann/1"]) {
@@ -51,6 +64,11 @@ test("pauses double up to the longest one, and are at least half of that", () =>
     const delays = {minDelay: 1000, maxDelay: 5000};
     assert.deepEqual([0, 1, 2, 3, 9].map((failures) => pause(failures, delays, 1)), [1000, 2000, 4000, 5000, 5000]);
     assert.deepEqual([0, 1, 2, 3, 9].map((failures) => pause(failures, delays, 0)), [500, 1000, 2000, 2500, 2500]);
+});
+
+test("a pause is not longer than a timer, which would end at once", () => {
+    assert.equal(pause(0, {minDelay: Infinity, maxDelay: Infinity}, 1), 2 ** 31 - 1);
+    assert.equal(pause(30, {minDelay: 1000, maxDelay: Infinity}, 1), 2 ** 31 - 1);
 });
 
 // Tokens
@@ -301,7 +319,7 @@ function world() {
         handles.clear();
         subscriptions.restore();
     };
-    return {subscriptions, sent, ended, handles, add, fail, shake, log: () => sent.splice(0).map(([what, channel]) => `${what} ${channel}`)};
+    return {cometd, subscriptions, sent, ended, handles, add, fail, shake, log: () => sent.splice(0).map(([what, channel]) => `${what} ${channel}`)};
 }
 
 test("subscriptions are sent with each session, once for a channel", async () => {
@@ -376,6 +394,46 @@ test("a refused subscription is not sent again; one that is refused later has en
     assert.deepEqual(sent.map(([, channel]) => channel), ["/b"]);
     fail("/b", {error: "403:/b:subscribe_denied"});
     assert.deepEqual(ended.map(({subscription, errorCode}) => [subscription, errorCode]), [["/b", "subscribe_denied"]]);
+});
+
+test("a channel that the client does not take rejects its own subscription alone", async () => {
+    const {subscriptions, add, shake, log} = world();
+    const start = () => {
+        throw new Error("Illegal argument: invalid channel orders");
+    };
+    const wrong = () => assert.rejects(subscriptions.add(Symbol("orders"), "orders", start), /invalid channel orders/);
+    const early = wrong();
+    add("/a");
+    shake();
+    await early;
+    assert.deepEqual(log(), ["subscribe /a"]);
+    await wrong();
+    shake();
+    subscriptions.resume();
+    assert.deepEqual(log(), ["subscribe /a"]);
+});
+
+test("fields that JSON cannot represent are refused, and later changes of them have no effect", () => {
+    const {add, shake, sent} = world();
+    assert.throws(() => add("/a", {since: 5n}), {name: "TypeError", message: "fields.since is a BigInt, which JSON cannot represent"});
+    const fields = {filter: "x"};
+    add("/b", fields);
+    fields.filter = "y";
+    shake();
+    assert.deepEqual(sent.map(([, channel, , props]) => [channel, props]), [["/b", {ext: {subscribe: {filter: "x"}}}]]);
+});
+
+test("a client that the application has disconnected is asked for nothing, and for all of it in the next session", () => {
+    const {cometd, subscriptions, add, shake, fail, log} = world();
+    add("/a");
+    shake();
+    fail("/a", {failure: {}});
+    cometd.isDisconnected = () => true;
+    subscriptions.resume();
+    assert.deepEqual(log(), ["subscribe /a"]);
+    cometd.isDisconnected = () => false;
+    shake();
+    assert.deepEqual(log(), ["subscribe /a"]);
 });
 
 test("a subscription that is ended while the server is away is ended in the session that comes back", async () => {

@@ -146,6 +146,19 @@ test("the socket of a killed process is in no way", async () => {
     await file.close();
 });
 
+test("a file that is closed while it cannot be opened is opened once by the next call", async (context) => {
+    const file = kept(newPath());
+    const opens = context.mock.method(fs, "open");
+    opens.mock.mockImplementationOnce(() => Promise.reject(new Error("no room")));
+    const failed = assert.rejects(file.count(), /no room/);
+    file.close();
+    assert.equal(await file.count(), 0);
+    await failed;
+    await file.add(row("a"));
+    assert.deepEqual(await keys(file), ["a"]);
+    await file.close();
+});
+
 test("a path that is too long for a socket is refused by name", async () => {
     await assert.rejects(kept(join(directory, "x".repeat(120))).count(), /the path is too long for an outbox/);
 });
@@ -266,5 +279,44 @@ test("an outbox takes a path, and says what it cannot be", async () => {
     await outbox.close();
     const again = kept(path);
     assert.deepEqual((await again.oldest(1)).map(({data}) => data.pizzas), [1]);
+    await again.close();
+});
+
+test("functions of the application that throw stop nothing", async (context) => {
+    const {mock: errors} = context.mock.method(console, "error", () => {});
+    const fail = () => {
+        throw new Error("no badge");
+    };
+    const sent = [];
+    const outbox = new Outbox({path: newPath(), onChange: fail, onRefused: fail});
+    outbox.registered("outbox", {
+        batch: (send) => send(),
+        publish: (channel, data, fields, answered) => {
+            sent.push(data);
+            answered(data === 1 ? {successful: false, error: "403::publish_denied"} : {successful: true});
+        },
+    });
+    assert.equal(await outbox.publish("/a", 1, {key: "mine"}), "mine");
+    await outbox.publish("/a", 2);
+    outbox.incoming({channel: "/meta/connect", successful: true});
+    await outbox.drained();
+    assert.deepEqual(sent, [1, 2]);
+    assert.deepEqual((await outbox.refused()).map(({data}) => data), [1]);
+    outbox.unregistered();
+    await outbox.close();
+    assert.deepEqual(new Set(errors.calls.map(({arguments: [text]}) => text)), new Set(["crewel: onChange failed", "crewel: onRefused failed"]));
+});
+
+test("a publish that is on disk is no failure, even if the outbox cannot be counted then", async (context) => {
+    const {mock: errors} = context.mock.method(console, "error", () => {});
+    const path = newPath();
+    const outbox = new Outbox({path});
+    const counts = context.mock.method(OutboxFile.prototype, "count", () => Promise.reject(new Error("no count")));
+    assert.equal(await outbox.publish("/a", 1, {key: "mine"}), "mine");
+    assert.deepEqual(errors.calls.map(({arguments: [text]}) => text), [`the outbox ${path} cannot send, and tries again: no count`]);
+    counts.mock.restore();
+    await outbox.close();
+    const again = kept(path);
+    assert.deepEqual(await keys(again), ["mine"]);
     await again.close();
 });

@@ -164,6 +164,43 @@ test("a call without an answer is tried again", async () => {
     assert.deepEqual(connection.calls, ["members", "members"]);
 });
 
+test("a listener that throws stops neither the presence nor other listeners", async (context) => {
+    const {mock: errors} = context.mock.method(console, "error", () => {});
+    const connection = served(() => list(1, member("joe")));
+    const [first, second] = [1, 2].map(() => new Presence(connection, "/room", {enter: false}));
+    context.after(() => [first, second].forEach((presence) => presence.close()));
+    first.on(([{change}]) => change); // which an empty list does not have
+    const seen = told(second);
+    const ready = [];
+    first.ready.then(() => ready.push("first"));
+    second.ready.then(() => ready.push("second"));
+    connection.confirm();
+    await settled();
+    assert.deepEqual(ready, ["first", "second"]);
+    first.on(() => {
+        throw new Error("wrong");
+    });
+    connection.hear({epoch: "e", seq: 2, changes: [{change: "join", ...member("ann")}]});
+    assert.deepEqual(seen, ["join joe", "join ann"]);
+    assert.deepEqual(connection.calls, ["members"]);
+    assert.deepEqual(errors.calls.map(({arguments: [text]}) => text), Array(2).fill("crewel: a listener of the presence of /room failed"));
+});
+
+test("what is asked for after the presence was closed is rejected, and others of its channel are as they were", async () => {
+    const connection = served((action) => (action === "members" ? list(1, member("joe")) : entered));
+    const [closed, other] = [new Presence(connection, "/room"), new Presence(connection, "/room")];
+    connection.confirm();
+    await Promise.all([closed.ready, other.ready]);
+    closed.close();
+    const why = {name: "PresenceError", message: "/room: the presence was closed"};
+    await Promise.all([closed.enter(1), closed.update(1), closed.leave()].map((asked) => assert.rejects(asked, why)));
+    await other.leave();
+    assert.deepEqual(connection.calls, ["enter", "members", "leave"]);
+    other.close();
+    await settled();
+    await assert.rejects(other.enter(1), why);
+});
+
 test("without a browser, it lists nothing and throws nothing", async () => {
     const presence = connect({url: "/cometd"}).presence("/room", {data: 1});
     presence.on(() => {})();

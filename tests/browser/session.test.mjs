@@ -100,6 +100,19 @@ test("a function that returns a promise is named in the console", (context) => {
     assert.match(logged.mock.calls[0].arguments[0], /must return the fields, not a promise/);
 });
 
+test("functions that throw are named in the console, and the session continues", (context) => {
+    const {mock: errors} = context.mock.method(console, "error", () => {});
+    const fail = () => {
+        throw new Error("wrong");
+    };
+    const extension = new SessionExtension(fail, {changed: fail});
+    grant(extension, {name: "client/joe/1", resume: "r"});
+    assert.equal(extension.name, "client/joe/1");
+    assert.equal(shake(extension).session.resume, "r");
+    const named = ["crewel: changed failed", "crewel: the function of a SessionExtension failed"];
+    assert.deepEqual(errors.calls.map(({arguments: [text]}) => text), named);
+});
+
 test("other messages pass as they are", () => {
     const message = {channel: "/chat/demo", data: {}};
     const extension = new SessionExtension({name: "joe"});
@@ -201,11 +214,13 @@ test("a refusal is told, and a secret that is worth nothing is forgotten", () =>
     assert.deepEqual(place.kept, {});
     const early = {error: `403:client/joe/1:${code}`, ext: {session: {errorCode: code, retryAfter: 9000}}};
     assert.deepEqual(refuse(extension, early).advice, {reconnect: "handshake", interval: 9050});
+    early.ext.session.retryAfter = 30 * 86_400_000; // longer than a timer, which would end at once
+    assert.deepEqual(refuse(extension, early).advice, {reconnect: "handshake", interval: 1e9});
     refuse(extension, {error: "402::session_unknown"});
     assert.deepEqual(extension.refusal, {errorCode: "", message: "402::session_unknown"});
     grant(extension, {resume: "new"});
     assert.equal(extension.refusal, null);
-    assert.equal(seen.length, 5);
+    assert.equal(seen.length, 6);
 });
 
 test("a server that does not know of names does no harm", () => {

@@ -622,7 +622,9 @@ test("after the time that the page gives it a message without a listener is a de
     assert.equal(page.update.unclaimed, 0);
     const hasty = await open({options: {unclaimedMs: 0}});
     assert.equal((await deliver(hasty, delivery("1")))[0].errorCode, dead.errorCode);
-    assert.throws(() => new UpdateExtension({}, {unclaimedMs: -2}), /unclaimedMs is a number of milliseconds/);
+    for (const unclaimedMs of [-2, 2 ** 31]) { // a browser ends a longer timer at once
+        assert.throws(() => new UpdateExtension({}, {unclaimedMs}), {name: "RangeError", message: /unclaimedMs is a number of milliseconds/});
+    }
 });
 
 test("notices, late answers and what was unsubscribed wait for nobody", async () => {
@@ -710,6 +712,26 @@ test("the notice of an ended subscription is reported once, after earlier messag
     assert.deepEqual(heard.splice(0), [1, "/a", told]);
     assert.deepEqual(await deliver(page, ended("2"), delivery("3", 3)), [ok("2"), ...unclaimed("3")]);
     assert.deepEqual(heard, []);
+});
+
+test("functions of the page that throw stop nothing, and are named in the console", async (context) => {
+    const {mock: errors} = context.mock.method(console, "error", () => {});
+    const rejected = [];
+    const fail = () => {
+        throw new Error("wrong");
+    };
+    const onRejected = ({id}) => {
+        rejected.push(id);
+        fail();
+    };
+    const page = await open({options: {onRejected, onEnded: fail}});
+    const reasons = [ok("1"), ok("2")].map((status) => ({...status, reason: "not open"}));
+    page.connect.reply({ext: {ack: 2, update: {rejected: reasons}}});
+    page.connect = await page.hold();
+    assert.deepEqual(rejected, ["1", "2"]);
+    assert.deepEqual(await deliver(page, ended("3")), [ok("3")]);
+    const named = errors.calls.map(({arguments: [text]}) => text).filter((text) => text.startsWith("crewel: "));
+    assert.deepEqual(named, ["crewel: onRejected failed", "crewel: onRejected failed", "crewel: onEnded failed"]);
 });
 
 test("the listeners of a subscription that the server has ended go, with names too", async () => {
