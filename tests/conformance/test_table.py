@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -85,6 +86,11 @@ def test_the_report_as_json() -> None:
 # Servers that do something wrong
 
 
+def outcomes(report: Report) -> dict[str, Outcome]:
+    """The outcomes on one transport, by check."""
+    return {each.check.id: each.outcome for each in report.results}
+
+
 def without(field: str, channel: str = "") -> Callable[[Messages], Messages]:
     def changed(messages: Messages) -> Messages:
         return [
@@ -142,20 +148,37 @@ WRONG: dict[str, Callable[[Messages], Messages]] = {
     "service-subscribe": with_fields("/meta/subscribe", successful=False),
     "meta-subscribe": with_fields("/meta/subscribe", successful=True),
     "unconnected-refused": without("error"),
+    "service-not-distributed": lambda messages: [
+        each
+        for message in messages
+        for each in [{"channel": f"/service{message['channel'].rpartition('/')[0]}", "data": 1}, message]
+        if message is each or "data" in message
+    ],
+    "prefer-response": lambda messages: [
+        each for each in messages if "data" not in each or messages[-1]["channel"] == "/meta/connect"
+    ],
+    "multiple-clients": without("advice", "/meta/connect"),
 }
 """What a server in between does to the messages of each response, and the check that must notice."""
+HOLDS_ALL = ("connect-timeout-0", "connect-timeout", "first-connect")
+"""The checks that notice a server that holds each connect, also the first, and whatever a client advises."""
+WHILE_HELD = ("two-requests", "newer-connect", "broken-connection", "disconnect-releases")
+"""Those that notice what a server does to other requests while a connect is held."""
 
 
 class Meddler:
-    """A server that passes requests on to a right one, and changes what comes back as the first part of the path says."""
+    """A server that passes requests on to a right one, and does something wrong, as the first part of the path says."""
 
     def __init__(self, target: str) -> None:
         self._target = target
         self._handshaken: set[str] = set()
         self._publishers: dict[str, str] = {}
+        self._held: defaultdict[str, set[Any]] = defaultdict(set)
+        """The sessions with a connect that is not answered, by the first part of the path."""
 
     async def start(self) -> str:
-        self._agent = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        unlimited = aiohttp.TCPConnector(limit=0)  # held connects must not keep other requests waiting
+        self._agent = aiohttp.ClientSession(connector=unlimited, cookie_jar=aiohttp.DummyCookieJar())
         app = web.Application()
         app.router.add_post("/{name}/cometd{tail:.*}", self._pass_on)
         self._runner = web.AppRunner(app, access_log=None)
@@ -171,7 +194,31 @@ class Meddler:
         name, asked = request.match_info["name"], await request.json()
         if "data" in asked[0]:
             self._publishers[name] = asked[0].get("clientId", "")
-        headers = {"Cookie": request.headers.get("Cookie", ""), "Content-Type": "application/json"}
+        refused = self._refused(name, asked[0])
+        if refused is not None:
+            return refused
+        is_connect, session = asked[0]["channel"] == "/meta/connect", asked[0].get("clientId")
+        requests = [asked]
+        if is_connect and name in (*HOLDS_ALL, "holds-all"):
+            plain = {field: value for field, value in asked[0].items() if field != "advice"}
+            requests = [[{**plain, "id": "first", "advice": {"timeout": 0}}], [plain]]
+        elif name == "batched-connect" and len(asked) > 1:
+            requests = [asked[:1], asked[1:]]
+        if is_connect:
+            self._held[name].add(session)
+        try:
+            answers = [await self._answer(name, each, request.headers.get("Cookie", "")) for each in requests]
+        except aiohttp.ClientError:  # the test has ended
+            return web.Response(status=502)
+        finally:
+            if is_connect:
+                self._held[name].discard(session)
+        if name == "batched-connect" and len(asked) > 1:
+            return web.json_response([each for answer in answers for each in json.loads(answer.text or "")])
+        return answers[-1]
+
+    async def _answer(self, name: str, asked: Messages, cookie: str) -> web.Response:
+        headers = {"Cookie": cookie, "Content-Type": "application/json"}
         async with self._agent.post(self._target, json=asked, headers=headers) as response:
             body = await response.read()
             cookies = response.headers.getall("Set-Cookie", [])
@@ -181,6 +228,22 @@ class Meddler:
         for each in cookies:
             answer.headers.add("Set-Cookie", each)
         return answer
+
+    def _refused(self, name: str, message: dict[str, Any]) -> web.Response | None:
+        """The answer to a request that is not passed on, because a connect is held."""
+        channel, session, held = message["channel"], message.get("clientId"), self._held[name]
+        reply = {"channel": channel, "id": message.get("id"), "successful": False}
+        match name:
+            case "two-requests" if session in held and channel != "/meta/disconnect":
+                return web.Response(status=503)
+            case "newer-connect" if session in held and channel == "/meta/connect":
+                return web.json_response([reply])
+            case "broken-connection" if held and channel == "/meta/connect":
+                return web.json_response([reply])
+            case "disconnect-releases" if session in held and channel == "/meta/disconnect":
+                held.discard(session)  # the next one is passed on
+                return web.json_response([{**reply, "successful": True}])
+        return None
 
     def _changed(self, name: str, messages: Messages) -> Messages:
         if name not in self._handshaken:  # by the first one the runner learns what the server offers
@@ -194,10 +257,11 @@ class Meddler:
 
 
 @pytest.mark.server
+@pytest.mark.crewel(settings={"bayeux.timeout_ms": 60_000})
 def test_each_check_notices_a_server_that_does_not_obey(crewel: Server, loop_thread: LoopThread) -> None:
     meddler = Meddler(crewel.url)
     url = loop_thread.run(meddler.start())
-    names = [*WRONG, "client-id-leak"]
+    names = [*WRONG, *HOLDS_ALL, *WHILE_HELD, "batched-connect", "client-id-leak"]
 
     async def failing(path: str, checks: list[str], limit_s: float) -> list[str]:
         site = Site(f"{url}/{path}/cometd", limit_s=limit_s)
@@ -220,8 +284,65 @@ def test_a_server_that_does_not_reply_on_service_channels_does_not_fail_by_it(
 ) -> None:
     meddler = Meddler(crewel.url)
     url = loop_thread.run(meddler.start())
-    report = run_checks(f"{url}/no-service-reply/cometd", only=["service-id"], transports=["long-polling"])
-    assert [each.outcome for each in report.results] == [Outcome.UNTESTED]
+    only = ["service-not-distributed", "service-id"]
+    report = run_checks(f"{url}/no-service-reply/cometd", only=only, transports=["long-polling"])
+    assert outcomes(report) == {"service-not-distributed": Outcome.PASSED, "service-id": Outcome.UNTESTED}
+    loop_thread.run(meddler.stop())
+
+
+@pytest.mark.server
+@pytest.mark.crewel(settings={"bayeux.timeout_ms": 6000})
+def test_a_server_that_holds_each_connect_fails_only_what_is_about_that(
+    crewel: Server, loop_thread: LoopThread, run_checks: RunChecks
+) -> None:
+    meddler = Meddler(crewel.url)
+    url = loop_thread.run(meddler.start())
+    meta = ("meta-reply", "meta-id", "meta-successful")
+    others = ("delivery", "wildcard-one", "two-requests", "broken-connection")
+    only = [*HOLDS_ALL, *meta, *others]
+    report = run_checks(f"{url}/holds-all/cometd", 3, only=only, transports=["long-polling"])
+    assert outcomes(report) == {
+        **dict.fromkeys(HOLDS_ALL, Outcome.FAILED),
+        **dict.fromkeys(meta, Outcome.PASSED),
+        **dict.fromkeys(others, Outcome.UNTESTED),
+    }
+    loop_thread.run(meddler.stop())
+
+
+IMMEDIATE = [*HOLDS_ALL, "batched-connect", "disconnect-releases"]
+"""The checks that a connect is answered within the limit, although it could be held."""
+
+
+@pytest.mark.server
+@pytest.mark.crewel(settings={"bayeux.timeout_ms": 0})
+def test_a_server_that_holds_no_connect_gives_no_occasion_to_look(crewel: Server, run_checks: RunChecks) -> None:
+    held = ["two-requests", "prefer-response", "newer-connect", "multiple-clients", "broken-connection"]
+    report = run_checks(crewel.url, only=[*held, *IMMEDIATE], transports=["long-polling"])
+    assert outcomes(report) == dict.fromkeys([*held, *IMMEDIATE], Outcome.UNTESTED)
+    report = run_checks(crewel.url, only=["two-requests"], transports=["websocket"])
+    assert outcomes(report) == {"two-requests": Outcome.UNTESTED}
+
+
+@pytest.mark.server
+@pytest.mark.crewel(settings={"bayeux.timeout_ms": 20_000})
+def test_a_limit_above_the_time_that_a_connect_is_held_tests_nothing_of_it(
+    crewel: Server, run_checks: RunChecks
+) -> None:
+    report = run_checks(crewel.url, 20, only=IMMEDIATE, transports=["long-polling"])
+    assert outcomes(report) == dict.fromkeys(IMMEDIATE, Outcome.UNTESTED)
+    assert {each.detail for each in report.results} == {
+        "the server answers every connect within 20 s, and the limit is 20 s"
+    }
+
+
+@pytest.mark.server
+def test_a_server_that_refuses_without_an_error_has_no_format_of_errors(
+    crewel: Server, loop_thread: LoopThread, run_checks: RunChecks
+) -> None:
+    meddler = Meddler(crewel.url)
+    url = loop_thread.run(meddler.start())
+    report = run_checks(f"{url}/unconnected-refused/cometd", only=["error-format"], transports=["long-polling"])
+    assert outcomes(report) == {"error-format": Outcome.UNTESTED}
     loop_thread.run(meddler.stop())
 
 

@@ -94,6 +94,8 @@ def test_what_cannot_be_done_is_answered_with_the_reason(mock: Mock) -> None:
     assert "expected /topic/" in mock.call("POST", "/publish", channel="/news")["error"]
     assert mock.call("POST", "/clock") == {"error": "advance is missing"}
     assert mock.call("POST", "/act", name="emp")["error"].startswith("there is no scenario 'emp'; known are net-43")
+    assert "'Age'" in mock.call("POST", "/publish", channel="/event/Order__e", Age="80h")["error"]
+    assert "'second'" in mock.call("PUT", "/faults", name="delay", second=5)["error"]
     assert mock.call("POST", "/reset", now=True) == {"error": "there is no field 'now' here; it takes none"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -18,6 +19,14 @@ def started(salesforce: Salesforce) -> Wire:
     wire = Wire(salesforce)
     wire.handshake()
     return wire
+
+
+def events(wire: Wire) -> list[dict[str, Any]]:
+    """What is there to deliver: the connect is not held."""
+    messages: list[dict[str, Any]] = json.loads(
+        wire.ask("connect", connectionType="long-polling", advice={"timeout": 0})
+    )
+    return messages[:-1]
 
 
 def test_a_replay_id_may_be_a_text(salesforce: Salesforce, started: Wire) -> None:
@@ -52,6 +61,21 @@ def test_a_generic_event_for_some_users(salesforce: Salesforce, started: Wire) -
     mine = salesforce.publish("/u/news", "for this user", user_ids=[salesforce.user_id("user@example.com")])
     assert [each["data"]["event"]["replayId"] for each in json.loads(started.connect())[:-1]] == [mine]
     salesforce.assert_nothing_missed()
+
+
+def test_the_id_of_an_event_for_some_users_is_a_replay_id_of_theirs(salesforce: Salesforce, started: Wire) -> None:
+    ids = [salesforce.publish("/u/news", n, user_ids=[salesforce.user_id("user@example.com")]) for n in range(2)]
+    assert b'"successful":true' in started.subscribe("/u/news", replay={"/u/news": ids[0]})
+    started.connect()
+    assert [each["data"]["event"]["replayId"] for each in events(started)] == ids[1:]
+
+
+def test_an_option_that_there_is_not_is_refused(salesforce: Salesforce) -> None:
+    with pytest.raises(TypeError, match="'Age'"):
+        salesforce.publish(ORDERS, {}, Age="80h")
+    with pytest.raises(TypeError, match="'second'"):
+        salesforce.add_fault("delay", second=5)  # type: ignore[call-arg]
+    assert salesforce.publish(ORDERS, {}) == 81
 
 
 def test_a_delay_of_its_own_length_and_a_fault_that_there_is_not(salesforce: Salesforce, started: Wire) -> None:
@@ -104,6 +128,39 @@ def test_records_created_over_rest_are_change_events(salesforce: Salesforce, sta
     assert (header["entityName"], header["recordIds"]) == ("Account", [created["id"]])
 
 
+def test_changes_of_custom_objects_are_on_the_channels_of_salesforce(salesforce: Salesforce, started: Wire) -> None:
+    started.subscribe("/data/Employee__ChangeEvent")
+    started.subscribe("/data/ns__Team__ChangeEvent")
+    started.connect()
+    started.send(b'{"Name":"Ann"}', "/services/data/v60.0/sobjects/Employee__c")
+    salesforce.publish("/data/ns__Team__ChangeEvent", {"Name": "Red"})
+    found = [(each["channel"], each["data"]["payload"]["ChangeEventHeader"]["entityName"]) for each in events(started)]
+    assert found == [("/data/Employee__ChangeEvent", "Employee__c"), ("/data/ns__Team__ChangeEvent", "ns__Team__c")]
+
+
+def test_push_topics_and_generic_channels_are_changed_and_deleted_over_rest(started: Wire) -> None:
+    started.subscribe("/data/ChangeEvents")
+    started.connect()
+    objects = "/services/data/v60.0/sobjects"
+    bodies = {"PushTopic": b'{"Name":"Leads","Query":"SELECT Id FROM Lead"}', "StreamingChannel": b'{"Name":"/u/news"}'}
+    ids = {name: json.loads(started.send(body, f"{objects}/{name}"))["id"] for name, body in bodies.items()}
+    topic, channel = (f"{objects}/{name}/{record}" for name, record in ids.items())
+    assert b"Query fields {City}" in started.subscribe("/topic/Leads?City='Rome'")
+    assert started.send(b'{"Name":"Rich","Query":"SELECT Id, City FROM Lead"}', topic, "PATCH") == b""
+    assert b'"successful":true' in started.subscribe("/topic/Rich?City='Rome'")
+    started.send(b'{"Name":"/u/sport"}', channel, "PATCH")
+    assert json.loads(started.send(b"", f"{channel}/push", "GET"))["ChannelName"] == "/u/sport"
+    for each in (topic, channel):
+        assert started.send(b"", each, "DELETE") == b""
+        assert started.status == 204
+        for method in ("GET", "DELETE", "PATCH"):
+            assert b"NOT_FOUND" in started.send(b"{}", each, method)
+            assert started.status == 404
+    query = urlencode({"q": "SELECT Id FROM PushTopic"})
+    assert json.loads(started.send(b"", f"/services/data/v60.0/query?{query}", "GET"))["totalSize"] == 0
+    assert events(started) == []
+
+
 def test_changes_of_records_over_rest_are_change_events(salesforce: Salesforce, started: Wire) -> None:
     started.subscribe("/data/AccountChangeEvent")
     started.connect()
@@ -154,6 +211,30 @@ def test_the_history_and_what_was_missed(salesforce: Salesforce, started: Wire) 
         salesforce.assert_nothing_missed(timeout=0.01)
     assert [each["operation"] for each in salesforce.history] == ["handshake", "subscribe", "connect"]
     assert (salesforce.handshakes, salesforce.count("connect")) == (1, 1)
+
+
+def test_what_is_published_after_an_unsubscribe_is_not_missed(salesforce: Salesforce, started: Wire) -> None:
+    started.subscribe(ORDERS)
+    started.connect()
+    started.ask("unsubscribe", id="8", subscription=ORDERS)
+    salesforce.publish(ORDERS, {})
+    assert salesforce.missed == {}
+    started.subscribe(ORDERS)
+    later = salesforce.publish(ORDERS, {})
+    assert salesforce.missed == {ORDERS: [later]}
+    assert [each["data"]["event"]["replayId"] for each in events(started)] == [later]
+    salesforce.assert_nothing_missed()
+
+
+def test_a_refused_publish_has_its_error_in_the_history(salesforce: Salesforce, started: Wire) -> None:
+    started.send(json.dumps([{"channel": ORDERS, "id": "5", "data": {}, "clientId": started.client_id}]).encode())
+    last = salesforce.history[-1]
+    assert (last["operation"], last["error"]) == ("publish", "403:denied_by_security_policy:create_denied")
+
+
+def test_a_subscription_that_is_no_text_is_refused(started: Wire) -> None:
+    assert b"400::Channel name not specified" in started.subscribe([1])
+    assert b'"successful":false' in started.ask("unsubscribe", id="8", subscription=[1])
 
 
 def test_a_reset_leaves_nothing_of_the_test_before(salesforce: Salesforce, started: Wire) -> None:

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -83,6 +85,15 @@ def test_what_cannot_be_done_is_answered_with_the_reason(ephemeral: Ephemeral) -
     assert ephemeral.call("/nothing")["status"] == 404
     ephemeral.call("/kill")
     assert "restart" in ephemeral.call("/state")["error"]
+
+
+def test_a_restart_on_a_port_that_was_taken_meanwhile_is_answered_with_the_reason(ephemeral: Ephemeral) -> None:
+    ephemeral.call("/kill")
+    with socket.create_server(("127.0.0.1", urlsplit(ephemeral.url).port or 0)):
+        answer = ephemeral.call("/restart")
+    assert answer["status"] == 400
+    assert "in use" in answer["error"]
+    assert ephemeral.call("/restart") == {"up": True, "url": ephemeral.url}
 
 
 FOREIGN = [

@@ -18,7 +18,8 @@ _T = TypeVar("_T")
 
 MAX_CONNECTS: Final = 200
 """Connects of one client, at most: there are servers that hold none."""
-_HELD_S: Final = 120.0
+HELD_S: Final = 120.0
+"""The longest wait for the reply to a connect that the server may hold."""
 _GOODBYE_S: Final = 1.0
 
 
@@ -29,6 +30,8 @@ class Client:
         self._limit_s = site.limit_s
         self.transport = transport
         self.client_id = ""
+        self._hold_s: float | None = None
+        """How long the server holds a connect, by the advice of the handshake."""
         self.arrived: list[Fields] = []
         """Every message that came, in order."""
         self.deliveries: list[Fields] = []
@@ -107,6 +110,10 @@ class Client:
         reply = await self.ask("/meta/handshake", **{"clientId": None} | fields)
         if reply.get("successful") is True and isinstance(reply.get("clientId"), str):
             self.client_id = reply["clientId"]
+        advice = reply.get("advice")
+        timeout = advice.get("timeout") if isinstance(advice, dict) else None
+        if isinstance(timeout, int | float):
+            self._hold_s = timeout / 1000
         return reply
 
     def connect_message(self, **fields: Any) -> Fields:
@@ -117,12 +124,21 @@ class Client:
         """Return the reply to a connect."""
         return (await self.send(self.connect_message(**fields), limit_s=limit_s))[0]
 
-    async def open(self) -> Self:
-        """Handshake, and connect once without being held. Raises Untested if the server does not even do that."""
+    async def begin(self) -> Self:
+        """Handshake. Raises Untested if the server refuses it."""
         reply = await self.handshake()
         if not self.client_id:
             raise Untested(f"the handshake fails: {reply.get('error', reply)}")
-        reply = await self.connect(advice={"timeout": 0})
+        return self
+
+    async def open(self) -> Self:
+        """Handshake, and connect once without being held. Raises Untested if the server does not even do that: only the
+        checks of the connect fail by it."""
+        await self.begin()
+        try:
+            reply = await self.connect(advice={"timeout": 0})
+        except Failed as failed:
+            raise Untested(f"the first connect fails: {failed}") from None
         if reply.get("successful") is not True:
             raise Untested(f"the first connect fails: {reply.get('error', reply)}")
         return self
@@ -149,11 +165,25 @@ class Client:
 
     async def _poll(self) -> None:
         for _ in range(MAX_CONNECTS):
-            reply = await self.connect(limit_s=_HELD_S)
+            reply = await self.connect(limit_s=HELD_S)
             if reply.get("successful") is not True:
                 return
 
+    def require_hold_beyond_limit(self) -> None:
+        """Raise Untested if the limit does not tell a connect that is held from one that is answered at once."""
+        if self._hold_s is not None and self._hold_s <= self._limit_s:
+            raise Untested(
+                f"the server answers every connect within {self._hold_s:g} s, and the limit is {self._limit_s:g} s"
+            )
+
     async def hold(self) -> asyncio.Task[Fields]:
+        """Send a connect, and return when the server holds it. Raises Untested if it is answered at once."""
+        task = await self.begin_connect()
+        if task.done():
+            raise Untested("the server does not hold the connect")
+        return task
+
+    async def begin_connect(self) -> asyncio.Task[Fields]:
         """Send a connect that the server may hold, and return when the server has it."""
         written = asyncio.Event()
         task = asyncio.create_task(self._held(written))
@@ -165,7 +195,7 @@ class Client:
         return task
 
     async def _held(self, written: asyncio.Event) -> Fields:
-        return (await self.send(self.connect_message(), limit_s=_HELD_S, written=written))[0]
+        return (await self.send(self.connect_message(), limit_s=HELD_S, written=written))[0]
 
     async def until(self, met: Callable[[], object], what: str) -> None:
         """Wait until this holds. Raises Failed."""

@@ -48,9 +48,8 @@ def bayeux_front(org: Org) -> Any:
         finally:
             EXCHANGE.reset(token)
         fault = exchange.transport_fault or next((name for name in org.faults if name in OF_TRANSPORT), "")
-        options = org.faults.get(fault, {})
         if fault == "delay":
-            await asyncio.sleep(options.get("seconds", DELAY_S))
+            await asyncio.sleep(org.faults.get(fault, DELAY_S))
         elif fault:
             return _broken(request, response, fault)
         if isinstance(response, web.Response) and response.status == 200:

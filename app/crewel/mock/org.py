@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -30,6 +31,7 @@ DAILY: Final = {"unlimited": 1_000_000, "performance": 1_000_000, "enterprise": 
 LIFETIME_S: Final = 3 * 3600.0
 """Seconds after which the org forgets a session, whatever its client does."""
 USERNAME: Final = "user@example.com"
+_NO_END: Final = sys.maxsize
 _QUERY: Final = re.compile(r"\s*SELECT\s+(.+?)\s+FROM\s+(\w+)\b.*", re.IGNORECASE | re.DOTALL)
 
 
@@ -55,10 +57,15 @@ class Interest:
 
     channel: str
     user_id: str
-    since: int
-    """It must get the events with a larger id than this."""
+    spans: list[range] = field(default_factory=list)
+    """Ids of the events that it must get: from a subscribe to the next unsubscribe, or without an end."""
     delivered: dict[int, int] = field(default_factory=dict)
     """Ids of the events that were sent to it, and how often."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it must get what is published from now on."""
+        return bool(self.spans) and self.spans[-1].stop == _NO_END
 
 
 @dataclass(slots=True)
@@ -85,8 +92,8 @@ class Org:
     """Of the records, for their ids."""
     log: EventLog = field(default_factory=EventLog)
     script: Script = field(default_factory=Script)
-    faults: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Faults that are added, with their options."""
+    faults: dict[str, float] = field(default_factory=dict)
+    """Faults that are added, and the seconds of a delay."""
     history: list[Record] = field(default_factory=list)
     interests: dict[tuple[str, str], Interest] = field(default_factory=dict)
     delivered_today: list[float] = field(default_factory=list)
@@ -177,10 +184,18 @@ class Org:
         return record
 
     def subscribes(self, client: str, user_id: str, channel: str, replay_id: int) -> None:
-        """A client has subscribed. The events that it must get begin with its first subscription."""
-        if (client, channel) not in self.interests:
-            first = {-1: self.log.newest(channel), -2: 0}.get(replay_id, replay_id)
-            self.interests[client, channel] = Interest(channel, user_id, first)
+        """A client has subscribed. The events that it must get begin with its first subscription, or with the one after an
+        unsubscribe."""
+        interest = self.interests.setdefault((client, channel), Interest(channel, user_id))
+        if not interest.is_open:
+            last = {-1: self.log.newest(channel), -2: 0}.get(replay_id, replay_id)
+            interest.spans.append(range(last + 1, _NO_END))
+
+    def unsubscribes(self, client: str, channel: str) -> None:
+        """A client has unsubscribed. It need not get what is published until it subscribes again."""
+        interest = self.interests.get((client, channel))
+        if interest is not None and interest.is_open:
+            interest.spans.append(range(interest.spans.pop().start, self.log.newest(channel) + 1))
 
     def delivers(self, client: str, channel: str, replay_id: int) -> None:
         """An event was sent to a client, as a message on this channel."""
@@ -206,7 +221,7 @@ class Org:
         found: dict[str, list[int]] = {}
         for interest in self.interests.values():
             retained = self.log.retained(interest.channel, self.now(), interest.user_id)
-            expected = [each.replay_id for each in retained if each.replay_id > interest.since]
+            expected = [each.replay_id for each in retained if any(each.replay_id in span for span in interest.spans)]
             missing = [each for each in expected if each not in interest.delivered]
             if missing:
                 found.setdefault(interest.channel, []).extend(missing)

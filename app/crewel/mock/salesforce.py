@@ -19,7 +19,7 @@ from aiohttp import web
 
 from crewel.broker.services import Service
 from crewel.mock import shapes
-from crewel.mock.front import REVOKED, bayeux_front, mount_logins
+from crewel.mock.front import DELAY_S, REVOKED, bayeux_front, mount_logins
 from crewel.mock.org import LIFETIME_S, Org
 from crewel.mock.salesforce_events import Event
 from crewel.mock.salesforce_extension import SalesforceExtension, inner
@@ -214,7 +214,7 @@ class Salesforce:
     def publish(self, channel: str, data: Any = None, *, age: float | str = 0, **more: Any) -> int:
         """Publish an event and return its replay id. `data` is the `sobject` of a PushTopic, otherwise the `payload`. `age` is
         how long ago it was published. `type` is for a PushTopic, `header` has fields of a ChangeEventHeader, `user_ids` are the
-        only users that get a generic event. Raises ValueError."""
+        only users that get a generic event. Raises ValueError, and TypeError for any other option."""
         event: Event = self._call(lambda: self._instance.extension.publish(channel, data, seconds_of(age), **more))
         return event.replay_id
 
@@ -290,11 +290,11 @@ class Salesforce:
         script = Script(text)
         self._call(lambda: setattr(self.org, "script", script))
 
-    def add_fault(self, name: str, **options: Any) -> None:
-        """Let every request to which it applies meet this fault, until it is removed; `delay` takes `seconds`. Raises
+    def add_fault(self, name: str, *, seconds: float = DELAY_S) -> None:
+        """Let every request to which it applies meet this fault, until it is removed; `seconds` is for `delay`. Raises
         ValueError."""
         require_fault(name)
-        self._call(lambda: self.org.faults.update({name: options}))
+        self._call(lambda: self.org.faults.update({name: seconds}))
 
     def remove_fault(self, name: str) -> None:
         """Remove the fault."""
@@ -364,9 +364,9 @@ class Salesforce:
         return found
 
     def assert_nothing_missed(self, timeout: float = 2.0) -> None:
-        """Check that every event was sent to every client that had subscribed before it, in any of the client's sessions. Waits
-        up to `timeout` seconds for events that are on their way. A user and a `User-Agent` identify a client. Raises
-        AssertionError."""
+        """Check that every event was sent to every client that had subscribed before it and not unsubscribed, in any of the
+        client's sessions. Waits up to `timeout` seconds for events that are on their way. A user and a `User-Agent` identify a
+        client. Raises AssertionError."""
         until = time.monotonic() + timeout
         while missed := self.missed:
             if time.monotonic() >= until:

@@ -6,6 +6,7 @@ Ids rise over the whole org and have gaps, as at Salesforce, so that a client th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -75,6 +76,11 @@ def matches(pattern: str, channel: str) -> bool:
     return False
 
 
+def change_channel(entity: str) -> str:
+    """The channel of the changes of an object: that of `Employee__c` is `/data/Employee__ChangeEvent`."""
+    return f"/data/{re.sub('__c$', '__', entity)}ChangeEvent"
+
+
 def topic_of(subscription: str) -> str:
     """The channel of a subscription to a PushTopic with a filter; any other as it is."""
     return subscription.partition("?")[0]
@@ -112,14 +118,22 @@ class EventLog:
         self._count = 0
 
     def publish(
-        self, channel: str, data: Any, now: float, age: float = 0.0, user_ids: Iterable[str] = (), **more: Any
+        self,
+        channel: str,
+        data: Any,
+        now: float,
+        age: float = 0.0,
+        *,
+        user_ids: Iterable[str] = (),
+        type: str = "created",  # noqa: A002 - as in the event
+        header: Mapping[str, Any] | None = None,
     ) -> Event:
-        """A new event, `age` seconds old. `more` is for its form: `type` of a PushTopic, `header` of a change event. Raises
-        ValueError for a gap event with fields."""
+        """A new event, `age` seconds old. `type` is for a PushTopic, `header` for a change event. Raises ValueError for a gap
+        event with fields."""
         self._last_id += _GAPS[self._count % len(_GAPS)]
         self._count += 1
         created = now - age
-        fields = {"channel": channel, "data": form(channel, data, self._last_id, created, **more)}
+        fields = {"channel": channel, "data": form(channel, data, self._last_id, created, type, header or {})}
         event = Event(self._last_id, channel, created, fields, frozenset(user_ids))
         self._events[event.replay_id] = event
         return event
@@ -157,20 +171,22 @@ class EventLog:
 # Forms
 
 
-def form(channel: str, data: Any, replay_id: int, created: float, **more: Any) -> dict[str, Any]:
-    """The `data` of a delivered event."""
+def form(
+    channel: str, data: Any, replay_id: int, created: float, change: str, header: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The `data` of a delivered event. `change` is the type of a PushTopic's event."""
     kind = channel[1:].partition("/")[0]
     if kind == "topic":
-        event = {"createdDate": moment(created), "replayId": replay_id, "type": more.get("type", "created")}
+        event = {"createdDate": moment(created), "replayId": replay_id, "type": change}
         return {"event": event, "sobject": data}
     if kind == "u":
         return {"event": {"createdDate": moment(created), "replayId": replay_id}, "payload": data}
     event = {"replayId": replay_id, "EventUuid": str(UUID(int=replay_id, version=4))}
     if kind == "data":
-        header = _header(channel, created, replay_id, data or {}, more.get("header") or {})
-        if data and header["changeType"].startswith(GAP):
-            raise ValueError(f"an event of the type {header['changeType']} has only a header, no fields")
-        changed = {"ChangeEventHeader": header, **(data or {})}
+        full = _header(channel, created, replay_id, data or {}, header)
+        if data and full["changeType"].startswith(GAP):
+            raise ValueError(f"an event of the type {full['changeType']} has only a header, no fields")
+        changed = {"ChangeEventHeader": full, **(data or {})}
         return {"schema": _schema(channel), "payload": changed, "event": event}
     payload = {"CreatedDate": moment(created), "CreatedById": USER_ID, **(data or {})}
     return {"schema": _schema(channel), "payload": payload, "event": event}
@@ -209,7 +225,7 @@ def _header(
     kind, name = str(given.get("changeType", "CREATE")), channel.rpartition("/")[2]
     is_joint = channel == ALL_CHANGES or name.endswith("__chn")
     usual: dict[str, Any] = {
-        "entityName": "Account" if is_joint else name.removesuffix("ChangeEvent").replace("__", "__c"),
+        "entityName": "Account" if is_joint else re.sub("__$", "__c", name.removesuffix("ChangeEvent")),
         "recordIds": [NO_RECORD if kind == "GAP_OVERFLOW" else f"001{replay_id:012d}AAA"],
         "changeType": kind,
         "changeOrigin": "" if kind.startswith(GAP) else "com/salesforce/api/rest/68.0",

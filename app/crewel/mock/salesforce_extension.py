@@ -116,7 +116,7 @@ class SalesforceExtension(Extension):
 
     def rcv(self, session: Session | None, message: Message) -> bool:
         """Refuse a publish: events are published over REST only."""
-        self.org.record("publish", message.fields, EXCHANGE.get().client)
+        self.org.record("publish", message.fields, EXCHANGE.get().client).error = shapes.CREATE_DENIED
         return False
 
     def send(self, session: Session | None, fields: Fields) -> bool:
@@ -197,7 +197,7 @@ class SalesforceExtension(Extension):
         if operation == "connect":
             return self._refused_connect(message, str(client_id))
         if operation == "subscribe" and session is not None:
-            return self._refused_subscribe(message, str(client_id))
+            return self._refused_subscribe(message, str(client_id), self.org.user_id(exchange.user))
         return None
 
     def _refused_handshake(self, message: Message) -> Fields | None:
@@ -214,9 +214,9 @@ class SalesforceExtension(Extension):
             return shapes.refused(client_id, message.fields, shapes.invalid_connection_type(kind))
         return shapes.daily_limit(client_id, message.id) if self.org.is_over_daily_limit() else None
 
-    def _refused_subscribe(self, message: Message, client_id: str) -> Fields | None:
+    def _refused_subscribe(self, message: Message, client_id: str, user_id: str) -> Fields | None:
         for name in _names(message):
-            error = self._wrong_channel(name) or self._wrong_replay(name, message)
+            error = self._wrong_channel(name) or self._wrong_replay(name, message, user_id)
             if error:
                 return shapes.refused(client_id, message.fields, error)
         return None if _names(message) else shapes.refused(client_id, message.fields, shapes.NO_CHANNEL)
@@ -231,7 +231,7 @@ class SalesforceExtension(Extension):
         missing = self.org.missing_fields(name)
         return shapes.unknown_fields(missing) if missing else ""
 
-    def _wrong_replay(self, name: str, message: Message) -> str:
+    def _wrong_replay(self, name: str, message: Message, user_id: str) -> str:
         ext = message.ext
         if "replay" not in ext:
             return ""
@@ -240,7 +240,7 @@ class SalesforceExtension(Extension):
         if not asked or asked.get(key) is None:
             return shapes.replay_id_not_found(key, asked)
         number = _number(asked[key])
-        if number is None or self.org.log.after(key, number, self.org.now()) is None:
+        if number is None or self.org.log.after(key, number, self.org.now(), user_id) is None:
             return shapes.invalid_replay_id(asked[key])
         return ""
 
@@ -302,8 +302,12 @@ class SalesforceExtension(Extension):
                 return self._connected(session, part, reply, message)
             case "disconnect":
                 return shapes.disconnected(str(message.fields.get("clientId")), message.id)
+        exchange = EXCHANGE.get()
         if operation == "subscribe" and session is not None:
-            self._replay(session, message)
+            self._replay(session, message, exchange)
+        elif operation == "unsubscribe":
+            for name in _names(message):
+                self.org.unsubscribes(exchange.client, str(name))
         client_id = str(message.fields.get("clientId"))
         return shapes.subscribed(client_id, message.channel.name, message.fields.get("subscription"), message.id)
 
@@ -333,9 +337,8 @@ class SalesforceExtension(Extension):
 
     # Events
 
-    def _replay(self, session: Session, message: Message) -> None:
+    def _replay(self, session: Session, message: Message, exchange: Exchange) -> None:
         """Send what a subscription asks for of the past, before anything new."""
-        exchange = EXCHANGE.get()
         client, user_id = exchange.client, self.org.user_id(exchange.user)
         asked = _replay_map(message) or {}
         for name in _names(message):
@@ -459,7 +462,7 @@ def outer(name: str) -> str:
 def _rename(message: Message, change: Callable[[str], str]) -> None:
     value = message.fields.get("subscription")
     if isinstance(value, list):
-        message.fields["subscription"] = [change(each) for each in value]
+        message.fields["subscription"] = [change(each) if isinstance(each, str) else each for each in value]
     elif isinstance(value, str):
         message.fields["subscription"] = change(value)
 

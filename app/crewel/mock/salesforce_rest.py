@@ -12,6 +12,7 @@ from aiohttp import web
 from crewel.mock import shapes
 from crewel.mock.front import VERSIONED, json_response
 from crewel.mock.org import Org
+from crewel.mock.salesforce_events import change_channel
 from crewel.mock.salesforce_extension import SalesforceExtension
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -22,6 +23,8 @@ _QUERY: Final = re.compile(
     r"(?:\s+WHERE\s+(?P<field>\w+)\s*=\s*'(?P<value>[^'\\\\]*)')?(?:\s+LIMIT\s+(?P<limit>\d+))?\s*",
     re.IGNORECASE,
 )
+_CHANNELS: Final = {"PushTopic": "0IF", "StreamingChannel": "0M6"}
+"""The objects that are channels and have no change events, and what the ids of their records begin with."""
 _KNOWN_QUERIES: Final = (
     "the stand-in knows only SELECT field, … FROM object, with WHERE field = 'value' and LIMIT number"
 )
@@ -67,15 +70,9 @@ class _Rest:
         if name.endswith("__e"):
             self._salesforce.publish(f"/event/{name}", asked)
             return json_response(_created(_record_id("e00", org), queued=True), status=201)
-        if name == "PushTopic":
-            org.topics[asked["Name"]] = {**asked, "Id": _record_id("0IF", org)}
-            return json_response(_created(org.topics[asked["Name"]]["Id"]), status=201)
-        record = _record_id("0M6" if name == "StreamingChannel" else "001", org)
-        if name == "StreamingChannel":
-            org.generic[record] = asked["Name"]
-        else:
-            org.records.setdefault(name, {})[record] = asked
-            self._publish_change(name, record, "CREATE", asked)
+        record = _record_id(_CHANNELS.get(name, "001"), org)
+        self._keep(name, record, asked)
+        self._publish_change(name, record, "CREATE", asked)
         return json_response(_created(record), status=201)
 
     async def show(self, request: web.Request) -> web.Response:
@@ -85,18 +82,20 @@ class _Rest:
         return _not_found() if found is None else json_response(_row(name, record, found))
 
     async def change(self, request: web.Request) -> web.Response:
-        """Update or delete a record."""
+        """Update or delete a record, a PushTopic or a generic channel."""
         name, record = self._object(request.match_info["name"]), request.match_info["id"]
-        kept = self._org.records.get(name, {})
-        # One that no client has created is changed too: its change event is what tests of streaming clients need.
-        if request.method == "DELETE":
-            kept.pop(record, None)
-            self._publish_change(name, record, "DELETE", {})
-        else:
-            fields = await request.json()
-            if record in kept:
-                kept[record] = {**kept[record], **fields}
-            self._publish_change(name, record, "UPDATE", fields)
+        is_deleted = request.method == "DELETE"
+        fields: dict[str, Any] = {} if is_deleted else await request.json()
+        kept = self._records(name).get(record)
+        if kept is not None:
+            if is_deleted or name == "PushTopic":  # which is kept by its name, and that may change
+                self._remove(name, record)
+            if not is_deleted:
+                self._keep(name, record, {**kept, **fields})
+        elif name in _CHANNELS:
+            return _not_found()
+        # A record that no client has created is changed too: its change event is what tests of streaming clients need.
+        self._publish_change(name, record, "DELETE" if is_deleted else "UPDATE", fields)
         return web.Response(status=204)
 
     async def push(self, request: web.Request) -> web.Response:
@@ -117,7 +116,7 @@ class _Rest:
 
     def _publish_change(self, entity: str, record: str, kind: str, fields: dict[str, Any]) -> None:
         """Publish the change of a record, if the org has change events of its entity."""
-        if self._org.has_channel(channel := f"/data/{entity}ChangeEvent"):
+        if entity not in _CHANNELS and self._org.has_channel(channel := change_channel(entity)):
             header = {"recordIds": [record], "entityName": entity, "changeType": kind}
             self._salesforce.publish(channel, fields, header=header)
 
@@ -133,6 +132,24 @@ class _Rest:
         if name == "StreamingChannel":
             return {key: {"Name": channel} for key, channel in self._org.generic.items()}
         return self._org.records.get(name, {})
+
+    def _keep(self, name: str, record: str, fields: dict[str, Any]) -> None:
+        """Keep these fields of a record."""
+        if name == "PushTopic":
+            self._org.topics[fields["Name"]] = {**fields, "Id": record}
+        elif name == "StreamingChannel":
+            self._org.generic[record] = fields["Name"]
+        else:
+            self._org.records.setdefault(name, {})[record] = fields
+
+    def _remove(self, name: str, record: str) -> None:
+        """Remove a record that there is."""
+        if name == "PushTopic":
+            del self._org.topics[self._records(name)[record]["Name"]]
+        elif name == "StreamingChannel":
+            del self._org.generic[record]
+        else:
+            del self._org.records[name][record]
 
     async def query(self, request: web.Request) -> web.Response:
         """Find records: all of an object, or those with one value of a field. Any other query is refused."""

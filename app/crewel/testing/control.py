@@ -128,7 +128,7 @@ def _answering(
             return _refused(409, str(error))
         except KeyError as error:
             return _refused(400, f"{error.args[0]} is missing")
-        except (ValueError, TypeError, CrewelError, RuntimeError) as error:
+        except (ValueError, TypeError, CrewelError, RuntimeError, OSError) as error:
             return _refused(400, str(error))
 
     return answer
