@@ -64,7 +64,8 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 8080
 STOPSIGNAL SIGTERM
+# Where the variables say that the server listens. Its certificate has another name than 127.0.0.1, so it is not verified.
 HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health/live', timeout=2)"]
+    CMD ["python", "-c", "import os, ssl, urllib.request as u; of = os.environ.get; u.urlopen('http' + 's' * bool(of('CREWEL_HTTP__TLS_CERT')) + '://127.0.0.1:' + of('CREWEL_HTTP__PORT') + '/health/live', timeout=2, context=ssl._create_unverified_context())"]
 ENTRYPOINT ["crewel"]
 CMD ["serve"]

@@ -76,7 +76,7 @@ S3_READY       := $(STAMPS)/object-store
 EXAMPLES_READY := $(STAMPS)/examples
 JAVA_READY     := $(STAMPS)/java
 RELEASE_READY  := $(STAMPS)/release
-RELEASE_VENV   := .cache/release
+RELEASE_VENV   := $(if $(filter .venv,$(VENV)),.cache/release,$(VENV).release)
 # What `make test` needs, in this order.
 TEST_READY     := $(PROGRAMS_READY) $(CHROMIUM_READY) $(PYTHON_READY) $(PIPELINE_READY) $(DOCS_READY) $(PAGES_READY) $(INTEROP_READY) $(PACKAGE_READY)
 
@@ -241,11 +241,12 @@ java-classes: $(PYTHON_READY) $(PIPELINE_READY)  ## After a change of Spark's ve
 	$(BIN)/python tools/java_classes.py
 
 wheel: $(RELEASE_READY) $(PAGES_READY)  ## Build a wheel, with the browser client, in dist
+	@rm -f dist/crewel-*.whl
 	@$(RELEASE_VENV)/bin/python -m build --wheel --outdir dist >/dev/null
 	@ls dist/crewel-*.whl
 
 release: $(RELEASE_READY) $(DOCS_READY)  ## Build and try all that a release publishes, and publish nothing; OPTIONS="--without image"
-	@$(RELEASE_VENV)/bin/python tools/release/release.py $(OPTIONS)
+	@VENV=$(VENV) $(RELEASE_VENV)/bin/python tools/release/release.py $(OPTIONS)
 
 lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(BIN)/python tools/install.py
@@ -258,7 +259,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(COMPILE) tools/release/requirements.in --no-annotate --output-file tools/release/requirements.lock
 
 clean:  ## Remove everything that make made
-	rm -rf $(VENV) .cache build static/node_modules static/vendor tools/site/node_modules tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/next/node_modules examples/next/.next examples/java/target examples/java-worker/target clients/java/target
+	rm -rf $(VENV) .cache build dist report.html app/crewel.egg-info static/node_modules static/vendor tools/site/node_modules tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/next/node_modules examples/next/.next examples/java/target examples/java-worker/target clients/java/target
 
 $(STAMPS):
 	@mkdir -p $@

@@ -6,7 +6,6 @@ It needs what `make test-browser` needs. The SVG loads nothing and runs no scrip
 """
 
 import base64
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -17,9 +16,10 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.browser import person  # noqa: E402
-from tests.browser.conftest import ARGUMENTS  # noqa: E402
+from tests.browser.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
 from tests.server_process import Server  # noqa: E402
 from tests.store_process import end_shared_store  # noqa: E402
+from tools.browser import installed  # noqa: E402
 
 WIDTH, HEIGHT, CAPTION = 460, 380, 34
 SECONDS = 3.0
@@ -74,10 +74,10 @@ def main() -> None:
     """Play the scene, and write the file."""
     person.LIMIT_MS = 120_000  # also on a busy machine
     expect.set_options(timeout=person.LIMIT_MS)
+    chromium = installed(CHROMIUM)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as player:
         directory = Path(name)
         server = Server(["--set=http.port=0", "--set=bayeux.max_interval_ms=60000"], directory)
-        chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
         browser = player.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         people = []
         for who in ("ann", "joe"):

@@ -5,7 +5,6 @@
 It needs what `make test-browser` needs.
 """
 
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.browser.conftest import ARGUMENTS, CHROMIUM  # noqa: E402
 from tests.browser.mess import in_a_mess  # noqa: E402
 from tests.browser.test_console import Console  # noqa: E402
 from tests.store_process import end_shared_store  # noqa: E402
+from tools.browser import installed  # noqa: E402
 
 SIZE = {"width": 1280, "height": 860}
 SHOWN = {"x": 0, "y": 0, "width": 1280, "height": 776}
@@ -28,9 +28,9 @@ LIMIT_MS = 120_000
 
 def main() -> None:
     """Bring the trouble about, and write the file."""
+    chromium = installed(CHROMIUM)
     with tempfile.TemporaryDirectory() as name, sync_playwright() as player:
         mess = in_a_mess(Path(name))
-        chromium = next(filter(None, map(shutil.which, CHROMIUM)))
         browser = player.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         console = Console(browser, mess.server, color_scheme="light", viewport=SIZE).open()
         page = console.page

@@ -22,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 from packaging.requirements import Requirement
 
 from crewel.settings.table import declared
+from crewel.version import VERSION
 from tests.house.source import ROOT
 from tests.ports import free_port
 from tests.shared_files import made_once
@@ -106,10 +108,11 @@ def run(command: list[Any], **more: Any) -> str:
     return ended.stdout
 
 
-def is_healthy(programs: Path, port: int) -> bool:
-    """Run the health check of the image against this port."""
-    program, *words = (word.replace("8080", str(port)) for word in health_check())
-    return subprocess.run([programs / program, *words], capture_output=True, timeout=LIMIT_S).returncode == 0
+def is_healthy(programs: Path, variables: dict[str, str]) -> bool:
+    """Run the health check of the image with the variables of the container."""
+    program, *words = health_check()
+    command = [programs / program, *words]
+    return subprocess.run(command, env=variables, capture_output=True, timeout=LIMIT_S).returncode == 0
 
 
 def is_ready(port: int) -> bool:
@@ -134,23 +137,45 @@ def test_the_image_serves_and_is_healthy_without_its_store_too(
         "CREWEL_STORAGE__DATA_DIR": str(tmp_path / "data"),
     }  # fmt: skip
     program, words = json.loads(instruction("ENTRYPOINT"))[0], json.loads(instruction("CMD"))
-    assert not is_healthy(programs, port)
+    assert not is_healthy(programs, variables)
     with subprocess.Popen(
         [programs / program, *words], cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True
     ) as server:
         try:
             assert server.stdout is not None
             assert server.stdout.readline() == f"ready http://0.0.0.0:{port}/cometd\n"
-            assert is_healthy(programs, port)
+            assert is_healthy(programs, variables)
             store.kill()
             until(lambda: not is_ready(port))
             # A new container would not bring the store back, and would end the connections of all clients.
-            assert is_healthy(programs, port)
+            assert is_healthy(programs, variables)
             store.start()
             until(lambda: is_ready(port))
         finally:
             server.send_signal(getattr(signal, instruction("STOPSIGNAL")))
         assert server.wait(LIMIT_S) == 0
+
+
+def test_a_server_with_a_certificate_is_healthy(environment_of_its_own: Path, tmp_path: Path) -> None:
+    """As in docs/how-to/deploying.md, "TLS without a proxy". The certificate does not name 127.0.0.1."""
+    programs, port, certificate = environment_of_its_own, free_port(), tmp_path / "certificate.pem"
+    trustme.CA().issue_cert("chat.example.org").private_key_and_cert_chain_pem.write_to_path(str(certificate))
+    variables = environment() | {
+        "CREWEL_HTTP__PORT": str(port),
+        "CREWEL_HTTP__TLS_CERT": str(certificate),
+        "CREWEL_HTTP__TLS_KEY": str(certificate),
+        "CREWEL_SECURITY__ALLOW_OPEN": "true",
+        "CREWEL_STORAGE__DATA_DIR": str(tmp_path / "data"),
+    }
+    with subprocess.Popen(
+        [programs / "crewel", "serve"], cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            assert server.stdout.readline().startswith("ready https://")
+            assert is_healthy(programs, variables)
+        finally:
+            server.terminate()
 
 
 @pytest.mark.parametrize("command", ["docker_run", "buildah_run"])
@@ -194,6 +219,16 @@ def test_the_image_runs_without_rights_and_keeps_its_data_in_a_volume() -> None:
     assert instruction("VOLUME") == environment()["CREWEL_STORAGE__DATA_DIR"] == "/data"
     assert instruction("EXPOSE") == environment()["CREWEL_HTTP__PORT"]
     assert ":/data" in COMPOSE["services"]["crewel"]["volumes"][0]
+
+
+def test_the_guide_runs_an_image_that_its_commands_have_made() -> None:
+    """Otherwise the engine fetches an image of that name from a registry."""
+    guide = (ROOT / "docs" / "how-to" / "docker.md").read_text("utf-8")
+    (options,) = re.findall(r"^docker run (.*)$", guide.replace("\\\n", " "), re.MULTILINE)
+    image = options.split()[-1]
+    assert f"\ndocker build --tag {image} .\n" in guide
+    loaded = f"docker load --input crewel-image-{VERSION}.tar\ndocker tag crewel:{VERSION} {image}\n"
+    assert loaded in guide, "of a release, which has its version as its tag"
 
 
 def test_services_refer_to_what_there_is() -> None:

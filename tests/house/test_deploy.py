@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -105,6 +106,10 @@ def test_the_pods_have_settings_that_there_are() -> None:
     assert settings.security.jwt_keys is not None
     assert settings.security.jwt_keys.rpartition("/")[0] in mounts
     assert {each["name"] for each in POD["spec"]["volumes"]} == set(mounts.values())
+    data_dir = PurePosixPath(settings.storage.data_dir)
+    assert str(data_dir.parent) in mounts, (
+        "the root of a volume belongs to another user, and `crewel doctor` refuses it"
+    )
 
 
 def test_the_objects_of_kubernetes_select_the_pods() -> None:
@@ -145,6 +150,16 @@ def test_a_unit_starts_what_there_is(unit: Any) -> None:
     assert service["Restart"] == "always"
     assert service["User"] == "crewel", "the guide creates this user, and its commands run as it"
     assert dict(found["Unit"])["StartLimitIntervalSec"] == "0"
+
+
+def test_the_key_of_a_unit_with_the_shared_settings_is_a_credential_of_that_unit() -> None:
+    units = [unit for unit in UNITS if "--config /etc/crewel/crewel.toml" in unit.read_text("utf-8")]
+    assert len(units) == 2
+    for unit in units:
+        (guide,) = re.findall(r"docs/[\w/-]+\.md", unit.read_text("utf-8"))
+        page = (ROOT / guide).read_text("utf-8")
+        assert set(re.findall(r"/run/credentials/([\w-]+)\.service/", page)) == {unit.stem}
+        assert "`LoadCredential=jwt.secret:/etc/crewel/jwt.secret`" in page
 
 
 def test_the_guide_shows_the_unit_as_it_is() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,14 +15,17 @@ import redis
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import TimeoutError as NoAnswer
 
+from crewel.delivery.records import Submission
 from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.settings import Settings
+from crewel.storage import dead_letter_groups, log, message_shares, shared_queue_store
 from crewel.storage.keys import FORMAT
 from crewel.storage.script_step import Script, Step, scripts
 from crewel.storage.store import Store
 from crewel.storage.store_connection import no_connection
 from tests.ports import free_port
 from tests.storage.conftest import OpenStore, StartStore, settings_for, until
+from tests.storage.owner import started
 from tests.storage.steps import count, fill, known
 from tests.store_process import StoreProcess
 
@@ -495,6 +499,25 @@ async def test_a_user_that_may_not_do_what_is_needed_is_told_at_once(
     url = process.url.replace("unix://", "unix://joe:secret@")
     with pytest.raises(SettingsError, match=r"storage\.url: the store answered: .*script"):
         await open_store(f"storage.url={url}")
+
+
+async def test_the_rights_that_the_documentation_names_are_enough(
+    start_store: StartStore, open_store: OpenStore
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "storage.md").read_text("utf-8")
+    (rights,) = re.findall(r"^~crewel:\* .*$", page, re.MULTILINE)
+    process = start_store()
+    with process.client() as client:
+        client.execute_command("ACL", "SETUSER", "joe", "on", ">secret", *rights.split())
+    url = process.url.replace("unix://", "unix://joe:secret@")
+    store = await open_store(f"storage.url={url}", "storage.prefix=crewel:")
+    owner, queue = await started(store), "group:/a workers"
+    (log_id,) = (await owner.append([Submission("/a", b"{}", groups=(queue,))])).ids
+    # What is read otherwise than by single commands and by steps.
+    assert [*await log.fetch(store, [log_id])] == [log_id]
+    assert (await message_shares.count(store)).accounts
+    assert [channel async for channel in shared_queue_store.channels(store, queue)] == ["/a"]
+    assert (await dead_letter_groups.count_by(store)).letters == 0
 
 
 async def test_a_store_that_nobody_answers_for_is_given_up_in_time(

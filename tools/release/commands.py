@@ -17,7 +17,7 @@ class ReleaseError(Exception):
 
 
 def run(*words: str | Path, cwd: Path | None = None, **environment: str) -> str:
-    """Return what a command prints. Raises ReleaseError with the end of its output if it fails."""
+    """Return what a command prints. Raises ReleaseError with the end of its output if it fails, or if it is not there."""
     command = " ".join(map(str, words))
     try:
         told = subprocess.run(
@@ -31,6 +31,8 @@ def run(*words: str | Path, cwd: Path | None = None, **environment: str) -> str:
         )
     except subprocess.TimeoutExpired:
         raise ReleaseError(f"`{command}` did not end within {_LONGEST_S} s") from None
+    except OSError as error:
+        raise ReleaseError(f"`{command}` cannot be run: {error.strerror}") from None
     if told.returncode:
         lines = (told.stdout + told.stderr).splitlines()[-_LAST_LINES:]
         raise ReleaseError("\n".join([f"`{command}` exits with {told.returncode}:", *lines]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import sys
 import tarfile
@@ -30,6 +31,8 @@ SOURCE = WORK / "source"
 FILES = WORK / "files"
 BIN = Path(sys.executable).parent
 """The commands of tools/release/requirements.lock: `make release` runs this with their Python."""
+MKDOCS = ROOT / os.environ.get("VENV", ".venv") / "bin" / "mkdocs"
+"""In the environment that `make` has set up for the documentation."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +71,7 @@ def build_java(version: str) -> None:
 
 def build_site(version: str) -> None:
     """The documentation as one archive."""
-    mkdocs = ROOT / ".venv" / "bin" / "mkdocs"
-    run(mkdocs, "build", "--quiet", "--strict", "--site-dir", WORK / "site", NO_MKDOCS_2_WARNING="1")
+    run(MKDOCS, "build", "--quiet", "--strict", "--site-dir", WORK / "site", NO_MKDOCS_2_WARNING="1")
     with tarfile.open(FILES / f"crewel-docs-{version}.tar.gz", "w:gz") as packed:
         packed.add(WORK / "site", arcname=f"crewel-docs-{version}")
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import subprocess
+import sys
 import tarfile
 import urllib.error
 import urllib.request
@@ -34,7 +35,7 @@ class Release:
 
 def environment(directory: Path, lock: Path, *packages: Path) -> Path:
     """Return the Python of a new virtual environment with what the lock says and these packages."""
-    run("python3", "-m", "venv", directory)
+    run(sys.executable, "-m", "venv", directory)
     python = directory / "bin" / "python"
     pip: list[str | Path] = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     run(*pip, "--require-hashes", "--requirement", lock)
