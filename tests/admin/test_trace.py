@@ -13,6 +13,8 @@ from tests.server_process import Server
 from tests.template import Command
 
 pytestmark = pytest.mark.server
+LONG = 12345678901234567890123
+"""A number that no double has."""
 
 
 def test_a_trace_shows_messages_of_both_ways_and_no_secret(
@@ -25,7 +27,7 @@ def test_a_trace_shows_messages_of_both_ways_and_no_secret(
         publish(server, channel, 2)
         taken = until(receiver.take)
         receiver.accept(taken)
-        receiver.publish(channel, {"token": "hidden", "n": 5})
+        receiver.publish(channel, {"token": "hidden", "n": LONG})
         assert len(until(receiver.take)) == 1
         desk.post(f"/sessions/{subject}/1/kill")  # which ends the trace
         told, said = process.communicate(timeout=60)
@@ -36,9 +38,9 @@ def test_a_trace_shows_messages_of_both_ways_and_no_secret(
     records = [json.loads(line) for line in told.splitlines()]
     assert {record["way"] for record in records} == {"in", "out"}
     out = [record["message"]["data"] for record in records if record["way"] == "out" and "data" in record["message"]]
-    assert out == [0, 1, {"token": "***", "n": 5}]
+    assert out == [0, 1, {"token": "***", "n": LONG}]
     published = [record["message"] for record in records if record["way"] == "in" and "data" in record["message"]]
-    assert [message["data"]["n"] for message in published] == [5]
+    assert [message["data"]["n"] for message in published] == [LONG]
     connects = [record for record in records if record["message"]["channel"] == "/meta/connect"]
     assert {record["way"] for record in connects} == {"in", "out"}
     assert receiver.id is not None

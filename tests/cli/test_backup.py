@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import os
+import resource
+import shlex
+import signal
+import socket
 import stat
 import threading
 import time
@@ -16,10 +21,10 @@ import pytest
 import redis
 
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT
-from tests.cli.command import Ended, assert_refused, crewel
+from tests.cli.command import Ended, Running, assert_refused, crewel
 from tests.conftest import StartServer
 from tests.server_process import LIMIT_S
-from tests.store_process import shared_store
+from tests.store_process import PROGRAM, StoreProcess, shared_store, until
 
 FAR = 4_000_000_000_000  # milliseconds; the year 2096
 
@@ -408,3 +413,152 @@ def test_a_device_stays_a_device(tmp_path: Path) -> None:
     assert_refused(crewel("backup", "/dev/null", *sets, directory=tmp_path), "/dev/null is not a regular file")
     assert Path("/dev/null").is_char_device()
     assert not [path for path in Path("/dev").iterdir() if path.name.startswith(".null")]
+
+
+# Stores that are slow, too small, or on a full disk
+
+
+@pytest.fixture
+def other_store(tmp_path: Path) -> Iterator[StoreProcess]:
+    """A store of the test's own, in `store`."""
+    (tmp_path / "store").mkdir()
+    store = StoreProcess(tmp_path / "store")
+    yield store
+    store.close()
+
+
+def test_a_store_that_stalls_does_not_end_a_restore(
+    client: redis.Redis, prefix: str, other_store: StoreProcess, tmp_path: Path
+) -> None:
+    """As when its disk is slow to sync what came. A server gives it two seconds."""
+    fill(client, prefix)
+    file = tmp_path / "a.backup"
+    run("backup", file, prefix)
+    sets = (f"--set=storage.url={other_store.url}", f"--set=storage.prefix={prefix}")
+    with other_store.client() as stalled:
+        stalled.client_pause(600_000, all=False)  # what writes
+        restoring = Running("restore", str(file), *sets, directory=tmp_path)
+        until(
+            lambda: (
+                restoring.process.poll() is not None
+                or any(each["name"] == "crewel/visitor" and int(each["idle"]) >= 3 for each in stalled.client_list())
+            )
+        )
+        stalled.client_unpause()
+        assert restoring.end() == (0, "")
+        assert restored(stalled, prefix) == contents(client, prefix)
+
+
+def test_a_backup_that_cannot_fit_is_refused_before_anything_changes(
+    client: redis.Redis, prefix: str, other_store: StoreProcess, tmp_path: Path
+) -> None:
+    base = prefix + "{crewel}:"
+    client.set(base + "format", FORMAT)
+    client.set(base + "k:x", bytes(8_000_000))
+    file = tmp_path / "a.backup"
+    run("backup", file, prefix)
+    with other_store.client() as small:
+        small.set("live", 1)
+        small.config_set("maxmemory", small.info("memory")["used_memory"] + 1_000_000)
+        refused = run("restore", file, prefix, url=other_store.url)
+        assert_refused(refused, "about 8 MiB or more", "has memory for 0 MiB", "storage.max_memory_bytes")
+        assert small.keys() == [b"live"]
+        small.set(base + "format", FORMAT)
+        small.set(base + "last", 7)
+        assert_refused(run("restore", file, prefix, "--force", url=other_store.url), "about 8 MiB or more")
+        assert contents(small, prefix) == {b"format": (b"%d" % FORMAT, -1), b"last": (b"7", -1)}
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_backup_for_which_the_space_does_not_suffice_leaves_nothing(
+    client: redis.Redis, prefix: str, other_store: StoreProcess, tmp_path: Path, replaces: bool
+) -> None:
+    """Short members take several times as much in the store as in the file. Where other data was, no server begins."""
+    base = prefix + "{crewel}:"
+    client.set(base + "format", FORMAT)
+    client.zadd(base + "expiry", {f"m{number}": 0 for number in range(40_000)})
+    file = tmp_path / "a.backup"
+    run("backup", file, prefix)
+    with other_store.client() as small:
+        if replaces:
+            small.set(base + "format", FORMAT)
+        small.config_set("maxmemory", small.info("memory")["used_memory"] + 1_000_000)
+        refused = run("restore", file, prefix, *(["--force"] if replaces else []), url=other_store.url)
+        assert_refused(refused, "has no space for the backup, and keeps nothing of it", "storage.max_memory_bytes")
+        assert contents(small, prefix) == ({b"format": (b"restoring", -1)} if replaces else {})
+
+
+def test_a_store_on_a_full_disk_is_backed_up(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit for the size of files is met as a full disk; a shell lets a write beyond it fail."""
+    program = tmp_path / "store-with-a-quota"
+    program.write_text(f"#!/bin/sh\ntrap '' XFSZ\nexec {shlex.quote(PROGRAM)} \"$@\"\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("tests.store_process.PROGRAM", str(program))
+    (tmp_path / "store").mkdir()
+    store = StoreProcess(tmp_path / "store", appendfsync="everysec")
+    try:
+        with store.client() as client:
+            fill(client, prefix)
+            resource.prlimit(store.pid, resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
+            client.set("x", 1)
+            until(lambda: client.info("persistence")["aof_last_write_status"] == "err")
+            backed_up = run("backup", tmp_path / "a.backup", prefix, url=store.url)
+            looked = crewel("doctor", "--json", f"--set=storage.url={store.url}", directory=tmp_path)
+            resource.prlimit(store.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    finally:
+        store.close()
+    assert backed_up.status == 0
+    assert "9 keys" in backed_up.out
+    assert backed_up.err.startswith("crewel: the store could not note that it was backed up: ")
+    found = {each["check"]: each for each in map(json.loads, looked.out.splitlines())}
+    assert found["durability"]["state"] == "wrong"
+    assert "MISCONF" in found["durability"]["found"]
+
+
+# What a backup leaves that does not end by itself
+
+
+@pytest.fixture
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a store that takes connections and never answers."""
+    place = tmp_path_factory.mktemp("silent") / "store.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place))
+        listening.listen()
+        yield f"unix://{place}"
+
+
+def begin(file: Path, url: str) -> Running:
+    """Start a backup of this store; it has begun when this returns."""
+    running = Running("backup", str(file), f"--set=storage.url={url}", directory=file.parent)
+    until(lambda: list(file.parent.glob(f".{file.name}-????????/crewel-backup.lock")))
+    return running
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_backup_that_is_ended_by_a_signal_leaves_nothing(silent: str, tmp_path: Path, number: signal.Signals) -> None:
+    running = begin(tmp_path / "a.backup", silent)
+    assert running.end(number) == (128 + number, "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_backup_has_left_is_removed_by_the_next_one_to_its_file(
+    client: redis.Redis, prefix: str, silent: str, tmp_path: Path
+) -> None:
+    """Not what belongs to one that runs, or to another file."""
+
+    def unfinished() -> set[str]:
+        return {path.name[: -len("-12345678")] for path in tmp_path.glob(".*")}
+
+    fill(client, prefix)
+    file, other = tmp_path / "a.backup", tmp_path / "a.backup-b"
+    running = begin(file, silent)
+    running.process.send_signal(signal.SIGSTOP)  # it would end when the store does not answer
+    begin(other, silent).end(signal.SIGKILL)
+    assert run("backup", file, prefix).status == 0
+    assert unfinished() == {".a.backup", ".a.backup-b"}
+    running.end(signal.SIGKILL)
+    assert run("backup", file, prefix).status == 0
+    assert unfinished() == {".a.backup-b"}
+    assert run("backup", other, prefix).status == 0
+    assert unfinished() == set()

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ from crewel.check_result import State
 from crewel.cli import diagnosis, host_checks
 from crewel.cli.doctor import _collect
 from crewel.settings import load
-from tests.cli.command import Ended, crewel
+from tests.cli.command import Ended, Running, crewel
 from tests.conftest import StartServer
+from tests.functional.wire import until
 from tests.store_group import WatchedStore
 from tests.store_process import StoreProcess, own_prefix, shared_store
 
@@ -96,6 +98,21 @@ def test_a_running_server_is_not_disturbed(start_server: StartServer, tmp_path: 
     assert {*CHECKS, "disk"} <= set(found)
     assert server.returncode is None
     assert "the store is unavailable" not in server.stderr
+
+
+def test_a_doctor_that_is_ended_by_a_signal_leaves_no_store_that_it_has_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials, program = tmp_path / "trials", tmp_path / "store"
+    trials.mkdir()
+    program.write_text(f"#!/bin/sh\n: > '{tmp_path}/started'\nexec sleep 600\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("TMPDIR", str(trials))
+    running = Running("doctor", f"--set=storage.server_binary={program}", directory=tmp_path)
+    until((tmp_path / "started").exists)
+    assert list(trials.glob("crewel-doctor-*"))
+    assert running.end(signal.SIGTERM) == (143, "")
+    assert not list(trials.iterdir())
 
 
 def test_doctor_prints_a_table_for_people(tmp_path: Path) -> None:

@@ -27,6 +27,16 @@ def test_wrong_usage_ends_with_2(tmp_path: Path, arguments: tuple[str, ...]) -> 
     assert ended.err.splitlines()[-1].startswith("Error: ")
 
 
+@pytest.mark.parametrize("words", [("sessions", "list"), ("console",)])
+@pytest.mark.parametrize("url", ["http://[::1:8080/cometd", "localhost:8081", "http://127.0.0.1:port/cometd"])
+def test_what_is_no_address_of_a_server_is_wrong_usage(tmp_path: Path, words: tuple[str, ...], url: str) -> None:
+    environ = {"CREWEL_TOKEN": "the-admin-token-of-tests"}
+    ended = crewel(*words, "--url", url, directory=tmp_path, environ=environ)
+    assert (ended.status, ended.out) == (2, "")
+    last = ended.err.splitlines()[-1]
+    assert last.endswith(f"--url takes an address such as http://127.0.0.1:8080/cometd, not {url}"), ended
+
+
 @pytest.mark.parametrize("command", ["serve", "settings"])
 def test_a_bad_setting_ends_with_1_and_one_line(tmp_path: Path, command: str) -> None:
     ended = crewel(command, "--set", "bayeux.timeot_ms=1", directory=tmp_path)

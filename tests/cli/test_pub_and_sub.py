@@ -299,6 +299,25 @@ def test_a_session_that_is_not_left_ends_with_the_reader_of_its_output(post: Pos
     assert post.lines("sessions", "list") == []
 
 
+def test_a_reader_that_ends_within_a_message_ends_the_session_too(post: Post, sub: Sub) -> None:
+    running = sub("/typed/a", "--name=joe/1", "--no-json")
+    pub(post, "/typed/a", f"[{'1,' * 30_000}1]")  # printed, it is more than a pipe holds
+    assert running.process.stdout is not None
+    assert running.process.stdout.read(1) == "/"
+    running.process.stdout.close()
+    assert running.end() == (0, "")
+    assert post.lines("sessions", "list") == []
+
+
+def test_a_list_that_no_one_reads_ends_without_an_error(post: Post, tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    url = [f"--url={post.server.url}", f"--token={post.environ['CREWEL_TOKEN']}"]
+    running = Running("sessions", "list", "--no-json", *url, directory=tmp_path, stdout=writing)
+    os.close(writing)
+    assert running.end() == (0, "")
+
+
 def test_replies_that_no_one_reads_stop_a_publish_with_an_error(post: Post) -> None:
     process = post.start("pub", "/typed/a", "1", "--count=100000", "--json")
     assert process.stdout is not None
@@ -309,9 +328,10 @@ def test_replies_that_no_one_reads_stop_a_publish_with_an_error(post: Post) -> N
     assert err.startswith("crewel: standard output is closed: stopped after ")
 
 
-def test_numbers_are_published_and_printed_as_they_are_typed(post: Post, sub: Sub) -> None:
-    numbers = "[18446744073709551616,12345678901234567.89,0.10000000000000001,1e-400]"
-    running = sub("/typed/a", "--json")
-    pub(post, "/typed/a", numbers)
+@pytest.mark.parametrize(("option", "separator"), [("--json", ","), ("--no-json", ", ")])
+def test_numbers_are_published_and_printed_as_they_are_typed(post: Post, sub: Sub, option: str, separator: str) -> None:
+    numbers = ["18446744073709551616", "12345678901234567.89", "0.10000000000000001", "1e-400"]
+    running = sub("/typed/a", option)
+    pub(post, "/typed/a", f"[{','.join(numbers)}]")
     assert running.process.stdout is not None
-    assert f'"data":{numbers}' in running.process.stdout.readline()
+    assert f"[{separator.join(numbers)}]" in running.process.stdout.readline()

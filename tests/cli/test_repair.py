@@ -119,6 +119,17 @@ def test_nothing_is_repaired_where_nothing_is_wrong(left: list[str], tmp_path: P
     assert "nothing to repair" in done.out
 
 
+def test_a_base_file_is_not_called_readable(left: list[str], tmp_path: Path) -> None:
+    """Only the store itself can read it."""
+    assert left
+    (base,) = (tmp_path / "data" / "appendonlydir").glob("*.base.rdb")
+    base.write_bytes(base.read_bytes()[:-10])
+    done = crewel("doctor", "--repair", directory=tmp_path)
+    assert (done.status, done.err) == (0, "")
+    assert "all files" not in done.out
+    assert f"{base.name} was not examined: if the store cannot read it, restore a backup" in done.out
+
+
 def test_files_of_a_store_that_runs_are_not_repaired(start_server: StartServer, tmp_path: Path) -> None:
     start_server(*OWN_STORE)
     assert_refused(crewel("doctor", "--repair", "--yes", directory=tmp_path), "the store runs there")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from crewel.cli.bayeux_client import credential
+from crewel.cli.bayeux_client import credential, local_token
 from crewel.client import TokenUnavailableError
 from tests.admin.desk import SETS
 from tests.cli.command import Ended, crewel
@@ -36,6 +38,22 @@ def test_a_token_file_without_a_token_is_named(tmp_path: Path, content: bytes, w
     assert str(raised.value) == f"the token file {file} {why}"
     file.write_text("secret\n")
     assert given() == "secret"
+
+
+@pytest.mark.unit
+def test_a_directory_that_may_not_be_entered_has_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of root, where a command runs as the user of the server."""
+    stat = Path.stat
+
+    def refused(path: Path, **options: bool) -> os.stat_result:
+        if path.name == "crewel.toml":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **options)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(Path, "stat", refused)
+    assert local_token("http://127.0.0.1:1/cometd", "") is None
 
 
 def test_a_command_in_another_directory_finds_the_token(start_server: StartServer, tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """Where values come from, which source wins, and what a person is told who wrote something impossible."""
 
+import errno
+import os
 import socket
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from crewel.settings import Settings, SettingsError, load
+from crewel.settings.sources import change
 from crewel.settings.storage import Storage
 from crewel.settings.table import as_text, declared, shown, value_of
 
@@ -279,6 +283,24 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
         load(tmp_path / "none.toml", environ=NONE)
 
 
+def test_a_directory_that_may_not_be_entered_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it has a settings file is not known."""
+
+    def refused(path: Path, **_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as closed:
+        closed.setattr(Path, "stat", refused)
+        closed.setattr(Path, "read_text", refused)
+        with pytest.raises(SettingsError) as caught:
+            load(environ=NONE)
+    advice = "run this in the server's directory, as its user"
+    assert str(caught.value) == f"crewel.toml: cannot be read: Permission denied: {advice}"
+
+
 @pytest.mark.parametrize(
     ("variable", "message"),
     [
@@ -297,6 +319,22 @@ def test_a_bad_variable_is_named(variable: str, message: str) -> None:
 def test_variables_that_an_orchestrator_makes_are_left_alone() -> None:
     """Kubernetes sets these for a service that is called crewel."""
     assert load(environ={"CREWEL_PORT": "tcp://10.0.0.1:80", "CREWEL_SERVICE_HOST": "10.0.0.1"}).http.port == 8080
+
+
+def test_the_variables_of_the_pipeline_are_not_those_of_the_server() -> None:
+    """One file often has the environment of both."""
+    environ = {f"CREWEL_PIPELINE__{name}": "x" for name in ("DIR", "MASTER", "KEEP_DAYS", "DEBUG")}
+    assert load("/dev/null", environ=environ).sources == {}
+
+
+def test_a_change_that_a_start_would_refuse_is_refused() -> None:
+    """Values of several groups have to fit together."""
+    given = ["cluster.tails=replica", "storage.url=redis://a", "storage.durability=managed", "storage.replicas=1"]
+    settings = load("/dev/null", given, NONE)
+    with pytest.raises(SettingsError, match=r"cluster\.tails=replica needs storage\.replicas of 1 or more"):
+        change(settings, {"delivery.commit_ms": 100, "storage.replicas": 0})
+    assert (settings.storage.replicas, settings.delivery.commit_ms) == (1, 200)
+    assert change(settings, {"storage.replicas": 2}) == {"storage.replicas": (1, 2)}
 
 
 def test_a_value_that_changes_while_running_is_checked_too() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import gzip
 import io
 from collections.abc import AsyncIterator
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.asyncio.client import Pipeline
 
 from crewel.errors import SettingsError, StoreError, StoreUnavailable
 from crewel.settings import Settings
@@ -17,7 +20,7 @@ from crewel.storage import backups
 from crewel.storage.admin_connection import AdminConnection, admin_connection
 from crewel.storage.keys import FORMAT, Keys
 from crewel.storage.store import Store
-from crewel.storage.store_connection import Reader, pool_of
+from crewel.storage.store_connection import Reader, pack, pool_of
 from tests.store_group import WatchedStore
 from tests.store_process import StoreProcess, own_prefix
 
@@ -117,6 +120,66 @@ async def test_name_that_a_scan_yields_twice_is_saved_once(
     again = Keys(own_prefix())
     await backups.apply(tmp_path / "a.backup", reader, again, lambda _: None)
     assert await reader.xlen(again.log) == 1
+
+
+async def test_no_write_of_a_restore_is_large(
+    reader: Disturbed, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store, which has to sync it, does nothing else meanwhile, and perhaps has a server beside."""
+    value = b"x" * 20_000
+    for start in (0, 250):
+        await reader.hset(keys.inbox("client/joe/1"), mapping={str(start + number): value for number in range(250)})
+    for number in range(2, 300):
+        await reader.xadd(keys.log, {"b": value}, id=f"{number}-0")
+    await written(reader, keys, tmp_path / "a.backup")
+    sizes: list[int] = []
+    execute = Pipeline.execute
+
+    async def measured(pipeline: Pipeline, raise_on_error: bool = True) -> list[Any]:
+        sizes.append(sum(len(pack(command)) for command, _ in pipeline.command_stack))
+        return await execute(pipeline, raise_on_error)
+
+    monkeypatch.setattr(Pipeline, "execute", measured)
+    again = Keys(own_prefix())
+    await backups.apply(tmp_path / "a.backup", reader, again, lambda _: None)
+    assert await reader.hlen(again.inbox("client/joe/1")) == 500
+    assert await reader.xlen(again.log) == 299
+    assert sum(sizes) > 15_000_000
+    assert max(sizes) < 3_000_000
+
+
+# Copies that fail
+
+
+async def test_a_full_disk_of_the_backup_is_not_taken_for_a_fault_of_the_store(
+    reader: Disturbed, keys: Keys, server: StoreProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", lambda *_: Full())
+    with pytest.raises(OSError, match="No space left on device"):
+        async with backups.snapshot(admin_of(reader, keys, server), tmp_path, lambda _: None):
+            pass
+
+
+async def test_a_store_that_sends_no_copy_is_told_with_a_reason(
+    keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    monkeypatch.setattr(backups, "_COPY_LIMIT_S", 0.1)
+    url = f"unix://{tmp_path}/silent.sock"
+    pool = pool_of(url, "test")
+    source = AdminConnection(Storage(url=url), keys, pool, Reader(connection_pool=pool))
+    async with await asyncio.start_unix_server(say_nothing, tmp_path / "silent.sock"):
+        with pytest.raises(StoreUnavailable, match="nothing came"):
+            async with backups.snapshot(source, tmp_path, lambda _: None):
+                pass
+    await pool.aclose()
 
 
 # Restores that are interrupted

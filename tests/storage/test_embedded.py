@@ -230,7 +230,7 @@ async def test_a_survivor_is_used_and_not_killed(tmp_path: Path) -> None:
     owner.wait(LIMIT_S)
     store = Store(settings_for(f"storage.data_dir={tmp_path}"))
     opening = asyncio.create_task(store.open())
-    await asyncio.sleep(0.1)
+    await until(lambda: "no answer in time" in str(store.trouble))  # so it was asked
     assert not opening.done()
     assert not is_gone(pid)
     os.kill(pid, signal.SIGCONT)

@@ -59,17 +59,6 @@ def test_a_script_says_what_it_does_and_takes(file: Path) -> None:
         assert {int(number) for number in re.findall(rf"{table}\[(\d+)\]", body)} <= set(numbers)
 
 
-def test_scripts_that_write_letters_write_them_alike() -> None:
-    texts = [scripts()[name].text.decode() for name in ("commit", "end")]
-    pattern = re.compile(
-        r"^-- Enters a dead letter.*?^-- Removes dead letters beyond the bounds.*?^end\n", re.DOTALL | re.MULTILINE
-    )
-    first, second = (pattern.search(text) for text in texts)
-    assert first is not None
-    assert second is not None
-    assert first[0] == second[0]
-
-
 def test_every_include_names_a_file() -> None:
     assert not [name for name, script in scripts().items() if b"-- include" in script.text]
 

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import typer
 
@@ -12,7 +11,7 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
-from crewel.outgoing_proxy import HINTS, Proxy, place, without_password
+from crewel.outgoing_proxy import HINTS, Proxy, place
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 API = "/admin/api"
 MAX_PAGE = 1000
 """Entries in a page of a list, and ids in a request, at most."""
-_HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _LIMIT_S = 60.0
 _UNAUTHORIZED = 401
 
@@ -188,11 +186,7 @@ def operate(
     work: Callable[[Admin], Coroutine[Any, Any, None]],
 ) -> None:
     """Run this work against the server with this Bayeux address. A signal ends it; what is done then stays done."""
-    parts = urlsplit(url)
-    if parts.scheme not in _HTTP or not parts.hostname:
-        shown = without_password(url)
-        raise typer.BadParameter(f"--url takes an address such as {bayeux_client.DEFAULT_URL}, not {shown}")
-    base = f"{_HTTP[parts.scheme]}://{parts.netloc}{API}"
+    base = f"{bayeux_client.site(url)}{API}"
     found = bayeux_client.proxy_on_the_way(url, proxy)
     bayeux_client.run(_operate(base, token or bayeux_client.local_token(url, proxy), found, work))
 

@@ -1,18 +1,21 @@
 """`crewel backup` and `crewel restore`: everything under one `storage.prefix`, into a file and back."""
 
-import asyncio
+import fcntl
 import os
 import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from crewel.cli.bayeux_client import Config, Overrides
+from crewel.cli.bayeux_client import Config, Overrides, finished
 from crewel.cli.output import file_errors, progress
 from crewel.errors import CrewelError
 
@@ -20,10 +23,15 @@ if TYPE_CHECKING:
     from crewel.cli.output import Show
     from crewel.settings import Settings
     from crewel.settings.storage import Storage
+    from crewel.storage.admin_connection import AdminConnection
     from crewel.storage.backups import Contents
     from crewel.storage.store_connection import Reader
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")]
+_LOCK: Final = "crewel-backup.lock"
+"""A file in the directory of an unfinished backup, locked for as long as its process runs."""
+_WHOLE: Final = "whole"
+"""The file there that gets the name of the target."""
 
 
 def backup(file: File, overrides: Overrides = None, config: Config = None) -> None:
@@ -34,7 +42,7 @@ def backup(file: File, overrides: Overrides = None, config: Config = None) -> No
 
     settings = load(config, overrides or ())
     with file_errors(file):
-        contents = asyncio.run(_backup(settings, file))
+        contents = finished(_backup(settings, file))
         print(f"{file}: {contents}; {file.stat().st_size:,} bytes, from {_place(settings)}")
 
 
@@ -49,7 +57,8 @@ def restore(
 
     settings = load(config, overrides or ())
     with file_errors(file):
-        contents = asyncio.run(_restore(settings.storage, file, force))
+        contents = _checked(file)  # not in a loop, which would let a signal wait
+        finished(_restore(settings.storage, file, contents, force))
         print(f"{file}: {contents}; into {_place(settings)}")
 
 
@@ -58,35 +67,63 @@ async def _backup(settings: "Settings", file: Path) -> "Contents":
     from crewel.storage import backups
     from crewel.storage.admin_connection import admin_connection
     from crewel.storage.backup_record import note_backup
-    from crewel.storage.backups import snapshot
     from crewel.storage.store_files import sync_directory
 
     storage = settings.storage
     _check_source(storage)
     _check_target(file)
-    # Beside the target, so that the rename stays within one file system.
+    with _unfinished(file) as directory:
+        try:
+            async with admin_connection(storage) as connection:
+                began = time()
+                contents = await _copy(connection, directory)
+                _check_target(file)
+                (directory / _WHOLE).replace(file)
+                sync_directory(file.parent)
+                try:
+                    await note_backup(connection.reader, connection.keys, began)
+                except StoreError as error:  # no reason to doubt the file
+                    print(f"crewel: the store could not note that it was backed up: {error}", file=sys.stderr)
+        except backups.BackupError as error:
+            raise CrewelError(f"{_place(settings)}: {error}") from None
+    return contents
+
+
+@contextmanager
+def _unfinished(file: Path) -> Iterator[Path]:
+    """A directory for what is not a whole backup yet, beside the target, so that the rename stays within one file system. What
+    backups to this target left that were killed is removed first."""
+    _remove_leftovers(file)
     directory = Path(tempfile.mkdtemp(prefix=f".{file.name}-", dir=file.parent))
     try:
-        async with admin_connection(storage) as connection:
-            began = time()
-            with progress("copying", "bytes") as show:
-                async with snapshot(connection, directory, show) as reader:
-                    with (directory / "whole").open("xb") as made, progress("writing", "keys") as show_keys:
-                        os.fchmod(made.fileno(), 0o600)
-                        contents = await _write(reader, storage, made, show_keys)
-            _check_target(file)
-            (directory / "whole").replace(file)
-            sync_directory(file.parent)
-            try:
-                await note_backup(connection.reader, connection.keys, began)
-            except StoreError as error:  # no reason to doubt the file
-                print(f"crewel: the store could not note that it was backed up: {error}", file=sys.stderr)
-    except backups.BackupError as error:
-        raise CrewelError(f"{_place(settings)}: {error}") from None
-    else:
-        return contents
+        with (directory / "unlocked").open("xb") as lock:
+            with suppress(OSError):  # on a file system without locks, nothing is known to be a leftover
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # It has this name only while it is locked: another backup never takes this directory for a leftover.
+                (directory / "unlocked").rename(directory / _LOCK)
+            yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _remove_leftovers(file: Path) -> None:
+    """Remove what backups to this target left that were killed. One that runs holds its lock."""
+    # `mkdtemp` adds eight characters: after a longer name that begins alike, there are more.
+    for lock in file.parent.glob(f".{escape(file.name)}-????????/{_LOCK}"):
+        with suppress(OSError), lock.open("r+b") as left:
+            fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent)
+
+
+async def _copy(connection: "AdminConnection", directory: Path) -> "Contents":
+    """Write the backup to a file in this directory."""
+    from crewel.storage.backups import snapshot
+
+    with progress("copying", "bytes") as show:
+        async with snapshot(connection, directory, show) as reader:
+            with (directory / _WHOLE).open("xb") as made, progress("writing", "keys") as show_keys:
+                os.fchmod(made.fileno(), 0o600)
+                return await _write(reader, connection.storage, made, show_keys)
 
 
 async def _write(reader: "Reader", storage: "Storage", made: BinaryIO, show: "Show") -> "Contents":
@@ -147,29 +184,33 @@ def _place(settings: "Settings") -> str:
     return f"the store {where}, prefix {settings.storage.prefix!r}"
 
 
-async def _restore(storage: "Storage", file: Path, force: bool) -> "Contents":
+def _checked(file: Path) -> "Contents":
     from crewel.storage import backups
-    from crewel.storage.store_files import Damaged
 
     with progress("checking", "commands") as show:
-        contents = backups.check(file, show)
+        return backups.check(file, show)
+
+
+async def _restore(storage: "Storage", file: Path, contents: "Contents", force: bool) -> None:
+    from crewel.storage.store_files import Damaged
+
     try:
-        await _apply(storage, file, contents.commands, force)
+        await _apply(storage, file, contents, force)
     except Damaged:
         if not force:
             raise
         _set_aside(Path(storage.data_dir))
-        await _apply(storage, file, contents.commands, force)
+        await _apply(storage, file, contents, force)
     if storage.url is None:
         _forget_newest(storage)
-    return contents
 
 
-async def _apply(storage: "Storage", file: Path, commands: int, force: bool) -> None:
+async def _apply(storage: "Storage", file: Path, contents: "Contents", force: bool) -> None:
+    from crewel.errors import StoreFull
     from crewel.storage import backups
-    from crewel.storage.admin_connection import admin_connection
+    from crewel.storage.admin_connection import PATIENT_LIMIT_S, admin_connection
 
-    async with admin_connection(storage) as connection:
+    async with admin_connection(storage, PATIENT_LIMIT_S) as connection:
         await connection.require_fit()
         await backups.require_unused(connection)
         has_keys = await connection.has_keys()
@@ -178,8 +219,15 @@ async def _apply(storage: "Storage", file: Path, commands: int, force: bool) -> 
                 f"the store has keys under {storage.prefix!r} already: --force removes them, another"
                 " storage.prefix leaves them"
             )
+        await backups.require_room(connection, contents, has_keys=has_keys)
         await backups.begin_restore(connection, is_empty=not has_keys)
         if has_keys:
             await backups.clear(connection.reader, connection.keys)
-        with progress("restoring", "commands", commands) as show:
-            await backups.apply(file, connection.reader, connection.keys, show)
+        try:
+            with progress("restoring", "commands", contents.commands) as show:
+                await backups.apply(file, connection.reader, connection.keys, show)
+        except StoreFull:
+            await backups.take_back(connection, was_empty=not has_keys)
+            raise CrewelError(
+                f"the store has no space for the backup, and keeps nothing of it: {backups.MORE_SPACE}"
+            ) from None

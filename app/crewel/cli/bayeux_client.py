@@ -23,8 +23,10 @@ Credential = str | Callable[[], str] | None
 """A token, or what returns one."""
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+ResultT = TypeVar("ResultT")
 
 DEFAULT_URL = "http://127.0.0.1:8080/cometd"
+_HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 Config = Annotated[
     Path | None,
@@ -233,14 +235,30 @@ def _settings() -> "Settings | None":
     """Those of the server of this directory; None if they are not here, or do not hold."""
     from crewel.errors import SettingsError
 
-    if not Path("crewel.toml").exists():
-        return None
+    try:
+        Path("crewel.toml").stat()
+    except OSError:
+        return None  # this user may not even enter this directory
     from crewel.settings import load  # slow to import, and most directories have no such file
 
     try:
         return load()
     except SettingsError:
         return None  # of another machine's server, perhaps: then there is no token to be found
+
+
+def site(url: str) -> str:
+    """The address of the site that has this Bayeux address: http://127.0.0.1:8080. Wrong usage ends the command with 2."""
+    try:
+        parts = urlsplit(url)
+        is_known = parts.scheme in _HTTP and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a bracket that is not closed, or a port that is none
+        is_known = False
+    if not is_known:
+        raise typer.BadParameter(
+            f"--url takes an address such as {DEFAULT_URL}, not {outgoing_proxy.without_password(url)}"
+        )
+    return f"{_HTTP[parts.scheme]}://{parts.netloc}"
 
 
 def check_channels(channels: Iterable[str]) -> None:
@@ -253,10 +271,9 @@ def check_channels(channels: Iterable[str]) -> None:
 
 
 def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:
-    """Run until it is done. A signal cancels it, so that it can say goodbye to the server, and ends the command with what a
-    shell expects then. That is 0 if the work `is_endless`, where a signal is the regular end."""
+    """Run until it is done, as `finished` does, or until nothing reads the output any more."""
     try:
-        came = asyncio.run(_unless_signalled(work))
+        finished(work, is_endless=is_endless)
     except BrokenPipeError:
         # `crewel sub … | head -3`: nothing reads any more. Python would flush to the broken pipe once more at its end.
         sys.stdout = None
@@ -267,11 +284,15 @@ def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:
         if isinstance(error, AccessDenied):
             raise CrewelError(f"{error}; --token or CREWEL_TOKEN sets the token") from None
         raise
-    if came is not None:
-        raise typer.Exit(0 if is_endless else 128 + came)
 
 
-async def _unless_signalled(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
+def finished(work: Coroutine[Any, Any, ResultT], *, is_endless: bool = False) -> ResultT:
+    """What the work returns. A signal cancels it, so that it can say goodbye to the server and remove what it began, and ends
+    the command with what a shell expects then. That is 0 if the work `is_endless`, where a signal is the regular end."""
+    return asyncio.run(_unless_signalled(work, is_endless))
+
+
+async def _unless_signalled(work: Coroutine[Any, Any, ResultT], is_endless: bool) -> ResultT:
     task = asyncio.ensure_future(work)
     came: list[signal.Signals] = []
 
@@ -283,9 +304,8 @@ async def _unless_signalled(work: Coroutine[Any, Any, None]) -> signal.Signals |
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
     try:
-        await task
+        return await task  # work that was done before the signal could stop it counts as done
     except asyncio.CancelledError:
         if not came:
             raise
-    # Work that was done before the signal could stop it counts as done.
-    return came[0] if task.cancelled() else None
+        raise typer.Exit(0 if is_endless else 128 + came[0]) from None

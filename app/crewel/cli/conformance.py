@@ -1,6 +1,5 @@
 """`crewel conformance`: whether a Bayeux server does what the specification says."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,20 +62,15 @@ def conformance(
     site = Site(url.rstrip("/"), dict(map(_header, header or ())), limit, bayeux_client.proxy_on_the_way(url, proxy))
     try:
         tried = transport or TRANSPORTS
-        report = asyncio.run(runner.run(site, transports=tried, only=only or (), root=root, expiry_s=expiry))
+        work = runner.run(site, transports=tried, only=only or (), root=root, expiry_s=expiry)
+        report = bayeux_client.finished(work)
     except runner.Unreachable as error:
         raise SettingsError(str(error)) from None
-    if as_json:
-        from crewel.conformance.report import as_json as report_json
-
-        print(json.dumps(report_json(report), indent=2, ensure_ascii=False))
-    else:
-        _print(report)
-    if html is not None:  # after the text: a file that cannot be written must not cost the run
-        from crewel.conformance.report import as_html
-
-        with output.file_errors(html):
-            html.write_text(as_html(report), "utf-8")
+    try:
+        _print(report, as_json=as_json)
+    finally:  # neither a file that cannot be written nor a text that nothing reads must cost the run
+        if html is not None:
+            _write(report, html)
     was_tested = report.is_complete and any(each.outcome is Outcome.PASSED for each in report.results)
     if not was_tested or report.failed(Level.MUST, *([Level.SHOULD] if strict else [])):
         raise typer.Exit(1)
@@ -100,7 +94,23 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _print(report: "Report") -> None:
+def _write(report: "Report", html: Path) -> None:
+    from crewel.conformance.report import as_html
+
+    with output.file_errors(html):
+        html.write_text(as_html(report), "utf-8")
+
+
+def _print(report: "Report", *, as_json: bool) -> None:
+    if as_json:
+        from crewel.conformance.report import as_json as report_json
+
+        print(json.dumps(report_json(report), indent=2, ensure_ascii=False), flush=True)
+        return
+    _print_results(report)
+
+
+def _print_results(report: "Report") -> None:
     from rich.text import Text
 
     from crewel.conformance.check_table import Level, Outcome

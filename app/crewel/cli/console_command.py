@@ -1,7 +1,5 @@
 """`crewel console`: a link that signs a browser in to the operator's page."""
 
-from urllib.parse import urlsplit
-
 import typer
 
 from crewel.cli import bayeux_client
@@ -13,9 +11,7 @@ def page_link(url: str, token: str) -> str:
     """A link that works once, to the operator's page of the server with this Bayeux address and this admin token."""
     from crewel.security.sign_in import code
 
-    parts = urlsplit(url)
-    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
-    return f"{scheme}://{parts.netloc}/admin/#code={code(token)}"
+    return f"{bayeux_client.site(url)}/admin/#code={code(token)}"
 
 
 def console(
@@ -24,6 +20,7 @@ def console(
     url: bayeux_client.Url = bayeux_client.DEFAULT_URL,
 ) -> None:
     """Print a link to the operator's page that signs in once, within 15 minutes. The command needs the admin token."""
+    bayeux_client.site(url)  # of what is no address, no token is looked for
     given = bayeux_client.credential(token, token_file)
     # It asks nothing, so no proxy sees it.
     found = (given() if callable(given) else given) or bayeux_client.local_token(url, "")

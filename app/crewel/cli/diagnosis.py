@@ -22,7 +22,7 @@ import typer
 from crewel.check_result import CheckResult, State
 from crewel.cli.host_checks import keys_of, of_access, of_memory
 from crewel.cli.output import file_errors
-from crewel.errors import CrewelError, StoreError
+from crewel.errors import CrewelError, StoreError, StoreFull
 from crewel.security.tokens import token_file
 from crewel.settings import Settings
 from crewel.settings.storage import Storage
@@ -106,7 +106,7 @@ def _without_traces(storage: Storage) -> tuple[Storage, str | None]:
 
 async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[CheckResult]:
     return [
-        _fitness(info, connection.storage),
+        await _fitness(connection, info),
         await _fsync(connection),
         *await _fail_over(connection, info),
         *await _copy_delay(connection, info),
@@ -119,12 +119,22 @@ async def _of_contents(connection: AdminConnection, info: StoreInfo) -> list[Che
     ]
 
 
-def _fitness(info: StoreInfo, storage: Storage) -> CheckResult:
+async def _fitness(connection: AdminConnection, info: StoreInfo) -> CheckResult:
+    storage = connection.storage
     try:
         check_server(info, storage)
     except CrewelError as error:
         return CheckResult(
             "durability", State.WRONG, str(error), "change it: the server does not start on such a store"
+        )
+    try:
+        await connection.ask("PING")  # which a store refuses that cannot write to its disk
+    except StoreFull as error:
+        return CheckResult(
+            "durability",
+            State.WRONG,
+            str(error),
+            "persistent publishes are refused: make room on the disk of the store",
         )
     if storage.durability == "managed":
         file = "has" if info.appends else "has no"
@@ -387,7 +397,17 @@ def repair_files(storage: Storage, *, is_sure: bool) -> None:
         if _write_missing_manifest(files, is_sure) | _cut_tails(files, is_sure):
             print("repaired: start the server, or check with `crewel doctor`")
         else:
-            print("nothing to repair: all files are readable to the end")
+            print(f"nothing to repair: what was appended is readable to the end{_not_examined(files)}")
+
+
+def _not_examined(files: StoreFiles) -> str:
+    """The base files, in the store's own format, which only the store can read."""
+    names = ", ".join(file.name for file in files.log_files if not _is_appended(file))
+    return names and f"; {names} was not examined: if the store cannot read it, restore a backup"
+
+
+def _is_appended(file: Path) -> bool:
+    return ".incr." in file.name
 
 
 def _write_missing_manifest(files: StoreFiles, is_sure: bool) -> bool:
@@ -408,7 +428,7 @@ def _write_missing_manifest(files: StoreFiles, is_sure: bool) -> bool:
 
 
 def _cut_tails(files: StoreFiles, is_sure: bool) -> bool:
-    tails = [examine_tail(file) for file in files.log_files if ".incr." in file.name]
+    tails = [examine_tail(file) for file in files.log_files if _is_appended(file)]
     damaged = [tail for tail in tails if tail.size]
     if not damaged:
         return False

@@ -1,12 +1,11 @@
 """`crewel doctor`: whether everything is as the server needs it."""
 
-import asyncio
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crewel.cli import output
-from crewel.cli.bayeux_client import Config, Overrides
+from crewel.cli.bayeux_client import Config, Overrides, finished
 
 if TYPE_CHECKING:
     from crewel.check_result import CheckResult
@@ -34,7 +33,7 @@ def doctor(
 
         repair_files(load(config, overrides or ()).storage, is_sure=yes)
         return
-    results = asyncio.run(_collect(load(config, overrides or ())))
+    results = finished(_collect(load(config, overrides or ())))
     if as_json:
         for result in results:
             output.print_json(result)

@@ -1,15 +1,23 @@
 """How commands print: JSON lines for programs, tables and a progress bar for people."""
 
+import errno
+import os
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.errors import CrewelError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Show = Callable[[int], None]
 _PIPED_COLUMNS = 200  # wide enough for each row to stay on one line
+_PARTS: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[,:]')
+"""What is looked at in JSON to put spaces between its parts: texts, and what separates parts outside of texts."""
 
 
 def wants_json(asked: bool | None) -> bool:
@@ -76,30 +84,50 @@ async def _in_turn(
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], piped_columns: int = _PIPED_COLUMNS) -> None:
     """Print a table for people. Cells are values, or `rich` texts that have a style. `piped_columns`: the width where there is
     no terminal."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = piped_columns
+    printer = console()
+    if not printer.is_terminal:
+        printer.width = piped_columns
     table = Table(box=None, pad_edge=False)
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(readable(cell)) for cell in row))
-    console.print(table)
+    printer.print(table)
+
+
+def console(**options: Any) -> "Console":
+    """What prints tables and styles on standard output. It raises BrokenPipeError if nothing reads that any more, as `print`
+    does."""
+    from rich.console import Console
+
+    class Printer(Console):
+        def on_broken_pipe(self) -> None:
+            # That of `Console` ends the process with 1, also in the middle of a session.
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    return Printer(highlight=False, **options)
 
 
 def readable(value: Any) -> str:
-    """The value for people: texts as they are, unless they could steer a terminal, and all else as JSON."""
-    import json
-
+    """The value for people: texts as they are, unless they could steer a terminal, and all else as JSON with spaces, in which
+    numbers keep their digits."""
+    from crewel.bayeux.codec import encode
     from crewel.logs import escaped_json
 
-    if isinstance(value, str) and (value.isprintable() or not value):
-        return value
-    return escaped_json(json.dumps(value, ensure_ascii=False))
+    if isinstance(value, str):
+        if value.isprintable():
+            return value
+        import json
+
+        return escaped_json(json.dumps(value, ensure_ascii=False))  # a name of a file may be no valid Unicode
+    return escaped_json(_PARTS.sub(_spaced, encode(value).decode()))
+
+
+def _spaced(part: re.Match[str]) -> str:
+    return part[0] if part[0][0] == '"' else f"{part[0]} "
 
 
 @contextmanager
@@ -117,7 +145,7 @@ def progress(what: str, unit: str, total: int | None = None) -> Iterator[Show]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    printer = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -125,6 +153,6 @@ def progress(what: str, unit: str, total: int | None = None) -> Iterator[Show]:
         TextColumn(f"{{task.completed:,}} {unit}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=printer, transient=True, disable=not printer.is_terminal) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)

@@ -286,14 +286,13 @@ class ConnectionNotices:
 def _printer(as_json: bool | None) -> Print:
     if output.wants_json(as_json):
         return lambda message: output.print_json(message.fields)
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    printer = output.console()
 
     def show(message: "Message") -> None:
         # No message can steer the terminal: `readable` escapes control characters, and Text leaves markup as it is.
         words = ("erased", "italic") if message.is_erased else output.readable(message.data)
-        console.print(Text.assemble((message.channel, "bold cyan"), "  ", words), soft_wrap=True)
+        printer.print(Text.assemble((message.channel, "bold cyan"), "  ", words), soft_wrap=True)
 
     return show

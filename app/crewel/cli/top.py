@@ -52,19 +52,16 @@ async def top(
             if once:
                 return
             await asyncio.sleep(every)
-    from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(), screen=True, auto_refresh=False) as live:
+    with Live(console=output.console(), screen=True, auto_refresh=False) as live:
         while True:
             live.update(shown(await admin.call("GET", "/overview")), refresh=True)
             await asyncio.sleep(every)
 
 
 def _print(overview: Mapping[str, Any]) -> None:
-    from rich.console import Console
-
-    Console(soft_wrap=True).print(shown(overview))
+    output.console(soft_wrap=True).print(shown(overview))
 
 
 def shown(overview: Mapping[str, Any]) -> "RenderableType":

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from crewel.admin.operation import Level
+from crewel.bayeux.numbers import parse
 from crewel.cli import output
 from crewel.cli.admin_client import Admin
 from crewel.cli.bayeux_client import AsJson
@@ -19,14 +20,12 @@ async def trace(
 ) -> None:
     """Print the messages of a session live, without secrets and masked fields. The session can
     be in use, and the command changes nothing."""
-    import json
-
     [session] = named_sessions([name])
     rest = b""
     async for chunk in admin.chunks(f"{Level.SESSION.resource}/trace", {"seconds": seconds}, session):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in filter(None, lines):
-            record = json.loads(line)
+            record = parse(line)
             if output.wants_json(as_json):
                 output.print_json(record)
             else:
@@ -34,11 +33,9 @@ async def trace(
 
 
 def _line(record: dict[str, Any]) -> str:
-    import json
-
     from crewel.times import format_timestamp
 
     message = dict(record["message"])
     lost = f" ({record['lost']} before it were lost)" if record.get("lost") else ""
     sign, channel = "<" if record["way"] == "in" else ">", output.readable(message.pop("channel", ""))
-    return f"{format_timestamp(record['at'])} {sign} {channel} {json.dumps(message)}{lost}"
+    return f"{format_timestamp(record['at'])} {sign} {channel} {output.readable(message)}{lost}"

@@ -333,26 +333,22 @@ class Settings(BaseSettings):
         return (init_settings,)
 
     @model_validator(mode="after")
-    def _tls_is_whole(self) -> "Settings":
+    def _groups_fit(self) -> "Settings":
+        self.require_fit()
+        return self
+
+    def require_fit(self) -> None:
+        """Raise ValueError if values of several groups do not fit together."""
         if bool(self.http.tls_cert) != bool(self.http.tls_key):
             raise ValueError("http.tls_cert and http.tls_key are needed together")
-        return self
-
-    @model_validator(mode="after")
-    def _nodes_have_a_common_store(self) -> "Settings":
         if self.cluster.enabled and not (self.storage.enabled and self.storage.url):
             raise ValueError("cluster.enabled needs storage.url: the servers share that store")
-        return self
-
-    @model_validator(mode="after")
-    def _replicas_confirm_what_they_bring(self) -> "Settings":
         location = self.storage.location
         if self.cluster.tails == "replica" and (not self.storage.replicas or location is None or location.is_socket):
             raise ValueError(
                 "cluster.tails=replica needs storage.replicas of 1 or more, and a storage.url with a host: a node delivers "
                 "what a replica has only when the primary knows that enough replicas have it"
             )
-        return self
 
     @property
     def again_ms(self) -> int:

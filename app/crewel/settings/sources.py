@@ -22,6 +22,7 @@ from crewel.settings.topic_rules import TOPICS, flatten, nested, read_json, rule
 from crewel.settings.types import Group
 
 _PREFIX = "CREWEL_"
+_OF_PIPELINE = f"{_PREFIX}PIPELINE__"  # options of `crewel pipeline`, which often has the environment of the server
 _RULES = _PREFIX + TOPICS.upper()  # the rules for topics, as JSON: their names would not do as names of variables
 DEFAULT_FILE = Path("crewel.toml")
 OPERATOR = "operator"
@@ -60,12 +61,15 @@ def load(
 
 def _read_toml(path: Path | str | None) -> Layer:
     file = DEFAULT_FILE if path is None else Path(path)
-    if path is None and not file.exists():
-        return {}
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"{file}: cannot be read: {error.strerror}") from None
+        if path is None and isinstance(error, FileNotFoundError):
+            return {}
+        # Of a directory that this user may not enter, it is not known whether it has such a file.
+        is_closed = path is None and isinstance(error, PermissionError)
+        advice = ": run this in the server's directory, as its user" if is_closed else ""
+        raise SettingsError(f"{file}: cannot be read: {error.strerror}{advice}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file}: is not TOML: {error}") from None
     layer: Layer = {}
@@ -85,7 +89,7 @@ def _read_environment(environ: Mapping[str, str]) -> Layer:
     by_single_underscore = {_PREFIX + known.upper().replace(".", "_"): known for known in declared()}
     layer: Layer = {}
     for variable, text in environ.items():
-        if not variable.startswith(_PREFIX):
+        if not variable.startswith(_PREFIX) or variable.startswith(_OF_PIPELINE):
             continue
         if variable == _RULES:
             layer |= _rules(read_json, text, variable)
@@ -211,6 +215,10 @@ def change(settings: Settings, asked: Mapping[str, Any]) -> dict[str, tuple[Any,
         except ValidationError as error:
             given = "what was given" if declared()[name].secret else repr(value)
             raise SettingsError(f"{name}: {given} is not possible: {_why(name, error)}") from None
+    try:
+        settings.model_copy(update=groups).require_fit()
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
     before = {name: shown(settings, name) for name in asked}
     for name in asked:
         group, _, field = name.partition(".")

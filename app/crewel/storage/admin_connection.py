@@ -14,14 +14,16 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
-from crewel.errors import StoreUnavailable
+from crewel.errors import StoreFull, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
-from crewel.storage.store_connection import Reader, client_name, pool_of, store_error
+from crewel.storage.store_connection import ANSWER_LIMIT_S, Reader, client_name, pool_of, store_error
 from crewel.storage.store_info import StoreInfo
 from crewel.storage.store_requirements import Loading, check_server, why_not
 
+PATIENT_LIMIT_S = 60.0
+"""Seconds that a store has for each answer where much is read or written: a stall of its disk should not end the command."""
 _LIMIT_S = 10.0  # that a store of our own has until it listens
 _PAUSE_S = 0.05
 _NAME = "visitor"  # in the store's list of clients
@@ -69,14 +71,15 @@ class AdminConnection:
 
 
 @asynccontextmanager
-async def admin_connection(storage: Storage) -> AsyncIterator[AdminConnection]:
-    """Reach the store, starting the one of `storage.data_dir` for as long as this lasts unless it runs.
+async def admin_connection(storage: Storage, limit_s: float = ANSWER_LIMIT_S) -> AsyncIterator[AdminConnection]:
+    """Reach the store, starting the one of `storage.data_dir` for as long as this lasts unless it runs. Once reached, it has
+    `limit_s` for each answer.
 
     Raises SettingsError or StoreUnavailable if it cannot be reached.
     """
     embedded = None if storage.url else Embedded(storage, lambda: None, as_owner=True)
     try:
-        async with reached(storage, embedded) as (pool, reader):
+        async with reached(storage, embedded, limit_s=limit_s) as (pool, reader):
             yield AdminConnection(storage, Keys(storage.prefix), pool, reader)
     finally:
         if embedded is not None:
@@ -85,9 +88,10 @@ async def admin_connection(storage: Storage) -> AsyncIterator[AdminConnection]:
 
 @asynccontextmanager
 async def reached(
-    storage: Storage, embedded: Embedded | None, database: int = 0
+    storage: Storage, embedded: Embedded | None, database: int = 0, *, limit_s: float
 ) -> AsyncIterator[tuple[ConnectionPool, Reader]]:
-    """Connect to the store of `storage`, or to this database of the one of our own, as soon as it has read its file."""
+    """Connect to the store of `storage`, or to this database of the one of our own, as soon as it has read its file. From then
+    on, it has `limit_s` for each answer, or more if its address says so."""
     if embedded is not None:
         await embedded.ensure()
     url = f"{embedded.url}?db={database}" if embedded is not None else storage.url
@@ -95,6 +99,8 @@ async def reached(
     pool = pool_of(url, _NAME)
     try:
         await _until_it_answers(pool, embedded)
+        options = pool.connection_kwargs
+        options["socket_timeout"] = max(limit_s, options["socket_timeout"])
         yield pool, Reader(connection_pool=pool)
     finally:
         await pool.aclose()
@@ -111,6 +117,8 @@ async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> 
             await connection.send_command("PING")
             await connection.read_response()
         except (RedisError, OSError) as error:
+            if isinstance(store_error(error), StoreFull):
+                return  # with its disk full it refuses what writes, and PING like that, but can be read
             why = why_not(error, is_own=embedded is not None)
             late = loop.time() > deadline and not isinstance(why, Loading)
             if late or not isinstance(why, StoreUnavailable):

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import hiredis
 from redis.asyncio import ConnectionPool, Redis
@@ -28,14 +28,18 @@ from redis.exceptions import RedisError
 from crewel.errors import StoreError, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage import spent_ids
-from crewel.storage.admin_connection import AdminConnection, reached
+from crewel.storage.admin_connection import PATIENT_LIMIT_S, AdminConnection, reached
+from crewel.storage.disk import FREE_DISK, look_at_disk
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING, Keys
 from crewel.storage.primary import PrimaryConnection
 from crewel.storage.store_connection import Reader, pack
+from crewel.storage.store_space import room_of
 
 Progress = Callable[[int], None]
 """Called with the number of keys, commands or bytes that are done."""
+MORE_SPACE: Final = "raise storage.max_memory_bytes, or maxmemory of a store at storage.url"
+"""What helps where the memory of the store is too small for a backup."""
 _Command = tuple[Any, ...]
 
 # The commands that a backup may hold, and the place of the key in each.
@@ -44,6 +48,8 @@ _HEAD, _END = b"crewel-backup", b"end"
 _VERSION = 1
 _MEMBERS = 500  # of a set, a hash or a stream in one command
 _TOGETHER = 200  # commands in one write
+_BYTES = 1 << 20  # about so many in one command, and in one write: the store does nothing else until it has synced them
+_MIB = 1 << 20
 _CHUNK = 1 << 16
 _MORE = object()  # what a parser says that has no whole command yet
 _COPY_FILE = "dump.rdb"
@@ -63,6 +69,8 @@ class Contents:
     messages: int = 0
     """In the log."""
     letters: int = 0
+    size: int = 0
+    """Bytes of what the keys hold, as far as `check` has counted them: a store needs about as many or more."""
     _last: bytes = b""
 
     def count(self, command: bytes, key: bytes) -> None:
@@ -145,19 +153,20 @@ async def _string(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Co
 
 async def _set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     members = sorted(await source.smembers(name))
-    for part in _parts(members):
-        yield (b"SADD", short, *part)
+    for words in _parts((member,) for member in members):
+        yield (b"SADD", short, *words)
 
 
 async def _sorted_set(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
-    for part in _parts(await source.zrange(name, 0, -1, withscores=True)):
-        yield (b"ZADD", short, *(word for member, score in part for word in (f"{score:.0f}", member)))  # all are whole
+    members: Any = await source.zrange(name, 0, -1, withscores=True)
+    for words in _parts((f"{score:.0f}", member) for member, score in members):  # all scores are whole
+        yield (b"ZADD", short, *words)
 
 
 async def _hash(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
     fields = sorted((await source.hgetall(name)).items())
-    for part in _parts(fields):
-        yield (b"HSET", short, *(word for pair in part for word in pair))
+    for words in _parts(fields):
+        yield (b"HSET", short, *words)
 
 
 async def _stream(source: Redis, name: bytes, short: bytes) -> AsyncIterator[_Command]:
@@ -183,8 +192,19 @@ _WRITERS: dict[str, Callable[[Redis, bytes, bytes], AsyncIterator[_Command]]] = 
 }
 
 
-def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (items[start : start + _MEMBERS] for start in range(0, len(items), _MEMBERS))
+def _parts(items: Iterable[_Command]) -> Iterator[list[Any]]:
+    """Yield the words of the items, together those of one command."""
+    words: list[Any] = []
+    count = size = 0
+    for item in items:
+        words += item
+        count += 1
+        size += sum(map(len, item))
+        if count >= _MEMBERS or size >= _BYTES:
+            yield words
+            words, count, size = [], 0, 0
+    if words:
+        yield words
 
 
 def check(file: Path, done: Progress) -> Contents:
@@ -192,12 +212,32 @@ def check(file: Path, done: Progress) -> Contents:
     contents = Contents()
     for line in _commands(file):
         contents.count(line[0], line[_KNOWN[line[0]]])
+        contents.size += sum(map(len, line[2:]))
         if contents.commands % _TOGETHER == 0:
             done(contents.commands)
     done(contents.commands)
     if not contents.keys:
         raise BackupError(f"{file} is empty: there was no store where it was made")
     return contents
+
+
+async def require_room(target: AdminConnection, contents: Contents, *, has_keys: bool) -> None:
+    """Raise BackupError for a backup that the store cannot take, before anything is removed or written. How much there is to
+    remove first (`has_keys`) is not known: then the store as a whole has to be large enough."""
+    info, storage = await target.info(), target.storage
+    left = info.max_memory if has_keys else room_of(info).left
+    if info.max_memory > 0 and contents.size > left:
+        raise BackupError(f"{_too_large(contents)}, and the store has memory for {left // _MIB} MiB: {MORE_SPACE}")
+    disk = await asyncio.to_thread(look_at_disk, Path(storage.data_dir)) if storage.url is None else None
+    if disk is not None and contents.size > disk.free - FREE_DISK:
+        raise BackupError(
+            f"{_too_large(contents)}, and the disk of storage.data_dir {storage.data_dir} has {disk.free // _MIB} MiB left,"
+            f" of which {FREE_DISK // _MIB} must stay free: make room"
+        )
+
+
+def _too_large(contents: Contents) -> str:
+    return f"the backup takes about {-(-contents.size // _MIB)} MiB or more"
 
 
 async def begin_restore(target: AdminConnection, *, is_empty: bool) -> None:
@@ -235,12 +275,21 @@ async def clear(target: Redis, keys: Keys) -> None:
         await target.unlink(*names)
 
 
+async def take_back(target: AdminConnection, *, was_empty: bool) -> None:
+    """Remove what a restore has written that cannot go on. If there was other data before, which is gone, the mark stays: a
+    server would take the store for a new one."""
+    await clear(target.reader, target.keys)
+    if was_empty:
+        await target.reader.delete(target.keys.format)
+
+
 async def apply(file: Path, target: Redis, keys: Keys, done: Progress) -> None:
     """Do the commands of a backup that has been checked, and note when, for what was signed out since it was made. The format
     comes last: until then the mark of `begin_restore` is in its place, and no server uses the rest."""
     base = keys.base.encode()
     last: list[_Command] = []
     pipeline = target.pipeline()
+    waiting = 0  # bytes in it
     for number, (name, *words) in enumerate(_commands(file), 1):
         place = _KNOWN[name] - 1
         is_format = words[place] == b"format"
@@ -249,8 +298,10 @@ async def apply(file: Path, target: Redis, keys: Keys, done: Progress) -> None:
             last.append((name, *words))
         else:
             pipeline.execute_command(name, *words)
-        if len(pipeline) >= _TOGETHER:
+            waiting += sum(map(len, words))
+        if len(pipeline) >= _TOGETHER or waiting >= _BYTES:
             await pipeline.execute()
+            waiting = 0
             done(number)
     pipeline.execute_command(*spent_ids.restored_now(keys))
     await pipeline.execute()  # which raises what was refused, before the format says that all is there
@@ -313,7 +364,7 @@ async def snapshot(source: AdminConnection, directory: Path, received: Progress)
     databases = max(await _count_databases(source), database + 1)
     embedded = Embedded(storage, lambda: None, _copy_options(storage, databases))
     try:
-        async with reached(storage, embedded, database) as (_, reader):
+        async with reached(storage, embedded, database, limit_s=PATIENT_LIMIT_S) as (_, reader):
             yield reader
     finally:
         await embedded.close()
@@ -338,16 +389,25 @@ def _copy_options(storage: Storage, databases: int) -> dict[str, str]:
 async def _copy(pool: ConnectionPool, file: BinaryIO, received: Progress) -> None:
     options = pool.make_connection()  # type: ignore[no-untyped-call]
     try:
-        reader, writer = await _dial(options)
-        try:
-            await _request_copy(options, reader, writer)
-            await _receive(reader, file, received)
-        finally:
-            writer.close()
-    except OSError as error:
-        raise StoreUnavailable(f"the store did not send a complete copy of itself: {error or 'nothing came'}") from None
+        with _connection_errors():
+            reader, writer = await _dial(options)
     except RedisError as error:
         raise StoreUnavailable(f"the primary of the store cannot be found: {error}") from None
+    try:
+        await _request_copy(options, reader, writer)
+        await _receive(reader, file, received)
+    finally:
+        writer.close()
+
+
+@contextmanager
+def _connection_errors() -> Iterator[None]:
+    """Tell what goes wrong with the connection from what goes wrong with the file, which are both OSErrors."""
+    try:
+        yield
+    except OSError as error:
+        why = str(error) or "nothing came"
+        raise StoreUnavailable(f"the store did not send a complete copy of itself: {why}") from None
 
 
 async def _dial(options: AbstractConnection) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -382,12 +442,13 @@ async def _expect_ok(reader: asyncio.StreamReader) -> None:
 async def _line(reader: asyncio.StreamReader) -> bytes:
     """Return the next line that is not empty; empty ones say that the store is still at it."""
     while True:
-        async with asyncio.timeout(_COPY_LIMIT_S):
-            line = (await reader.readline()).rstrip(b"\r\n")
+        with _connection_errors():
+            async with asyncio.timeout(_COPY_LIMIT_S):
+                line = (await reader.readline()).rstrip(b"\r\n")
+            if not line and reader.at_eof():
+                raise ConnectionAbortedError("the store closed the connection")
         if line:
             return line
-        if reader.at_eof():
-            raise ConnectionAbortedError("the store closed the connection")
 
 
 async def _receive(reader: asyncio.StreamReader, file: BinaryIO, received: Progress) -> None:
@@ -423,8 +484,9 @@ async def _receive_until(mark: bytes, reader: asyncio.StreamReader, file: Binary
 
 
 async def _chunk(reader: asyncio.StreamReader, most: int) -> bytes:
-    async with asyncio.timeout(_COPY_LIMIT_S):
-        chunk = await reader.read(most)
-    if not chunk:
-        raise ConnectionAbortedError("the store closed the connection")
+    with _connection_errors():
+        async with asyncio.timeout(_COPY_LIMIT_S):
+            chunk = await reader.read(most)
+        if not chunk:
+            raise ConnectionAbortedError("the store closed the connection")
     return chunk
