@@ -14,7 +14,7 @@ from typing import Any
 from redis.asyncio import ConnectionPool
 from redis.exceptions import RedisError
 
-from crewel.errors import StoreUnavailable
+from crewel.errors import StoreFull, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
@@ -111,6 +111,8 @@ async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> 
             await connection.send_command("PING")
             await connection.read_response()
         except (RedisError, OSError) as error:
+            if isinstance(store_error(error), StoreFull):
+                return  # it has read its file: one that cannot write to its disk refuses PING, and can be read
             why = why_not(error, is_own=embedded is not None)
             late = loop.time() > deadline and not isinstance(why, Loading)
             if late or not isinstance(why, StoreUnavailable):
