@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from crewel import event_loop
-from crewel.event_loop import Rounds, Turns, do_slice, woken
+from crewel.event_loop import Rounds, Turns, do_slice, unless, woken
 
 
 async def test_a_wait_ends_when_the_event_comes_and_the_next_one_waits_again() -> None:
@@ -30,6 +30,32 @@ async def test_a_wait_ends_after_its_time() -> None:
     async with asyncio.timeout(5):
         await woken(event, 0.001)
     assert not event.is_set()
+
+
+async def test_work_is_over_when_an_event_comes_and_has_put_in_order_what_it_began() -> None:
+    event, steps = asyncio.Event(), list[str]()
+
+    async def work() -> str:
+        event.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            steps.append("ended")
+        return "done"
+
+    async with asyncio.timeout(5):
+        assert await unless(event, work()) is None
+    assert steps == ["ended"]
+
+
+async def test_work_without_the_event_gives_its_result_or_its_error() -> None:
+    async def work(divisor: int) -> float:
+        return 1 / divisor
+
+    assert await unless(asyncio.Event(), work(2)) == 0.5
+    with pytest.raises(ZeroDivisionError):
+        await unless(asyncio.Event(), work(0))
 
 
 async def test_an_event_that_has_come_before_is_not_waited_for() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 from pathlib import Path
 from time import monotonic
@@ -15,6 +16,9 @@ from crewel import supervision
 from crewel.server import BROKER, build, listening_with
 from crewel.settings import Settings, load
 from crewel.supervision import Shutdown
+from tests.cli.command import Running
+from tests.functional.wire import until
+from tests.ports import free_port
 
 WITHIN_S = 2.0
 LONGEST_S = 20.0
@@ -84,3 +88,19 @@ async def test_server_whose_store_hangs_ends_before_its_deadline(
     assert "the store has not ended within" in caplog.text
     await asyncio.wait([stored], timeout=LONGEST_S)
     assert stored.exception() is not None
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler for this signal, which would end it otherwise."""
+    (caught,) = re.findall(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+@pytest.mark.server
+def test_server_that_waits_for_its_store_ends_by_sigterm(tmp_path: Path) -> None:
+    """It looks for the store for ten seconds, and for minutes if that reads a long file."""
+    nowhere = f"--set=storage.url=redis://127.0.0.1:{free_port()}"
+    server = Running("serve", "--port=0", nowhere, directory=tmp_path)
+    until(lambda: catches(server.process.pid, signal.SIGTERM))
+    status, err = server.end(signal.SIGTERM)
+    assert (status, "crewel: " in err) == (0, False), err

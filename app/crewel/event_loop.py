@@ -11,7 +11,7 @@ import asyncio
 import gc
 from bisect import bisect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from random import sample
 from time import perf_counter
@@ -47,6 +47,19 @@ async def woken(event: asyncio.Event, seconds: float) -> None:
     finally:
         timer.cancel()
     event.clear()
+
+
+async def unless(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return what the work returns. If the event is set before that, or was already, the work is cancelled; None is returned
+    when it has ended."""
+    doing, waiting = asyncio.create_task(work), asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait((doing, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        doing.cancel()
+        waiting.cancel()
+        await asyncio.wait((doing, waiting))
+    return None if doing.cancelled() else doing.result()
 
 
 class Turns:

@@ -27,6 +27,7 @@ from crewel.broker.broker import Broker
 from crewel.broker.cluster import LONGEST_PAUSE_MS
 from crewel.broker.services import Service
 from crewel.errors import SettingsError, StoreLost
+from crewel.event_loop import unless
 from crewel.extension import Extension
 from crewel.nodes.membership import Membership
 from crewel.nodes.several_nodes import Nodes
@@ -306,10 +307,10 @@ def build(settings: Settings, services: Iterable[Service] = (), worker: Worker |
 async def serve(
     settings: Settings, services: Iterable[Service], on_ready: Callable[[str], None], worker: Worker | None = None
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then answer what is held and return. `on_ready` is called with the Bayeux URL. A `worker`
-    serves on the sockets of its parent, and ends with it. Raises OSError if the address cannot be had, and SettingsError for a
-    certificate that cannot be used. Raises StoreTaken if a server that lives has the store, and StoreLost if another one has
-    taken it meanwhile."""
+    """Serve until SIGTERM or SIGINT, then answer what is held and return. A signal during the start ends that. `on_ready` is
+    called with the Bayeux URL. A `worker` serves on the sockets of its parent, and ends with it. Raises OSError if the
+    address cannot be had, and SettingsError for a certificate that cannot be used. Raises StoreTaken if a server that lives
+    has the store, and StoreLost if another one has taken it meanwhile."""
     stop = asyncio.Event() if worker is None else worker.stop
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -322,10 +323,12 @@ async def serve(
         stop.set()
 
     gc.disable()  # what a start makes is there to stay: looking at it again and again is most of what many sessions cost
-    async with listening(settings, services, lost_store, worker) as url:
-        _tune_collector()
-        on_ready(url)
-        await stop.wait()
+    async with AsyncExitStack() as stack:
+        url = await unless(stop, stack.enter_async_context(listening(settings, services, lost_store, worker)))
+        if url is not None:
+            _tune_collector()
+            on_ready(url)
+            await stop.wait()
         log.info("shutting down")
     if has_lost_store:
         raise StoreLost("another server has taken the store")

@@ -2,8 +2,7 @@
 is a channel with all that was published to it and waits in queues (xmlBlaster, engine.message.lifecycle).
 
 The state of a topic is not stored. It follows from four facts, by the table `STATES`, which is the seed's table of internal
-conditions; `TRANSITIONS` says which state may follow which when something happens. A change that the second table does not
-have is a mistake of the first or of the facts, and is refused.
+conditions; `TRANSITIONS` says which state may follow which when something happens: the tests hold the server against it.
 """
 
 from __future__ import annotations
@@ -164,14 +163,6 @@ def joined(states: Iterable[State]) -> State:
     if len(found) < 2:
         return found.pop() if found else State.DEAD
     return State.ALIVE
-
-
-def after(state: State, event: Event, facts: Facts) -> State:
-    """The state after something happened that left these facts. Raises ValueError if the table has no such change."""
-    found = state_of(facts)
-    if found not in TRANSITIONS[state].get(event, ()):
-        raise ValueError(f"{state.value} does not become {found.value} by {event.value}")
-    return found
 
 
 HISTORY_MAX: Final = "historyMax"

@@ -13,7 +13,7 @@ from crewel.broker.mailboxes.ledger import NoLedger
 from crewel.broker.mailboxes.mailbox import Mailbox
 from crewel.broker.mailboxes.shape_samples import LARGEST
 from crewel.broker.session import Session
-from crewel.delivery.dispatcher import Dispatcher, FailedDelivery, Judgement, Rules
+from crewel.delivery.dispatcher import NO_STATUS, UNCLAIMED, Dispatcher, FailedDelivery, Judgement, Rules
 from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.records import LogId
@@ -215,10 +215,10 @@ class TestSums:
     def test_messages_that_are_put_back_are_told_with_the_code_and_what_it_did(self, world: World) -> None:
         events, joe = gathering(world, "reliable"), session()
         dispatcher = joe.mailbox._dispatcher = Dispatcher(Rules())
-        dispatcher.last_failure = ("communication.timeout", "slow")
-        events.judged(joe, Judgement(put_back=[entry("/a", 7)]))
-        dispatcher.holdback, dispatcher.last_failure = HOLDBACK, ("user.update.holdback", "not now")
-        events.judged(joe, Judgement(put_back=[entry("/a", 8)], settled=[entry("/a", 9)]))
+        events.judged(joe, Judgement(put_back=[FailedDelivery(entry("/a", 7), "communication.timeout", "slow")]))
+        dispatcher.holdback = HOLDBACK
+        held = FailedDelivery(entry("/a", 8), "user.update.holdback", "not now")
+        events.judged(joe, Judgement(put_back=[held], settled=[entry("/a", 9)]))
         told = group(events)["events"]
         assert [(each["code"], each["outcome"], each["id"]) for each in told[:2]] == [
             ("communication.timeout", "waits", "7"),
@@ -226,6 +226,16 @@ class TestSums:
         ]
         assert told[2] == {"type": "redelivered", "session": "client/joe/1", "count": 2}
         assert (told[3]["type"], told[3]["count"]) == ("settled", 1)
+
+    def test_what_no_listener_takes_is_redelivered_and_has_not_failed(self, world: World) -> None:
+        events, joe = gathering(world, "reliable"), session()
+        followed: list[str] = []
+        events.on_settled.append(lambda _, __, code: followed.append(code))
+        joe.mailbox._dispatcher = Dispatcher(Rules())
+        joe.mailbox._dispatcher.last_failure = ("user.update.error", "of a message of last week")
+        events.judged(joe, Judgement(put_back=[FailedDelivery(entry("/a", 7), NO_STATUS, UNCLAIMED)]))
+        assert group(events)["events"] == [{"type": "redelivered", "session": "client/joe/1", "count": 1}]
+        assert followed == []
 
     def test_redeliveries_and_overflows_are_counted_by_session(self, world: World) -> None:
         events = gathering(world, "reliable")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from crewel.client import settle
 from crewel.client.client_message import Handling, Message
 from crewel.client.errors import INTERNAL_ERROR, PublishRefused, failure_of
 from crewel.client.settle import Ledger, Statuses
@@ -66,9 +67,9 @@ class TestStatuses:
 class Book(Ledger):
     """A ledger that counts its changes."""
 
-    def __init__(self, *, reports_ok: bool = True, remembered: int = 10) -> None:
+    def __init__(self, *, reports_ok: bool = True) -> None:
         self.changes = 0
-        super().__init__(reports_ok=reports_ok, changed=self._count, remembered=remembered)
+        super().__init__(reports_ok=reports_ok, changed=self._count)
 
     def _count(self) -> None:
         self.changes += 1
@@ -212,8 +213,9 @@ class TestLedger:
         assert book.told() == [{"id": "1", **FAILED}]
         assert not book.repeats("1")
 
-    def test_the_oldest_are_forgotten(self) -> None:
-        book = Book(remembered=2)
+    def test_the_oldest_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(settle, "_REMEMBERED", 2)
+        book = Book()
         for message_id in ("1", "2", "3"):
             book.heard(message_id)
         assert [book.repeats(message_id) for message_id in ("1", "2", "3")] == [False, True, True]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewel.delivery.dispatcher import NO_STATUS, Dispatcher, Judgement, Rules
+from crewel.delivery.dispatcher import UNCLAIMED as NO_LISTENER
 from crewel.delivery.dispatcher_states import DispatcherEvent, DispatcherState, Holdback
 from crewel.delivery.entry import Entry
 from crewel.delivery.outcomes import INTERNAL_ERROR, NOT_OPEN, OnUserError, read_statuses
@@ -91,6 +92,10 @@ def judge(of: Dispatcher, *statuses: tuple[str, str], now: float = 10.0) -> Judg
 
 def ids(entries: Iterable[Entry]) -> list[str]:
     return [each.origin.id for each in entries if each.origin is not None]
+
+
+def put_back(judgement: Judgement) -> list[str]:
+    return ids(each.entry for each in judgement.put_back)
 
 
 def dead_letters(judgement: Judgement) -> list[tuple[str, str, str, int]]:
@@ -181,9 +186,9 @@ class TestStatuses:
         assert made.next_at() == 5.0
         judge(made, ("1", WORKING), now=3.0)
         assert ids(made.messages.entries) == ["2", "1"]
-        assert ids(overdue(made, 5.0).put_back) == ["2"]
+        assert put_back(overdue(made, 5.0)) == ["2"]
         assert overdue(made, 7.9).put_back == []
-        assert ids(overdue(made, 8.0).put_back) == ["1"]
+        assert put_back(overdue(made, 8.0)) == ["1"]
 
     def test_a_status_names_single_messages_and_the_rest_is_untouched(self) -> None:
         made = dispatcher("1", "2", "3")
@@ -266,7 +271,7 @@ class TestHoldback:
     def test_the_message_waits_again_and_nothing_more_is_sent(self) -> None:
         made = dispatcher("1", "2")
         judgement = judge(made, ("1", HELD))
-        assert ids(judgement.put_back) == ["1"]
+        assert put_back(judgement) == ["1"]
         assert made.holdback == Holdback(JOE, 5000, HELD, "1", "why")
         assert made.is_paused
         assert (made.failures, made.waits_until) == (0, 0.0)
@@ -274,7 +279,7 @@ class TestHoldback:
 
     def test_the_first_one_is_why(self) -> None:
         made = dispatcher("1", "2")
-        assert ids(judge(made, ("2", HELD), ("1", HELD)).put_back) == ["2", "1"]
+        assert put_back(judge(made, ("2", HELD), ("1", HELD))) == ["2", "1"]
         assert made.holdback is not None
         assert made.holdback.message_id == "2"
 
@@ -307,7 +312,7 @@ class TestRetries:
     def test_a_failure_of_the_client_lets_messages_wait_for_the_delay(self) -> None:
         made = dispatcher("1", "2")
         judgement = judge(made, ("1", GONE), now=10.0)
-        assert ids(judgement.put_back) == ["1"]
+        assert put_back(judgement) == ["1"]
         assert (made.state, made.is_paused, made.waits_until, made.failures) == (POLLING, True, 70.0, 1)
         assert made.next_at() == 70.0
 
@@ -358,18 +363,18 @@ class TestRetries:
     def test_without_a_delay_they_go_out_at_once(self) -> None:
         made = dispatcher("1", rules=replace(MESSAGE, delay=0.0))
         judgement = judge(made, ("1", GONE))
-        assert ids(judgement.put_back) == ["1"]
+        assert put_back(judgement) == ["1"]
         assert (made.is_paused, made.failures, made.state, judgement.death) == (False, 1, ALIVE, None)
 
     def test_reports_of_one_turn_tell_of_the_same_trouble(self) -> None:
         made = dispatcher("1", "2", "3", rules=replace(MESSAGE, delay=0.0))
-        assert ids(judge(made, ("1", GONE), ("2", GONE), ("3", GONE)).put_back) == ["1", "2", "3"]
+        assert put_back(judge(made, ("1", GONE), ("2", GONE), ("3", GONE))) == ["1", "2", "3"]
         assert made.failures == 1
 
     def test_reports_before_the_delay_has_ended_are_of_the_same_trouble(self) -> None:
         made = dispatcher("1", "2", "3")
         judge(made, ("1", GONE), now=10.0)
-        assert ids(judge(made, ("2", GONE), now=69.9).put_back) == ["2"]
+        assert put_back(judge(made, ("2", GONE), now=69.9)) == ["2"]
         assert (made.failures, made.waits_until) == (1, 70.0)
         judge(made, ("3", GONE), now=70.0)
         assert (made.failures, made.waits_until) == (2, 130.0)
@@ -383,7 +388,7 @@ class TestRetries:
             send(made, "1", number * 100.0 + 60)
         judgement = judge(made, ("1", GONE), now=1000.0)
         assert judgement.death == (GONE, "why")
-        assert ids(judgement.put_back) == ["1"]
+        assert put_back(judgement) == ["1"]
         assert (made.state, made.is_paused) == (DEAD, False)
 
     def test_retries_may_be_without_end(self) -> None:
@@ -404,6 +409,14 @@ class TestRetries:
         judge(made, ("1", GONE))
         judge(made, ("2", WORKING), ("3", "user.no"))
         assert judge(made, ("4", GONE)).death == (GONE, "why")
+
+    def test_each_message_that_waits_again_has_its_own_code(self) -> None:
+        made = dispatcher("1", "2", "3")
+        again = judge(made, ("1", GONE), ("2", HELD), ("3", "user.no")).put_back
+        assert [(*ids([each.entry]), each.code, each.reason) for each in again] == [
+            ("1", GONE, "why"),
+            ("2", HELD, "why"),
+        ]
 
 
 class TestDeath:
@@ -522,13 +535,13 @@ class TestAckWait:
         send(made, "2", 1.0)
         assert made.overdue(4.9, 0) == Judgement()
         judgement = overdue(made, 5.0)
-        assert ids(judgement.put_back) == ["1"]
+        assert put_back(judgement) == ["1"]
         assert ids(made.messages.entries) == ["2"]
 
     def test_a_missing_answer_counts_as_a_failure_of_the_client(self) -> None:
         made = dispatcher("1", "2", rules=self.RULES)
         judgement = overdue(made, 5.0)
-        assert ids(judgement.put_back) == ["1", "2"]
+        assert put_back(judgement) == ["1", "2"]
         assert (made.failures, made.waits_until, made.state) == (1, 65.0, POLLING)
         assert made.last_failure == (NO_STATUS, "no status came within 5 s")
 
@@ -619,7 +632,7 @@ class TestNothingIsLost:
         for place, entries in (
             ("settled", judgement.settled),
             ("dead_letters", [each.entry for each in judgement.dead_letters]),
-            ("waiting", judgement.put_back),
+            ("waiting", [each.entry for each in judgement.put_back]),
         ):
             for message_id in ids(entries):
                 assert before[message_id] == "open"
@@ -683,5 +696,11 @@ class TestUnclaimed:
         judge(made, ("2", OK), now=15.0)
         assert made.next_at() == 30.0
         judgement = overdue(made, 30.0)
-        assert (ids(judgement.put_back), judgement.dead_letters, judgement.death) == (["1"], [], None)
+        assert (put_back(judgement), judgement.dead_letters, judgement.death) == (["1"], [], None)
         assert (made.failures, made.waits_until, unclaimed(made)) == (0, 0.0, set())
+
+    def test_sent_again_it_has_nothing_of_an_earlier_failure_of_another_message(self) -> None:
+        made = dispatcher("1", "2", rules=replace(MESSAGE, ack_wait=20.0))
+        judge(made, ("1", "user.no"), ("2", UNCLAIMED), now=10.0)
+        (again,) = overdue(made, 30.0).put_back
+        assert (again.code, again.reason) == (NO_STATUS, NO_LISTENER)

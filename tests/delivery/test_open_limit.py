@@ -219,12 +219,13 @@ class Session(Desk):
         self._move(self.dispatcher.overdue(self.now, 0))
 
     def _move(self, judgement: Judgement) -> None:
-        for each in (*judgement.settled, *judgement.put_back):
+        put_back = [each.entry for each in judgement.put_back]
+        for each in (*judgement.settled, *put_back):
             self.queue = self.batches.take_out([each], self.queue)
             self.at_client.discard(each.fields["data"])
         self.settled |= set(numbers(judgement.settled))
         self.batches.unbatch()
-        self.queue = sorted({*self.queue, *judgement.put_back}, key=lambda each: each.fields["data"])
+        self.queue = sorted({*self.queue, *put_back}, key=lambda each: each.fields["data"])
         self.limit.left(self.queue)
         self.dispatcher.conclude(self.now)
 

@@ -146,3 +146,20 @@ def test_an_acknowledgement_after_a_long_silence_is_settled_on_its_channel(start
     (settled,) = until(lambda: events(office.server, "settled"))
     assert (settled["channel"], settled["count"]) == ("/a", 1)
     assert settled["sum"] >= 300
+
+
+def test_each_failure_of_one_report_has_its_own_code(start_server: StartServer) -> None:
+    server = start_server(*QUICK)
+    joe = Person(server).be("joe/1", update=True, settle="message", dispatcher={"retries": 5, "delay": 60_000})
+    joe.subscribe("/a")
+    publisher = Client(server).start()
+    for number in range(2):
+        publisher.publish("/a", number, **PERSISTENT)
+    taken: list[Message] = []
+    until(lambda: taken.extend(joe.take()) or len(taken) == 2)
+    ids = [each["ext"]["update"]["id"] for each in taken]
+    codes = ["communication.noConnection", "user.update.holdback"]
+    statuses = [{"id": each, "errorCode": code, "message": "no"} for each, code in zip(ids, codes, strict=True)]
+    joe.publish("/service/update", statuses)
+    until(lambda: len(events(server, "failed")) == 2)
+    assert [(each["id"], each["code"]) for each in events(server, "failed")] == list(zip(ids, codes, strict=True))

@@ -26,6 +26,7 @@ from tests.functional.cluster import LONG, TOKEN
 from tests.functional.frames import SocketClient
 from tests.functional.people import Person
 from tests.functional.wire import Connection, chunked, figures, request_bytes, until
+from tests.ports import free_port
 from tests.server_process import Server, processes
 from tests.store_process import own_prefix, shared_store
 
@@ -274,11 +275,36 @@ def test_each_worker_takes_over_the_sessions_of_the_one_it_replaces(start_server
     assert by_worker() == [2, 1]
 
 
+@pytest.mark.parametrize("advertises", [False, True])
+def test_workers_with_fixed_ports_reach_each_other_before_and_after_a_reload(
+    start_server: StartServer, *, advertises: bool
+) -> None:
+    """A successor runs beside the one that it replaces, so it cannot have its port."""
+    address = f"127.0.0.1:{free_port()}"
+    server = start_server(
+        "cluster.workers=2", LONG, f"cluster.listen={address}", *[f"cluster.advertise={address}"] * advertises
+    )
+
+    def check() -> None:
+        person = Person(server)
+        person._command = person._polling = opened_at(server, 0)
+        person.be()
+        (reply,) = opened_at(server, 1).post("/cometd", connect(person), person.all_headers()[1:]).messages
+        assert reply["successful"] is True, reply
+
+    check()
+    former = set(processes(server))
+    os.kill(server.pid, signal.SIGHUP)
+    until(lambda: len(set(processes(server)) - former) == 2 and not former & set(processes(server)), 60)
+    check()
+
+
 @pytest.mark.parametrize(
     ("sets", "why"),
     [
         (["storage.enabled=false"], "cluster.workers needs storage.enabled"),
         (["cluster.workers=0"], "cluster.workers"),
+        (["cluster.advertise=a.example:7080"], "give cluster.listen a port too"),
     ],
 )
 def test_what_workers_cannot_do_is_refused(sets: list[str], why: str, tmp_path: Path) -> None:

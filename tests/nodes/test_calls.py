@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from crewel.broker.topic_view import GroupState
 from crewel.errors import NodeFailed, StoreUnavailable
 from crewel.nodes.calls import Calls
-from crewel.nodes.frames import Frame, Kind
+from crewel.nodes.frames import LAST_STREAM, Frame, Kind
 from crewel.nodes.node_requests import (
     ALIVE,
     LOG,
@@ -142,6 +142,20 @@ async def test_a_node_without_a_link_is_not_reached() -> None:
     with pytest.raises(StoreUnavailable, match="cannot be reached") as caught:
         await pair.asks.ask("b", LOG, Nothing())
     assert not isinstance(caught.value, NodeFailed)
+
+
+async def test_numbers_of_questions_begin_again_behind_the_last_one_and_pass_over_those_that_are_open() -> None:
+    pair, asked = Pair(), list[int]()
+    pair.link.takes = lambda kind, frame: asked.append(frame.stream)  # it does not answer
+    asking = []
+    for last in (LAST_STREAM - 1, LAST_STREAM, LAST_STREAM):
+        pair.link.streams = last
+        asking.append(asyncio.create_task(pair.asks.ask("b", LOG, Nothing())))
+        await asyncio.sleep(0)
+    assert asked == [LAST_STREAM, 1, 2]
+    for task in asking:
+        task.cancel()
+    await asyncio.wait(asking)
 
 
 @given(st.data())

@@ -38,6 +38,9 @@ class LinkWire(Wire):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
+    def is_reading(self) -> bool:
+        return self.is_read
+
 
 class Ends:
     """Both ends of a link."""

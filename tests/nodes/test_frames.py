@@ -7,6 +7,7 @@ import pytest
 
 from crewel.errors import LinkError
 from crewel.nodes.frames import (
+    MOST_BYTES,
     MOST_BYTES_OF_A_STRANGER,
     OLDEST,
     VERSION,
@@ -43,6 +44,16 @@ def test_a_frame_that_is_too_long_is_refused_before_its_payload_has_come() -> No
     assert reader.feed(encoded(Kind.HELLO, 0, b"x" * MOST_BYTES_OF_A_STRANGER)) != []
     with pytest.raises(LinkError, match="4097 bytes, at most 4096"):
         reader.feed(encoded(Kind.HELLO, 0, b"x" * (MOST_BYTES_OF_A_STRANGER + 1))[:9])
+
+
+def test_a_frame_that_is_too_long_behind_others_waits_until_they_were_taken() -> None:
+    """They may be the proof, behind which frames may be longer."""
+    reader, proof = FrameReader(), Frame(Kind.PROOF, 0, b"p" * 32)
+    long = Frame(Kind.ALL_PATTERNS, 0, b"x" * (MOST_BYTES_OF_A_STRANGER + 1))
+    assert reader.feed(wire([proof, long, SOME[2]])) == [proof]
+    reader.most_bytes = MOST_BYTES
+    assert reader.feed(b"") == [long, SOME[2]]
+    assert reader.feed(b"") == []
 
 
 def only(data: bytes) -> Frame:

@@ -11,7 +11,7 @@ import pytest
 
 from crewel.broker.exchange import Peer
 from crewel.nodes.forwarding import Forwarder, Relay
-from crewel.nodes.frames import Frame, Kind
+from crewel.nodes.frames import LAST_STREAM, Frame, Kind, encoded
 from crewel.nodes.link import Link
 from crewel.nodes.remote_peer import RemotePeer, RemoteSocket
 from crewel.nodes.remote_peers import RemotePeers
@@ -138,3 +138,13 @@ def test_the_owner_sends_nothing_to_a_socket_that_was_lost_before_its_frame_was_
     assert [frame.kind for frame in way.frames] == [Kind.REQUEST, Kind.GONE]
     assert peer.relay is None
     assert not len(forwarder)
+
+
+def test_numbers_of_streams_begin_again_behind_the_last_one_and_pass_over_those_that_are_open() -> None:
+    """A link that lasts forwards more requests than there are numbers; a socket has its own for days."""
+    link, relays = cast("Link", way := Way()), {1: cast("Relay", object())}
+    way.streams = LAST_STREAM - 1
+    for _ in range(3):
+        Relay(link, relays, Socket(), CONNECT)
+    assert [frame.stream for frame in way.frames] == [LAST_STREAM, 2, 3]
+    assert all(encoded(Kind(frame.kind), frame.stream, frame.payload) for frame in way.frames)

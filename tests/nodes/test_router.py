@@ -98,3 +98,35 @@ async def test_a_take_over_looks_only_at_the_requests_for_the_sessions_that_have
         await asyncio.wait_for(asyncio.gather(*(each for each in waiting if each is not None)), 5)
         assert len(placed) == count
         assert max(placed.values()) <= 3  # as it arrives, before it waits, and when its session has come
+
+
+@pytest.mark.parametrize("pushes", [False, True])
+async def test_what_came_on_a_socket_before_it_closed_is_carried_out_when_its_session_has_come(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, *, pushes: bool
+) -> None:
+    """As at its own node. A request whose client has gone is in vain."""
+
+    class Client(Socket):
+        is_gone = False
+
+    monkeypatch.setattr(Client, "pushes", pushes)
+    async with linked(settings) as (heir, _, _):
+        router, registry = heir.membership.router, heir.membership.registry
+        dead = replace(heir.node(), token="dead", tag=tag_of("dead"), heir=registry.own)
+        registry.know(Members({each.token: each for each in (heir.node(), dead)}, {dead.tag: "dead"}))
+        monkeypatch.setattr(registry, "hurry", lambda: None)
+        session = SimpleNamespace(id=tagged("1", dead.tag), name="joe/1")
+        monkeypatch.setattr(router._names, "find", {session.name: session}.get)
+        came, received = set[str](), list[list[Any]]()
+        monkeypatch.setattr(router, "_knows", came.__contains__)
+        monkeypatch.setattr(router._inbound, "receive", lambda _, elements: received.append(elements))
+        client, publish = Client(), [{"channel": "/a", "id": "1", "clientId": session.id, "data": 1}]
+        waiting = router.receive(client, publish)
+        assert waiting is not None
+        await asyncio.sleep(0)
+        client.is_gone = True
+        came.add(session.id)
+        router.sessions_came([SessionName(session.name)])
+        async with asyncio.timeout(5):
+            await waiting
+    assert received == [publish] * pushes

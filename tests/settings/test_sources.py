@@ -125,6 +125,12 @@ def test_nothing_else_is_the_address_of_a_store(address: str) -> None:
         load(overrides=[f"storage.url={address}"], environ=NONE)
 
 
+@pytest.mark.parametrize("prefix", ["größe:", "a\x7f:", "a b:", "{a}:", "a" * 65])
+def test_a_prefix_that_no_name_of_a_connection_may_have_is_refused(prefix: str) -> None:
+    with pytest.raises(SettingsError, match=r"storage\.prefix: .* expected at most 64 ASCII characters"):
+        load(overrides=[f"storage.prefix={prefix}"], environ=NONE)
+
+
 @pytest.mark.parametrize(
     ("address", "seen"),
     [

@@ -9,8 +9,10 @@ from crewel.storage import dead_letter_bin, dead_letter_store
 from crewel.storage.dead_letter_bin import DiscardedDeadLetter
 from crewel.storage.dead_letter_records import DeadLetterFilter
 from crewel.storage.store import Store
+from tests.storage.conftest import OpenStore
 from tests.storage.dead_lettered import all_letters, assert_indexes_agree, letter
 from tests.storage.owner import FACTS_MAX, JOE, Owner, owner_of, started
+from tests.store_process import StoreProcess, own_prefix
 
 LONG = b'{"data":"' + b"x" * 300 + b'"}'
 
@@ -47,6 +49,17 @@ async def test_a_discarded_dead_letter_is_in_the_bin_and_nowhere_else(store: Sto
     assert (last.who, last.job, last.edited_as) == ("ann", "5-7", "")
     assert await dead_letter_bin.count(store) == 2
     assert await dead_letter_bin.get(store, [first, second, "x"]) == [last]
+
+
+async def test_the_job_is_known_whatever_the_keys_begin_with(server: StoreProcess, open_store: OpenStore) -> None:
+    store = await open_store(f"storage.url={server.url}", f"storage.prefix=cronjob:{own_prefix()}")
+    owner, (first, second) = await made(store, 2)
+    await discard(owner, first, job="5-7")
+    assert [each.job for each in await binned(store)] == ["5-7"]
+    assert [fact["job"] for fact in await owner.facts("discarded")] == ["5-7"]
+    (other,) = await dead_letter_store.get(store, [second])
+    await owner.do(dead_letter_store.redrive(owner.keys, owner.token, other, FACTS_MAX, job_id="5-7"))
+    assert [fact["job"] for fact in await owner.facts("redriven")] == ["5-7"]
 
 
 async def test_restored_dead_letters_are_as_before_under_new_ids(store: Store) -> None:

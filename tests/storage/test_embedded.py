@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -252,6 +253,21 @@ async def test_a_directory_with_a_long_name_will_do(tmp_path: Path) -> None:
         assert link.resolve() == directory
         assert stat.S_IMODE(link.parent.stat().st_mode) == 0o700
     assert not link.parent.exists()
+
+
+async def test_a_link_that_was_cleaned_away_is_made_again(tmp_path: Path) -> None:
+    """Systems remove old files of the place of temporary ones."""
+    async with opened(tmp_path / ("long-" * 20) / ("longer-" * 20)) as store:
+        link = Path(str(store.reader.connection_pool.connection_kwargs["path"])).parent
+        shutil.rmtree(link.parent)
+        await until(link.is_symlink)
+        await store.reader.connection_pool.disconnect()
+        pid = await pid_of(store)
+        shutil.rmtree(link.parent)
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: not store.is_up)
+        await until(lambda: store.is_up)
+        assert await pid_of(store) != pid
 
 
 async def test_a_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:

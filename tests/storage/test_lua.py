@@ -144,7 +144,7 @@ async def test_a_full_store_lets_go_what_it_has(open_store: OpenStore, start_sto
 async def let_go_of_queues(owner: Owner, ids: list[LogId]) -> None:
     keys, token, queue = owner.keys, owner.token, "group:/a x"
     assert (await owner.do(histories.history(keys, token, "/a", newest=1))).total == 2
-    assert await owner.do(histories.expire(keys, token, 2000, 9)) == [("/a", 2, 0), (queue, 2, 2)]
+    assert await owner.do(histories.expire(keys, token, 2000, 9)) == (4, [("/a", 2, 0), (queue, 2, 2)])
     found = await owner.do(shared_queue_store.lease(keys, token, queue, [shared_queue_store.Member(JOE, 9)], 1000))
     assert [each.id for each in found.leased] == ids
     requeued = await owner.do(shared_queue_store.requeue(keys, token, JOE, dict.fromkeys(ids, 1), 1000, failed=False))

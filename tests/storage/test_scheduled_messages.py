@@ -203,6 +203,19 @@ async def test_pages_list_each_once(store: Store) -> None:
     assert await scheduled_messages.count(store) == 450
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+async def test_a_page_goes_on_where_the_one_before_ended_though_its_last_message_was_postponed(
+    store: Store, *, is_last: bool
+) -> None:
+    owner = await started(store, "a")
+    kept = [str((await schedule(owner, MESSAGE._replace(due_ms=at))).id) for at in (5000, 6000, 7000)]
+    first = await scheduled_messages.page(store, count=1)
+    assert [each.id for each in first.messages] == kept[:1]
+    await owner.do(scheduled_messages.postpone(owner.keys, owner.token, kept[0], 9000 if is_last else 6500, "x"))
+    rest = await scheduled_messages.page(store, after=first.next)
+    assert {*kept[1:]} <= {each.id for each in rest.messages}
+
+
 @pytest.mark.parametrize("place", ["5", "-5", "5-", "x-5", "5-x", f"{'9' * 17}-5"])
 def test_a_place_that_is_none_is_refused(place: str) -> None:
     with pytest.raises(ValueError, match="next"):

@@ -19,6 +19,7 @@ from crewel.delivery.records import Submission
 from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, StoreUnavailable, StoreUncertain
 from crewel.settings import Settings
 from crewel.storage import dead_letter_groups, log, message_shares, shared_queue_store
+from crewel.storage.admin_connection import admin_connection
 from crewel.storage.keys import FORMAT
 from crewel.storage.script_step import Script, Step, scripts
 from crewel.storage.store import Store
@@ -346,6 +347,34 @@ async def test_a_store_counts_as_full_from_nine_tenths_on(start_store: StartStor
     with process.client() as client:
         client.config_set("maxmemory", int(used / 0.5))
     await until(lambda: not store.is_full)
+
+
+async def test_a_store_that_cannot_write_its_snapshot_stays_full_until_it_can(
+    start_store: StartStore, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its report of itself does not say that it refuses writes. Administrators reach it all the same."""
+    process = start_store()
+    store = await open_store(f"storage.url={process.url}")
+    in_its_place = process.directory / "dump.rdb"
+    in_its_place.mkdir()
+    with process.client() as client:
+        client.config_set("save", "3600 1")
+        client.bgsave()
+        await until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
+    (refused,) = await store.run([fill(store.keys.log, 10)])
+    assert isinstance(refused, StoreFull)
+    for _ in range(3):
+        await store._check_health()
+        assert store.is_full
+        assert "MISCONF" in (store.why_full or "")
+    assert "has space again" not in caplog.text
+    async with admin_connection(at(process, prefix_of(store)).storage) as administrator:
+        assert (await administrator.info()).appends
+    in_its_place.rmdir()
+    with process.client() as client:
+        client.bgsave()
+    await until(lambda: not store.is_full)
+    assert await store.run([fill(store.keys.log, 10)]) == [1]
 
 
 async def test_steps_wait_for_replicas(start_store: StartStore, open_store: OpenStore) -> None:

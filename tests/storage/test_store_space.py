@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crewel.storage.store_info import StoreInfo
-from crewel.storage.store_space import Space
+from crewel.storage.store_space import Space, why_full
 from tests.storage.conftest import opened
 from tests.store_process import PROGRAM
 
@@ -70,4 +70,6 @@ def test_a_file_that_has_grown_is_rewritten_where_the_disk_is_nearly_full(
 
 
 def test_a_write_that_failed_means_that_the_store_is_full(tmp_path: Path) -> None:
-    assert "cannot write to its disk" in (Space(tmp_path).why_full(facts(aof_last_write_status="err")) or "")
+    failed = facts(aof_last_write_status="err")
+    assert "cannot write to its disk" in (Space(tmp_path).why_full(failed) or "")
+    assert "cannot write to its disk" in (why_full(failed) or ""), "of a store of others"

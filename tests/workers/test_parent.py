@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import signal
 import socket
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,15 +50,16 @@ class Run(Parent):
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings(tmp_path: Path) -> Settings:
     """Those of a parent; reading them looks at files, which must not happen inside the event loop."""
-    return load(None, ["cluster.workers=2"])
+    return load(None, ["cluster.workers=2", f"storage.data_dir={tmp_path}"])
 
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE_S", 0.0)
-    monkeypatch.setattr(module, "_EVERY_S", 0.0)
+    for name in ("_EVERY_S", "_NOTE_LIMIT_S", "_COME_BACK_S"):
+        monkeypatch.setattr(module, name, 0.0)
 
 
 async def test_a_worker_whose_process_cannot_be_made_starts_again(
@@ -99,6 +102,90 @@ async def test_workers_that_cannot_be_replaced_continue(settings: Settings, capl
     await watching
 
 
+async def test_a_worker_that_dies_while_another_one_is_replaced_has_one_successor(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(settings, 0)
+    first, second = run.worker(1), run.worker(2)
+
+    def end(worker: _Process) -> None:
+        worker.ended.set()
+        run._running.remove(worker)
+
+    async def until_ended(worker: _Process) -> None:
+        end(worker)
+        if worker is first:
+            end(second)
+            await run._replace(second, -9)
+
+    monkeypatch.setattr(run, "_until_ended", until_ended)
+    await run._replace_all()
+    assert run.spawned == [1, 2]
+    assert [each.number for each in run._running] == [1, 2]
+
+
+async def test_workers_are_not_replaced_any_more_when_their_parent_ends(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(settings, 0)
+    for number in (1, 2):
+        run.worker(number)
+
+    async def until_ended(worker: _Process) -> None:
+        run._end()
+
+    monkeypatch.setattr(run, "_until_ended", until_ended)
+    await run._replace_all()
+    assert run.spawned == [1]
+    assert "cannot replace" not in caplog.text
+
+
+async def test_a_parent_that_waits_for_its_store_ends_by_sigterm(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store may have to read its file for minutes."""
+    handlers: dict[int, Callable[[], None]] = {}
+    opening = asyncio.Event()
+
+    async def bound(*_: object) -> list[socket.socket]:
+        return []
+
+    async def opened(_: object) -> None:
+        opening.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", handlers.__setitem__)
+    monkeypatch.setattr(module, "bind", bound)
+    monkeypatch.setattr(module.Store, "open", opened)
+    async with asyncio.timeout(10):
+        running = asyncio.create_task(Parent(settings, lambda *_: []).run(pytest.fail))
+        await opening.wait()
+        handlers[signal.SIGTERM]()
+        await running
+
+
+@pytest.mark.parametrize(
+    ("advertise", "of_the_third"),
+    [
+        ("", ""),
+        ("a.example", "a.example"),
+        ("a.example:9080", "a.example:9082"),
+        ("fd00::5", "fd00::5"),
+        ("[fd00::5]:9080", "[fd00::5]:9082"),
+    ],
+)
+def test_each_process_has_fixed_ports_of_its_own(advertise: str, of_the_third: str) -> None:
+    sets = ["cluster.workers=2", "cluster.listen=0.0.0.0:7080", f"cluster.advertise={advertise}"]
+    parent = Parent(load(None, sets), lambda *_: [])
+    with socket.socket() as listener:
+        parent._sockets = [listener]
+        decided = parent._decided(1, 2)
+    assert [each for each in decided if each.startswith(("cluster.listen", "cluster.advertise"))] == [
+        "cluster.listen=0.0.0.0:7082",
+        f"cluster.advertise={of_the_third}",
+    ]
+
+
 def started(
     monkeypatch: pytest.MonkeyPatch, toml: Path, options: list[str], environ: dict[str, str], embedded: str = ""
 ) -> tuple[list[str], dict[str, str]]:
@@ -117,7 +204,7 @@ def started(
     ours, theirs = socket.socketpair()
     with ours, theirs, socket.socket() as listener:
         parent._sockets = [listener]
-        asyncio.run(parent._process(1, theirs))
+        asyncio.run(parent._process(1, 0, theirs))
     return begun[0]
 
 

@@ -1,8 +1,10 @@
-"""The figures of all workers, as one of them answers `/metrics`."""
+"""What a worker takes of its parent; and the figures of all workers, as one of them answers `/metrics`."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -60,3 +62,51 @@ async def test_the_figures_are_those_of_the_workers_that_answer() -> None:
         'crewel_sessions{worker="2"} 2.0',
     ]
     assert sorted(nodes.asked) == ["answers", "hangs", "older"]
+
+
+async def test_the_figures_are_put_together_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes long, and all clients of this worker would wait."""
+    threads: list[int] = []
+
+    def joined(by_worker: dict[str, bytes]) -> bytes:
+        threads.append(threading.get_ident())
+        return b"".join(by_worker.values())
+
+    monkeypatch.setattr("crewel.workers.worker.joined", joined)
+    worker, nodes = Worker(Inheritance(1, [], 0)), Others()
+    unused: Any = None
+    registry: Any = nodes
+    worker._server = Serving(unused, unused, registry, registry, unused)
+    assert await worker.join(b"own") == b"own"
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+
+
+async def obeyed(worker: Worker, said: bytes) -> list[bytes]:
+    """What a worker tells its parent that says this, and then ends."""
+    reader, written = asyncio.StreamReader(), list[bytes]()
+    reader.feed_data(said)
+    reader.feed_eof()
+    writer: Any = SimpleNamespace(write=written.append, is_closing=lambda: False)
+    store = SimpleNamespace(learn_of_owner=lambda *_: None)
+    access: Any = SimpleNamespace(store=store)
+    runtime: Any = SimpleNamespace()
+    registry: Any = SimpleNamespace(hurry=lambda: None)
+    unused: Any = None
+    await worker._obey((reader, writer), Serving(runtime, access, registry, unused, unused))
+    return written
+
+
+async def test_a_worker_obeys_a_parent_of_a_later_version() -> None:
+    worker = Worker(Inheritance(1, [], 0))
+    assert await obeyed(worker, b'{"number":7,"workers":2,"later":1}\n') == [b'{"noted":7}\n']
+    assert worker.stop.is_set()
+
+
+async def test_a_worker_that_cannot_read_its_parent_ends() -> None:
+    """Its parent sees that. One that continued would wait for ever, and so would its parent for it."""
+    worker = Worker(Inheritance(1, [], 0))
+    with pytest.raises(ValueError, match=r"."):
+        await obeyed(worker, b"{\n")
+    assert worker.stop.is_set()
+    assert not worker._is_informed.is_set()

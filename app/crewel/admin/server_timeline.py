@@ -98,7 +98,7 @@ class ServerTimeline:
 
     async def stop(self) -> None:
         """The server ends."""
-        self._note_refusals(int(time() * 1000))
+        self._note_refusals()
         self.add("stopped")
         self._has_stopped = True
         if self._access.has_store and (self._access.trouble is not None or self._outages):
@@ -187,7 +187,7 @@ class ServerTimeline:
         self._note_losses()
         if now - self._refusals_at >= _REFUSALS_MS:
             self._refusals_at = now
-            self._note_refusals(now)
+            self._note_refusals()
 
     def _note_losses(self) -> None:
         """Note what the store has lost since the last look. An outage alone loses nothing that was answered."""
@@ -196,7 +196,7 @@ class ServerTimeline:
         if metrics.store_losses > times:
             self.add(_LOST, count=metrics.lost_messages - messages)
 
-    def _note_refusals(self, now: int) -> None:
+    def _note_refusals(self) -> None:
         for each in self._admin.refusals.take_causes():
             self.add(**_refusal(each))
 

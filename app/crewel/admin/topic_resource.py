@@ -19,6 +19,7 @@ from crewel.admin.scope_coverage import covers_channel, covers_session
 from crewel.bayeux.channel import SYSTEM, Channel, parse
 from crewel.broker.session import Session
 from crewel.broker.topic_view import GroupState, TopicView, joined_groups
+from crewel.broker.topics.references import channel_of
 from crewel.errors import IllegalArgument
 from crewel.event_loop import in_turns, sorted_in_turns
 from crewel.qos.names import parse_name
@@ -51,15 +52,9 @@ def _word_of(view: TopicView) -> str:
     return word_of(view.state, is_heard=bool(view.receivers or view.groups))
 
 
-def _parsed(name: str) -> Channel:
-    channel = parse(name)
-    assert channel is not None
-    return channel
-
-
 async def _past(admin: Administration, name: str, count: int | None, *, newest_first: bool) -> list[dict[str, Any]]:
     """The newest so many messages of the history, or all, as a subscriber would get them. Raises StoreError."""
-    return admin.messages(await admin.subscriptions.histories.shown(_parsed(name), count, newest_first))
+    return admin.messages(await admin.subscriptions.histories.shown(channel_of(name), count, newest_first))
 
 
 # Commands
@@ -82,21 +77,21 @@ def _is_in(wanted: State) -> Callable[[Call], Awaitable[Any]]:
 
 def _subscribers(call: Call) -> list[Session]:
     """The sessions that receive from this channel, by its name or by a pattern; of a pattern, those subscribed to just that."""
-    channel = _parsed(call.name)
+    channel = channel_of(call.name)
     if channel.is_wildcard:
         return [session for session in call.admin.sessions() if channel.name in session.subscriptions]
     return list(call.admin.channels.subscribers(channel))
 
 
 def _groups(call: Call) -> list[str]:
-    patterns, scope = _parsed(call.name).patterns, call.scope
+    patterns, scope = channel_of(call.name).patterns, call.scope
     groups = [group for group in call.admin.groups.states() if group.pattern in patterns]
     return sorted({group.name for group in groups if covers_channel(scope, Role.VIEW, group.pattern)})
 
 
 async def _set_destroy_delay(call: Call) -> None:
     """Say how long the topic lives when nothing refers to it, in milliseconds. Raises StoreError."""
-    channel, topics = _parsed(call.name), call.admin.topic_table
+    channel, topics = channel_of(call.name), call.admin.topic_table
     asked = replace(topics.administered(channel), destroy_delay_ms=call.value, administrative=True)
     stored = topics.administer(channel, asked)
     if stored is not None:

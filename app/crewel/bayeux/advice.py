@@ -20,7 +20,7 @@ def retry(interval_ms: int, timeout_ms: int, max_interval_ms: int | None = None)
 
 
 def handshake(interval_ms: int = 0) -> Advice:
-    """The session is unknown: handshake again. For failed connects only; clients choke on it in a successful reply."""
+    """There is no session: handshake again. For failed connects and handshakes; clients choke on it in a successful reply."""
     return {"reconnect": "handshake", "interval": interval_ms}
 
 

@@ -95,7 +95,16 @@ class Broker:
         meta = MetaHandlers(mailboxes, addressing, self.durability, self.sessions, self.subscriptions.handler)
         self.inbound = Inbound(runtime, mailboxes, self.publishing.publisher, by_id, meta, admission.limits)
         self.sweeper = Sweeper(
-            runtime, (self.sessions, mailboxes, addressing, topics, admission, self.presence, self.publishing)
+            runtime,
+            (
+                self.sessions.silent,
+                mailboxes.outbound.expiry,
+                addressing,
+                topics.endings,
+                admission,
+                self.presence,
+                self.publishing.scheduler,
+            ),
         )
         for extension in installed:
             extension.installed(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -29,8 +28,6 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session, State
 from crewel.broker.sessions.handshakes import HANDSHAKE
 from crewel.errors import DENIED_BY_POLICY, BayeuxCode, Denied, Limited, Refused, StoreError, denied
-
-log = logging.getLogger(__name__)
 
 _Outcome = Reply | Steps[Reply]
 """What a handler gives: the reply, or the steps to it."""

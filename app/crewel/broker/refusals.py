@@ -49,16 +49,12 @@ def refused(message: Message, error: Refused) -> Reply:
 
 def unavailable(message: Message, error: StoreError, name: str) -> Reply:
     """The reply to a handshake that the store could not take: the client may try again."""
-    return _refused(message, coded(error.code, name, 503), _again(1000), error.code, str(error))
+    return _refused(message, coded(error.code, name, 503), advice.handshake(1000), error.code, str(error))
 
 
 def limited(message: Message, error: Limited) -> Reply:
     """The reply to a handshake beyond a limit: the client may come back, and the reply says when."""
-    return _refused(message, error.error, _again(error.wait_ms), error.code, error.message, error.wait_ms)
-
-
-def _again(interval_ms: int) -> Advice:
-    return {"reconnect": "handshake", "interval": interval_ms}
+    return _refused(message, error.error, advice.handshake(error.wait_ms), error.code, error.message, error.wait_ms)
 
 
 def _refused(

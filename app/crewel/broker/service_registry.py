@@ -13,6 +13,7 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.handler_steps import Steps
 from crewel.broker.session import Session
+from crewel.errors import RemoteCallError
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,11 @@ class ServiceRegistry:
         else:
             if result is not None and isawaitable(result):
                 self._spawn(_waited(result))
+
+
+def call_failure(code: str, message: str) -> RemoteCallError:
+    """What a remote call raises that fails with this dotted code."""
+    return RemoteCallError({"errorCode": code, "message": message})
 
 
 async def _waited(awaitable: Any) -> None:

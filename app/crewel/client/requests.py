@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 import random
 import secrets
 from collections.abc import Container
@@ -33,8 +32,6 @@ from crewel.client.router import Interest
 from crewel.client.session_loop import Session
 from crewel.client.states import ENDING, Event, Transition
 from crewel.client.traces import NO_TRACES, Traces
-
-log = logging.getLogger("crewel.client")
 
 PYTHON: Final = 3
 """The language in the names of reply channels, as xMsg numbers them."""

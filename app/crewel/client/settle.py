@@ -98,13 +98,12 @@ class Ledger:
     `reports_ok`: success is reported too; without, the acknowledgement of its batch says it.
     """
 
-    def __init__(self, *, reports_ok: bool, changed: Callable[[], None], remembered: int = _REMEMBERED) -> None:
+    def __init__(self, *, reports_ok: bool, changed: Callable[[], None]) -> None:
         self.statuses = Statuses()
         self.reports_unclaimed = False
         """Whether the server understands that no listener takes a message. Without, such a message is at work."""
         self._reports_ok = reports_ok
         self._changed = changed
-        self._remembered = remembered
         self._in_progress: dict[str, Handling] = {}
         self._unclaimed: set[str] = set()
         self._named: set[str] = set()  # of these an acknowledgement says nothing any more
@@ -187,7 +186,7 @@ class Ledger:
     def _ok(self, message_id: str) -> None:
         self._done.pop(message_id, None)
         self._done[message_id] = None
-        if len(self._done) > self._remembered:
+        if len(self._done) > _REMEMBERED:
             del self._done[next(iter(self._done))]
         if self._reports_ok or message_id in self._named:
             self._named.discard(message_id)

@@ -88,8 +88,8 @@ class Judgement:
 
     settled: list[Entry] = field(default_factory=list)
     dead_letters: list[FailedDelivery] = field(default_factory=list)
-    put_back: list[Entry] = field(default_factory=list)
-    """They wait again, in their place."""
+    put_back: list[FailedDelivery] = field(default_factory=list)
+    """They wait again, in their place. Nothing has failed if the reason is `UNCLAIMED`."""
     unclaimed: list[Entry] = field(default_factory=list)
     """No listener of the client takes them, and it had not reported that before."""
     rejected: list[dict[str, Any]] = field(default_factory=list)
@@ -255,7 +255,8 @@ class Dispatcher:
         judgement.dead_letters.append(FailedDelivery(entry, code, reason, attempts, given, tries))
 
     def _put_back(self, message_id: str, judgement: Judgement, now_ms: int, code: str, reason: str) -> None:
-        judgement.put_back.append(self.messages.put_back(message_id, FailedAttempt(now_ms, code, reason)))
+        entry = self.messages.put_back(message_id, FailedAttempt(now_ms, code, reason))
+        judgement.put_back.append(FailedDelivery(entry, code, reason))
 
     def _fail(self, now: float) -> bool:
         """One more failure in a row, unless it reports the same trouble as the last one. Whether that is one too many."""

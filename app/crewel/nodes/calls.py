@@ -12,7 +12,7 @@ import orjson
 from crewel.bayeux.codec import encode
 from crewel.broker.runtime import Runtime
 from crewel.errors import NodeFailed, StoreUnavailable
-from crewel.nodes.frames import Frame, Kind
+from crewel.nodes.frames import LAST_STREAM, Frame, Kind
 from crewel.nodes.link import Link, OpenLinks
 from crewel.nodes.node_requests import REQUESTS, Answer, Question, Request
 
@@ -63,12 +63,15 @@ class Calls:
         raise NodeFailed(failure)
 
     async def _send(self, link: Link, asked: bytes) -> bytes:
-        link.streams += 1
-        key = link, link.streams
+        stream = link.streams % LAST_STREAM + 1
+        while (link, stream) in self._waiting:
+            stream = stream % LAST_STREAM + 1
+        link.streams = stream
+        key = link, stream
         told: asyncio.Future[bytes] = self._runtime.loop.create_future()
         self._waiting[key] = told
-        link.send(Kind.ASK, link.streams, asked)
         try:
+            link.send(Kind.ASK, stream, asked)
             async with asyncio.timeout(_WAIT_S):
                 return await told
         except TimeoutError:

@@ -16,7 +16,7 @@ from crewel.broker.cluster import LONGEST_PAUSE_MS
 from crewel.broker.exchange import CONNECT_CHANNEL, Peer
 from crewel.nodes.bus import Bus
 from crewel.nodes.calls import Calls
-from crewel.nodes.frames import Frame, Kind
+from crewel.nodes.frames import LAST_STREAM, Frame, Kind
 from crewel.nodes.link import Link, OpenLinks
 
 _REQUEST: Final = Kind.REQUEST
@@ -49,8 +49,11 @@ class Relay:
     def __init__(
         self, link: Link, relays: dict[int, Relay], peer: Peer, elements: list[Any], *, needs_cookie: bool = True
     ) -> None:
-        link.streams += 1
-        self._link, self._relays, self._stream = link, relays, link.streams
+        stream = link.streams % LAST_STREAM + 1
+        while stream in relays:  # sockets have theirs for days
+            stream = stream % LAST_STREAM + 1
+        link.streams = stream
+        self._link, self._relays, self._stream = link, relays, stream
         self.peer = peer
         self._connect: list[Any] | None = None
         """The last connect that came alone."""

@@ -22,6 +22,8 @@ OLDEST: Final = 3
 MOST_BYTES: Final = 256 << 20
 """Of one frame of a node that has proved itself: the limits of messages apply before a frame is made."""
 MOST_BYTES_OF_A_STRANGER: Final = 4096
+LAST_STREAM: Final = 2**32 - 1
+"""Behind it numbers of streams begin again at 1: a link that lasts has more than that."""
 _HEAD: Final = Struct("!IBI")
 
 
@@ -117,7 +119,8 @@ class FrameReader:
         self._needed = _HEAD.size  # bytes without which there is no use in looking
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Return the frames that are complete. Raises LinkError for one that is too long; then nothing more can be read."""
+        """Return the frames that are complete. Raises LinkError if the first one is too long; then nothing more can be read.
+        One that is too long behind others waits for the next call: what they say may change what is allowed."""
         if self._chunks:
             self._chunks.append(data)
             self._size += len(data)
@@ -129,6 +132,8 @@ class FrameReader:
         while size - place >= _HEAD.size:
             length, kind, stream = _HEAD.unpack_from(data, place)
             if length > self.most_bytes:
+                if frames:
+                    break
                 raise LinkError(f"a frame of {length} bytes, at most {self.most_bytes} were expected")
             begin = place + _HEAD.size
             end = begin + length

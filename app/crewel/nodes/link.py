@@ -19,6 +19,7 @@ from crewel.errors import LinkError
 from crewel.event_loop import GRACE_S, has_stalled
 from crewel.nodes.frames import MOST_BYTES, Frame, FrameReader, Introduction, Kind, head
 from crewel.nodes.strangers import INTRODUCTION_S, Strangers
+from crewel.settings.storage import port_of
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,11 @@ class Link(asyncio.Protocol):
         self._reader = FrameReader()
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
-        self._heard_at = 0.0
+        self._heard_at = self._taken_at = 0.0
+        """When something came; and when the other node had taken some of what waits for its reading, at the last look (loop
+        time)."""
+        self._waits = 0
+        """Bytes that would wait now if it had taken none since that look."""
         self._timer: asyncio.TimerHandle | None = None
         self.own = introduction.own
         """This node's token when the link was made; it changes when the node begins again."""
@@ -79,7 +84,7 @@ class Link(asyncio.Protocol):
         self.settled: asyncio.Future[None] = loop.create_future()
         """Done when the link is open, or has ended."""
         self.streams = 0
-        """How many streams it has had."""
+        """The number of the last stream that was opened on it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Introduce this node."""
@@ -105,14 +110,23 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take the frames in it."""
         self._heard_at = self._loop.time()
+        is_new = self._introduction is not None
         try:
-            for frame in self._reader.feed(data):
-                if self._introduction is None:
-                    self._user.take(self, frame)
-                else:
-                    self._introduce(self._introduction, frame)
+            frames = self._reader.feed(data)
+            while frames:
+                for frame in frames:
+                    if self._introduction is None:
+                        self._user.take(self, frame)
+                    else:
+                        self._introduce(self._introduction, frame)
+                # What comes in one piece with the proof, and behind it, may be longer.
+                frames = self._reader.feed(b"") if is_new else []
         except LinkError as error:
-            self._refuse(str(error))
+            if self._introduction is None:
+                log.warning("a node has sent %s: closing the link", error)
+                self.end()
+            else:
+                self._refuse(str(error))
         except Exception:
             log.exception("cannot handle a frame of another node: closing the link")
             self.end()
@@ -125,6 +139,7 @@ class Link(asyncio.Protocol):
             return
         self.token, self.version, self._introduction = introduction.token, introduction.version, None
         self._reader.most_bytes, self.is_open = MOST_BYTES, True
+        self._taken_at = self._heard_at
         self._strangers.left(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -154,6 +169,7 @@ class Link(asyncio.Protocol):
     def resume_writing(self) -> None:
         """It reads again."""
         self.is_clogged = False
+        self._taken_at = self._loop.time()
         self._user.caught_up(self)
 
     def pause_reading(self) -> None:
@@ -176,7 +192,10 @@ class Link(asyncio.Protocol):
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if self._transport is not None:
-            self._transport.write(b"".join(unsent))
+            data = b"".join(unsent)
+            if self.is_clogged:
+                self._waits += len(data)
+            self._transport.write(data)
 
     def end(self) -> None:
         """Close it at once."""
@@ -187,10 +206,15 @@ class Link(asyncio.Protocol):
         transport, timer = self._transport, self._timer
         if transport is None or timer is None:
             return
-        now = self._loop.time()
+        now, waits = self._loop.time(), transport.get_write_buffer_size()
+        if waits < self._waits or not self.is_clogged:
+            self._taken_at = now
+        self._waits = waits
+        # What a node says is not heard while this one does not read it. Then it has to take what it is sent.
+        silent_since = self._heard_at if transport.is_reading() else self._taken_at
         # After a stall of this process, what the other node has sent has come and has not been read.
-        if not has_stalled(timer.when(), now) and now - self._heard_at > _SILENCE_S and transport.is_reading():
-            log.warning("a node has been silent for %.0f s: closing the link", now - self._heard_at)
+        if not has_stalled(timer.when(), now) and now - silent_since > _SILENCE_S:
+            log.warning("a node has been silent for %.0f s: closing the link", now - silent_since)
             self.end()
             return
         self.send(Kind.PING)
@@ -299,15 +323,18 @@ class Dialler:
 
     async def _dial(self, token: str, address: str) -> None:
         host, _, port = address.rpartition(":")
+        link = self.made(token)
         try:
             async with asyncio.timeout(_DIAL_S):
-                _, link = await self._loop.create_connection(lambda: self.made(token), host.strip("[]"), int(port))
+                await self._loop.create_connection(lambda: link, host.strip("[]"), int(port))
                 await asyncio.shield(link.settled)
         except (OSError, ValueError, TimeoutError) as error:
             log.info("the node at %s cannot be reached: %s", address or "no address", error or "no answer in time")
-            return
-        if link.is_open:
-            self._links.add_dialled(token, link)
+        finally:
+            if link.is_open:
+                self._links.add_dialled(token, link)
+            else:
+                link.end()  # it may open later, and nothing would use or end it
 
     async def close(self) -> None:
         """Dial no more."""
@@ -363,9 +390,8 @@ def advertised_address(host: str, port: int, advertise: str) -> str:
     if not advertise:
         # There is no address in "all addresses": the name of the machine is the best guess.
         advertise = socket.gethostname() if host in _ALL_ADDRESSES else host
+    elif port_of(advertise) is not None:
+        return advertise
     if ":" in advertise and not advertise.startswith("["):
-        named, _, given = advertise.rpartition(":")
-        if given.isdigit() and ":" not in named:
-            return advertise
         advertise = f"[{advertise}]"
-    return advertise if "]:" in advertise else f"{advertise}:{port}"
+    return f"{advertise}:{port}"

@@ -40,7 +40,7 @@ class Place(Enum):
 
     HERE = "here: the session is this node's, or no node's"
     LATER = "it cannot be said yet, or not before sessions have moved"
-    GONE = "nowhere: the client is gone"
+    GONE = "nowhere: the client of a request is gone"
     NAMED = "where the session of the name is: the store knows"
 
 
@@ -183,7 +183,7 @@ class Router:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._runtime.settings.hold_ms / 1000):
                 place = await self._settled(peer, elements, since, not_by)
-        if place is Place.GONE or peer.is_gone:
+        if place is Place.GONE or _is_in_vain(peer):
             return
         if isinstance(place, Node) and isinstance(peer, RemotePeer):
             peer.refuse(elements)  # also where it could be forwarded: the first node then waits for the heir itself
@@ -214,7 +214,7 @@ class Router:
 
     async def _settled_now(self, peer: Peer, elements: list[Any], since: float, not_by: str) -> Place | Node:
         """The place; LATER if it is not known, or cannot be reached."""
-        place = Place.GONE if peer.is_gone else self._place(elements, since)
+        place = Place.GONE if _is_in_vain(peer) else self._place(elements, since)
         if place is Place.NAMED:
             place = await self._place_of_name(session_name(elements[0]["ext"]["session"]), since)
         if not_by and isinstance(place, Node) and place.token == not_by:
@@ -264,6 +264,11 @@ class Router:
         peer.send(answers)
         if not self._lease.lasts or self._access.phase.is_reloading:
             peer.end_well()  # the next connection may reach a node that can say more
+
+
+def _is_in_vain(peer: Peer) -> bool:
+    """Whether a request needs no answer any more. What came on a socket before it closed is still carried out."""
+    return peer.is_gone and not peer.pushes
 
 
 def _speaks(socket: Peer) -> bool:

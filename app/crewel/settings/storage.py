@@ -2,7 +2,7 @@
 
 import re
 import socket
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, model_validator
 
@@ -18,6 +18,8 @@ from crewel.settings.types import (
     StoreAddress,
     setting,
 )
+
+_LAST_PORT: Final = 65535
 
 
 class Storage(Group):
@@ -55,8 +57,8 @@ class Storage(Group):
     prefix: str = setting(
         "crewel:",
         "Prefix of every key. Servers that share a store, but not their messages, need different prefixes.",
-        pattern=r"^[^\s{}*?\[\]\\]{0,64}$",
-        expected="at most 64 characters without spaces, braces, brackets, *, ? and \\",
+        pattern=r"^[!-)+->@-Z^-z|~]{0,64}$",  # a part of the name of connections, which the store takes in ASCII only
+        expected="at most 64 ASCII characters without spaces, braces, brackets, *, ? and \\",
     )
     log_max_bytes: Number = setting(
         1073741824,
@@ -295,6 +297,12 @@ class Node(Group):
     )
 
 
+def port_of(advertise: str) -> int | None:
+    """The port in `cluster.advertise`; None if there is none, as in an IPv6 address without brackets."""
+    host, _, port = advertise.rpartition(":")
+    return int(port) if port.isdecimal() and (":" not in host or host.endswith("]")) else None
+
+
 class Cluster(Group):
     """What servers of one store know of each other."""
 
@@ -321,13 +329,15 @@ class Cluster(Group):
     listen: str = setting(
         "127.0.0.1:0",
         "Address and port where other nodes forward requests to this one; port 0: any free port. Nodes on several"
-        " machines need an address that the other nodes can reach. This traffic is authenticated, but not encrypted.",
+        " machines need an address that the other nodes can reach. This traffic is authenticated, but not encrypted."
+        " N workers use this port and the next N.",
         pattern=r"^\S*:\d{1,5}$",
         expected="an address and a port, as in 10.0.0.5:7080",
     )
     advertise: str = setting(
         "",
-        "Where other nodes reach this one, as host or host:port, if that is not cluster.listen.",
+        "Where other nodes reach this one, as host or host:port, if that is not cluster.listen. With N workers,"
+        " this port and the next N lead to the port of cluster.listen and the next N.",
         pattern=r"^\S*$",
         expected="a host, or a host and a port",
     )
@@ -352,6 +362,23 @@ class Cluster(Group):
         ge=0,
         le=600000,
     )
+
+    @model_validator(mode="after")
+    def _ports_of_all_workers(self) -> "Cluster":
+        further = self.workers if self.workers > 1 else 0  # one for each worker but the first, and one for a successor
+        listen, advertise = int(self.listen.rpartition(":")[2]), port_of(self.advertise)
+        for name, port, least in (("listen", listen, 0), ("advertise", advertise, 1)):
+            if port is not None and not least <= port <= _LAST_PORT - further:
+                with_workers = f", with {self.workers} workers, which use {further + 1} ports" if further else ""
+                raise ValueError(
+                    f"cluster.{name} {getattr(self, name)}: the port must be {least} to {_LAST_PORT - further}{with_workers}"
+                )
+        if further and advertise is not None and not listen:
+            raise ValueError(
+                f"cluster.advertise {self.advertise} has a port, and each worker has a port of its own: give cluster.listen"
+                " a port too, so that both count up together, or leave out the port of cluster.advertise"
+            )
+        return self
 
 
 def _host_name() -> str:

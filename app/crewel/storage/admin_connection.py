@@ -118,7 +118,7 @@ async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> 
             await connection.read_response()
         except (RedisError, OSError) as error:
             if isinstance(store_error(error), StoreFull):
-                return  # with its disk full it refuses what writes, and PING like that, but can be read
+                return  # it has read its file: one that cannot write to its disk refuses PING, and can be read
             why = why_not(error, is_own=embedded is not None)
             late = loop.time() > deadline and not isinstance(why, Loading)
             if late or not isinstance(why, StoreUnavailable):

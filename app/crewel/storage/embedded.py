@@ -204,6 +204,15 @@ class Embedded:
         finally:
             os.close(lock)  # the store has it from now on, and lets go of it by ending
 
+    async def keep_link(self) -> None:
+        """Make the link again through which the store is reached, if it needs one: systems remove old temporary files."""
+        if self._link is None:
+            return
+        try:
+            await asyncio.to_thread(self._shorten)
+        except OSError as error:
+            log.warning("the link %s to the store is missing: %s", self._link, error.strerror)
+
     async def close(self, limit_s: float = END_LIMIT_S) -> None:
         """End the store if it was started here, and wait until it has written everything, so many seconds at most: then it is
         killed, and has what it had answered."""
@@ -308,11 +317,18 @@ class Embedded:
             )
 
     def _shorten(self) -> None:
-        """A socket's path may be 107 bytes long. Reach a directory with a longer one through a link."""
-        if self._link is None and len(os.fsencode(self._socket)) > _LONGEST_SOCKET_PATH:
-            link = Path(tempfile.mkdtemp(prefix="crewel-")) / "d"
-            link.symlink_to(self._directory, target_is_directory=True)
-            self._link = link
+        """A socket's path may be 107 bytes long. Reach a directory with a longer one through a link, which stays in its place:
+        its path is known to others."""
+        if self._link is None:
+            if len(os.fsencode(self._socket)) <= _LONGEST_SOCKET_PATH:
+                return
+            self._link = Path(tempfile.mkdtemp(prefix="crewel-")) / "d"
+        folder = self._link.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if folder.lstat().st_uid != os.geteuid():  # whose link could lead anywhere
+            raise FileExistsError(errno.EEXIST, f"{folder} belongs to another user")
+        if not self._link.is_symlink():
+            self._link.symlink_to(self._directory, target_is_directory=True)
 
     async def _start(self, lock: int) -> None:
         binary = await asyncio.to_thread(server_binary, self._storage)

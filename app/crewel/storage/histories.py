@@ -114,6 +114,14 @@ class Shortened(NamedTuple):
     """How many messages it still has."""
 
 
+class Expired(NamedTuple):
+    """What a step has removed."""
+
+    looked_at: int
+    """How many messages; if as many as it may, there may be more."""
+    shortened: list[Shortened]
+
+
 class ChangeKind(StrEnum):
     """What has changed of a topic."""
 
@@ -239,10 +247,10 @@ def _all_keys(k: Keys, token: str, channel: str) -> tuple[str, ...]:
     return (k.node(token), k.topics, k.topic(channel), k.history(channel), k.expiry, k.facts, k.last, k.log)
 
 
-def expire(k: Keys, token: str, now_ms: int, count: int, facts_max: int = _FACTS_MAX) -> Step[list[Shortened]]:
+def expire(k: Keys, token: str, now_ms: int, count: int, facts_max: int = _FACTS_MAX) -> Step[Expired]:
     """Remove messages from histories, and from shared queues, whose time has ended at `now_ms` (since 1970), at most so many.
     Returns the channels and queues that have lost some."""
-    return Step("expire", (k.node(token), k.expiry, k.facts), (k.base, now_ms, count, facts_max), _shortened)
+    return Step("expire", (k.node(token), k.expiry, k.facts), (k.base, now_ms, count, facts_max), _expired)
 
 
 async def topics(store: Store) -> list[StoredTopic]:
@@ -275,6 +283,8 @@ def _text(answer: Any) -> str:
     return str(answer.decode())
 
 
-def _shortened(answer: Any) -> list[Shortened]:
+def _expired(answer: Any) -> Expired:
     words = iter(answer)
-    return [Shortened(name.decode(), *counts) for name, *counts in zip(words, words, words, strict=True)]
+    looked_at = next(words)
+    shortened = [Shortened(name.decode(), *counts) for name, *counts in zip(words, words, words, strict=True)]
+    return Expired(looked_at, shortened)

@@ -160,12 +160,18 @@ def _is_on(scheduled: ScheduledMessage, pattern: str) -> bool:
 
 
 async def _start(store: Store, place: str) -> int:
-    """How many messages come up to this place. If its message has gone, those of the same time come once more."""
+    """How many messages come up to this place. If its message has gone or was postponed, those of the same time come once
+    more."""
     if not place:
         return 0
     at_ms, message_id = place_of(place)
-    rank: Any = await store.reader.zrank(store.keys.scheduled, message_id)
-    return int(await store.reader.zcount(store.keys.scheduled, "-inf", f"({at_ms}") if rank is None else rank + 1)
+    pipeline = store.reader.pipeline(transaction=False)
+    pipeline.zrank(store.keys.scheduled, message_id)
+    pipeline.zscore(store.keys.scheduled, message_id)  # after the rank: a postponement in between shows in it
+    rank, score = await pipeline.execute()
+    if score != at_ms:
+        return int(await store.reader.zcount(store.keys.scheduled, "-inf", f"({at_ms}"))
+    return int(rank) + 1
 
 
 def _place(at_ms: int, message_id: str) -> str:

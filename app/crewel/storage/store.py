@@ -542,14 +542,27 @@ class Store:
     async def _note_space(self, info: StoreInfo) -> None:
         self.is_scarce, self.room, self.until_look = room_of(info)
         if self._embedded is None:
-            why = why_full(info) or self.owner_says
+            why = self.owner_says or why_full(info)
         else:
+            await self._embedded.keep_link()
             space = self._space = self._space or Space(self._embedded.directory)
             why = await asyncio.to_thread(space.why_full, info)
             if space.should_rewrite(info, asyncio.get_running_loop().time()):
                 log.info("asking the store to rewrite its file")
                 await self._writer.ask([("BGREWRITEAOF",)])
+        if why is None and self.is_full:
+            why = await self._why_still_full()
         self._set_full(why)
+
+    async def _why_still_full(self) -> str | None:
+        """Why the store refuses writes, if its report does not tell: one that cannot write to its disk refuses PING as well."""
+        try:
+            await self.reader.ping()
+        except StoreFull as error:
+            return str(error)
+        except StoreError:
+            return self.why_full
+        return None
 
     def _set_full(self, why: str | None) -> None:
         if why is not None and self.why_full is None:

@@ -58,7 +58,9 @@ class Space:
 
 
 def why_full(info: StoreInfo) -> str | None:
-    """Return why the memory of a store counts as full; None if it does not."""
+    """Return why a store should not be written to, as far as its report tells; None if it has room."""
+    if info.has_write_error:
+        return "the store cannot write to its disk; its log says why"
     if info.max_memory <= 0 or info.used_memory < _FULL_FROM * info.max_memory:
         return None
     return f"the memory of the store is full: {info.used_memory // _MIB} of {info.max_memory // _MIB} MiB"

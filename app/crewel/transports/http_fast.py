@@ -9,7 +9,6 @@ behind them. With `http.fast_lane=false` the child gets everything, so nothing i
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from math import inf
 from time import perf_counter
@@ -26,8 +25,6 @@ from crewel.transports.websocket import Socket
 if TYPE_CHECKING:
     from crewel.transports.fast_lane import FastLane
     from crewel.transports.http_connection import Connection
-
-log = logging.getLogger(__name__)
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _OK: Final = b"HTTP/1.1 200 OK\r\n"

@@ -66,6 +66,11 @@ class Situation:
     workers: int = 1
     """How many there are to be."""
 
+    @classmethod
+    def read(cls, said: dict[str, Any]) -> Situation:
+        """What a parent has said. One of another version may say more, or less."""
+        return cls(**{each.name: said[each.name] for each in fields(cls) if each.name in said})
+
 
 async def streams(end: socket.socket) -> Streams:
     """The connected end of a pair, to read and to write."""

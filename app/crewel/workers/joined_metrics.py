@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
@@ -20,9 +20,7 @@ def joined(by_worker: Mapping[str, bytes]) -> bytes:
         for family in text_string_to_metric_families(text.decode()):
             labelled = [each._replace(labels={"worker": worker, **each.labels}) for each in family.samples]
             families.setdefault(family.name, _empty(family)).samples.extend(labelled)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Ready(families.values()))
-    return generate_latest(registry)
+    return generate_latest(_Ready(families.values()))
 
 
 def _empty(family: Metric) -> Metric:

@@ -20,10 +20,11 @@ from typing import Any, Final
 
 from crewel.broker.cluster import LONGEST_PAUSE_MS
 from crewel.errors import StoreTaken, WorkersFailed
-from crewel.event_loop import woken
+from crewel.event_loop import unless, woken
 from crewel.security.tokens import keep_token
 from crewel.settings import Settings
 from crewel.settings.sources import variable_of
+from crewel.settings.storage import port_of
 from crewel.storage.node_leases import lock_directory
 from crewel.storage.store import Store
 from crewel.supervision import FIRST_PAUSE_S
@@ -59,6 +60,8 @@ class _Process:
     process: asyncio.subprocess.Process
     streams: Streams
     ready: asyncio.Future[str]
+    place: int = 0
+    """From 0, and that of no other process: a successor runs beside the one that it replaces, and needs other ports."""
     noted: int = 0
     """Number of the last line that it has acted on."""
     since: float = 0.0
@@ -84,6 +87,7 @@ class Parent:
         self._settings = settings
         self._command = command
         self._running: list[_Process] = []
+        self._places: set[int] = set()  # of these, and of those that are being started
         self._left: deque[int] = deque(maxlen=_MOST_LEFT)  # processes that have ended, or are about to
         self._heir: int | None = None  # of what the next of these leaves
         self._line = 0
@@ -111,7 +115,7 @@ class Parent:
             for each in self._sockets:
                 stack.callback(each.close)
                 each.listen(_BACKLOG)
-            await stack.enter_async_context(self._storing())
+            await unless(self._stop, stack.enter_async_context(self._storing()))
             stack.push_async_callback(self._end_all)
             url = await self._start_all()
             if url is not None:
@@ -150,8 +154,9 @@ class Parent:
 
     async def _start_all(self) -> str | None:
         """Start all workers; returns the URL that they serve, None if the parent is to end first."""
-        count = self._settings.cluster.workers
-        for number in range(1, count + 1):
+        for number in range(1, self._settings.cluster.workers + 1):
+            if self._stop.is_set():
+                return None
             try:
                 await self._spawn(number)
             except OSError as error:
@@ -165,20 +170,23 @@ class Parent:
 
     async def _spawn(self, number: int) -> _Process:
         """Raises OSError if the machine has no process, descriptor or memory for it."""
+        place = min(set(range(len(self._places) + 1)) - self._places)
+        self._places.add(place)
         ours, theirs = socket.socketpair()
         process = None
         try:
             with theirs:
-                process = await self._process(number, theirs)
+                process = await self._process(number, place, theirs)
             streams = await control_channel.streams(ours)
         except OSError:
+            self._places.remove(place)
             ours.close()
             if process is not None:
                 process.kill()
             raise
         with suppress(ValueError):
             self._left.remove(process.pid)
-        made = _Process(number, process, streams, asyncio.get_running_loop().create_future())
+        made = _Process(number, process, streams, asyncio.get_running_loop().create_future(), place)
         made.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._running.append(made)
         self._own(self._listen(made))
@@ -186,28 +194,32 @@ class Parent:
         self._send_situation()  # it waits for that before it serves
         return made
 
-    async def _process(self, number: int, channel: socket.socket) -> asyncio.subprocess.Process:
+    async def _process(self, number: int, place: int, channel: socket.socket) -> asyncio.subprocess.Process:
         listeners = [each.fileno() for each in self._sockets]
         inherited = Inheritance(number, listeners, channel.fileno())
         return await asyncio.create_subprocess_exec(
-            *self._command(inherited, self._decided(number)),
+            *self._command(inherited, self._decided(number, place)),
             env=os.environ | self._decided_secrets(),
             stdin=asyncio.subprocess.DEVNULL,
             pass_fds=[*listeners, channel.fileno()],
             start_new_session=True,  # Ctrl-C at the terminal is for the parent
         )
 
-    def _decided(self, number: int) -> list[str]:
+    def _decided(self, number: int, place: int) -> list[str]:
         """What the settings of a worker are, whatever its sources say."""
         node, cluster = self._settings.node, self._settings.cluster
         host, _, port = cluster.listen.rpartition(":")
+        advertise, advertised = cluster.advertise, port_of(cluster.advertise)
+        if advertised is not None:
+            advertise = f"{advertise.rpartition(':')[0]}:{advertised + place}"
         # Another address than that of an embedded store may hold a password: `_decided_secrets`.
         embedded = [] if self._store is None else [f"storage.url={self._store.url}"]
         return [
             *embedded,
             "cluster.workers=1",
             "cluster.enabled=true",
-            f"cluster.listen={host}:{int(port) + number - 1 if int(port) else 0}",
+            f"cluster.listen={host}:{int(port) + place if int(port) else 0}",
+            f"cluster.advertise={advertise}",
             f"node.name={node.name[:59]}-{number}",
             f"http.port={self._sockets[0].getsockname()[1]}",
         ]
@@ -273,10 +285,7 @@ class Parent:
 
     async def _unless_stopped(self, what: Coroutine[Any, Any, object]) -> bool:
         """Wait for this, or for the end; returns whether it is not the end."""
-        waiting = [asyncio.create_task(what), asyncio.create_task(self._stop.wait())]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for each in waiting:
-            each.cancel()
+        await unless(self._stop, what)
         return not self._stop.is_set()
 
     # Running
@@ -307,12 +316,17 @@ class Parent:
         """Replace the workers one after another by processes that read the settings again."""
         log.info("replacing the workers")
         for old in [each for each in self._running if each.is_serving]:
+            if self._stop.is_set():
+                return
+            if old.ended.is_set():
+                continue  # it has died meanwhile, and is replaced by one that reads the settings as they are now
             try:
                 new = await self._spawn(old.number)
             except OSError as error:
                 log.error("cannot replace worker %d: it continues to run (%s)", old.number, error.strerror or error)
                 return
-            await self._unless_stopped(asyncio.wait([new.ready]))
+            if not await self._unless_stopped(asyncio.wait([new.ready])):
+                return
             if not new.is_serving:
                 log.error("cannot replace worker %d: it continues to run", old.number)
                 return
@@ -335,6 +349,7 @@ class Parent:
         worker.ended.set()
         worker.streams[1].close()
         self._running.remove(worker)
+        self._places.remove(worker.place)
         if worker.process.pid not in self._left:
             self._left.append(worker.process.pid)
         if not worker.ready.done():

@@ -196,6 +196,15 @@ class TestFailures:
         assert letters(world) == []
         assert ends(world) == {(message_id, "settled"): 1}
 
+    def test_each_failure_of_one_report_counts_by_its_own_code(self, world: StoredWorld) -> None:
+        first, second = (member(world, f"joe/{n}", dispatcher={"retries": 5, "delay": 0}) for n in (1, 2))
+        publish(world, *range(4))
+        late, poison = come(first)
+        settled(second, *come(second))
+        first.take(failed(late, "communication.timeout"), failed(poison, "user.update.deadMessage"))
+        assert ids(come(second)) == ids([late])
+        assert letters(world) == [("client/joe/1", "user.update.deadMessage", *ids([poison]))]
+
     def test_another_member_has_it_when_one_ends(self, world: StoredWorld) -> None:
         message_id, first, second = self._given(world)
         come(first)
@@ -423,7 +432,7 @@ class TestLife:
         joe, queues, name = member(world, "joe/1"), world.broker.addressing.shared_queues, f"group:{WORK} workers"
         queues.refresh(name)
         for _ in range(3):
-            queues.joined(joe.session, name)
+            queues.joined(name)
         assert queues.waiting(name) == 0
         world.settle()
         publish(world, 1)

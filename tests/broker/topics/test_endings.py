@@ -248,6 +248,23 @@ class TestTime:
             stored.sweep_after(0.1)
         assert state(stored, "/a") is State.DEAD
 
+    def test_one_sweep_removes_all_that_has_expired(
+        self, make_stored: MakeStored, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = make_stored("topics./a.history.max_entries=9")
+        monkeypatch.setattr(endings, "_EXPIRED_AT_ONCE", 2)
+        sender = Receiver(world).started()
+        for number in range(5):
+            publish(sender, "/a", number, lifeTime=60_000)
+        topic = world.broker.topics.table.find("/a")
+        assert topic is not None
+        assert topic.history_count == 5
+        clock = world.broker.runtime.clock
+        monkeypatch.setattr(world.broker.topics.endings, "_clock", lambda: clock() + 3600)
+        world.broker.sweep()
+        world.settle()
+        assert topic.history_count == 0
+
     def test_the_store_forgets_it_too(self, make_stored: MakeStored) -> None:
         world = make_stored()
         publish(Receiver(world).started(), "/a", persistent=True, destroyDelay=0)

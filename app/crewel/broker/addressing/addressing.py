@@ -54,7 +54,7 @@ class Addressing:
     def joins(self, session: Session, queue: str) -> None:
         """A session has joined the group that has this queue."""
         self._listener.new_member(queue)
-        self.shared_queues.joined(session, queue)
+        self.shared_queues.joined(queue)
         self.requeue.rebalance(session, [queue])
 
     def left(self, queue: str) -> None:

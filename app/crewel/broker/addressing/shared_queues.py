@@ -277,8 +277,8 @@ class SharedQueues:
             for name in self.names_for(session):
                 self.schedule_lease(name)
 
-    def joined(self, session: Session, name: str) -> None:
-        """The session has joined the group that has this queue."""
+    def joined(self, name: str) -> None:
+        """A session has joined the group that has this queue."""
         queue = self._queue(name)
         if queue.count:
             self.schedule_lease(name)

@@ -50,8 +50,8 @@ class Restored:
 
 
 @dataclass(eq=False)
-class DeadLetterBin:
-    """The bin of one broker's store."""
+class DeadLetterWork:
+    """What operators do with dead letters of one broker's store."""
 
     _runtime: Runtime
 
@@ -64,6 +64,11 @@ class DeadLetterBin:
         if access.trouble is not None:
             raise StoreUnavailable(access.trouble)
         return access
+
+
+@dataclass(eq=False)
+class DeadLetterBin(DeadLetterWork):
+    """The bin."""
 
     async def restore(self, wanted: Wanted, who: str) -> Restored:
         """Make dead letters again of what was discarded, the first discarded first: for some seconds, or those of these ids.

@@ -16,13 +16,12 @@ from crewel.bayeux.channel import parse
 from crewel.broker.addressing.consumer_groups import ConsumerGroups
 from crewel.broker.addressing.session_names import Names
 from crewel.broker.addressing.shared_queues import SharedQueues
+from crewel.broker.dead_letters.bin import DeadLetterWork
 from crewel.broker.dead_letters.room import Room
 from crewel.broker.mailboxes.backlog_loader import BacklogLoader
-from crewel.broker.runtime import Runtime
-from crewel.broker.writing.store_access import StoreAccess
 from crewel.delivery.entry import priority_in
 from crewel.delivery.records import PendingMessage, SessionName
-from crewel.errors import IllegalArgument, StoreUnavailable, StoreUncertain
+from crewel.errors import IllegalArgument, StoreUncertain
 from crewel.qos.connect import Bounds
 from crewel.qos.names import is_queue
 from crewel.storage import dead_letter_bin, dead_letter_store
@@ -111,26 +110,15 @@ class _Try(NamedTuple):
 
 
 @dataclass(eq=False)
-class DeadLetterRedrive:
-    """Operators' work on the dead letters of one broker's store."""
+class DeadLetterRedrive(DeadLetterWork):
+    """Redrives and discards."""
 
-    _runtime: Runtime
     _loader: BacklogLoader
     _names: Names
     _groups: ConsumerGroups
     _shared_queues: SharedQueues
     on_redriven: list[Callable[[StoredDeadLetter, str, Redriven], None]] = field(default_factory=list, init=False)
     """Called with a dead letter that was moved, its receiver (empty: its channel), and the outcome."""
-
-    @property
-    def access(self) -> StoreAccess:
-        """The store, which may be written to. Raises StoreUnavailable if there is none, or it may not."""
-        access = self._runtime.access
-        if not access.has_store:
-            raise StoreUnavailable("this server has no store, and so no dead letters")
-        if access.trouble is not None:
-            raise StoreUnavailable(access.trouble)
-        return access
 
     async def count(self, chosen: Chosen) -> int:
         """How many dead letters are chosen, at this moment. Raises StoreError, ValueError for an `until` that is no dead id."""

@@ -22,7 +22,7 @@ from typing import Any, Final
 from crewel.broker.mailboxes.shape_samples import ShapeSamples
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.dispatcher import Judgement
+from crewel.delivery.dispatcher import UNCLAIMED, Judgement
 from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.entry import Entry
 from crewel.errors import StoreError
@@ -144,11 +144,10 @@ class Events:
         for each in judgement.dead_letters:
             self._failed(session, each.entry, each.code, "letter", each.given)
         if judgement.put_back:
-            view = session.mailbox.view()
-            code, _ = view.failure or ("", "")
-            outcome = "held" if view.holdback is not None else "waits"
-            for entry in judgement.put_back:
-                self._failed(session, entry, code, outcome)
+            outcome = "held" if session.mailbox.view().holdback is not None else "waits"
+            for each in judgement.put_back:
+                if each.reason is not UNCLAIMED:  # of that the client has reported no failure
+                    self._failed(session, each.entry, each.code, outcome)
             self.redelivered(session.name, len(judgement.put_back))
 
     def _failed(self, session: Session, entry: Entry, code: str, outcome: str, given: str = "") -> None:

@@ -29,7 +29,7 @@ from crewel.broker.mailboxes.offers import (
     WAITS,
 )
 from crewel.delivery.batches import NO_BATCHES, Batches
-from crewel.delivery.dispatcher import NO_DISPATCHER, NO_STATUS, UNCLAIMED, Dispatcher, FailedDelivery, Rejection
+from crewel.delivery.dispatcher import NO_DISPATCHER, Dispatcher, Rejection
 from crewel.delivery.entry import NO_ENTRIES, Entry, as_they_came, comes_before, in_order, insert
 from crewel.delivery.open_limit import OpenLimit
 from crewel.delivery.outcomes import Status, Verdict
@@ -40,7 +40,7 @@ from crewel.qos.connect import Bounds, Burst
 if TYPE_CHECKING:
     from crewel.broker.mailboxes.ledger import Ledger
     from crewel.broker.mailboxes.mailbox_listener import Occasion
-    from crewel.delivery.dispatcher import Judgement, Rules
+    from crewel.delivery.dispatcher import FailedDelivery, Judgement, Rules
     from crewel.delivery.dispatcher_states import Holdback
 
 _ANY_BURST: Final = Burst()
@@ -509,8 +509,7 @@ class Mailbox:
         if judgement.dead_letters:
             self._dead_letter_many([each for each in judgement.dead_letters if not goes_elsewhere(each)])
         if judgement.put_back:
-            why = self._dispatcher.last_failure or (NO_STATUS, UNCLAIMED)
-            put_back = [entry for entry in judgement.put_back if not goes_elsewhere(FailedDelivery(entry, *why))]
+            put_back = [each.entry for each in judgement.put_back if not goes_elsewhere(each)]
             if put_back:
                 put_back += self._notices_of(put_back)
                 self._take_back(put_back)

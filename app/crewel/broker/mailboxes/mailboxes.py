@@ -42,10 +42,6 @@ class Mailboxes:
         runtime.metrics.gauge("held_connects", lambda: self.connects.held)
         runtime.metrics.gauge("queued_bytes", lambda: self.outbound.backlog.size)
 
-    def sweep(self) -> None:
-        """Take out the messages whose life has ended."""
-        self.outbound.expiry.sweep()
-
     # What `outbound` reports
 
     def on_timer(self, session: Session, now: float) -> float:

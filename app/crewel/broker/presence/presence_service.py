@@ -15,8 +15,9 @@ from crewel.broker.admission.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
 from crewel.broker.presence.presence import Presence
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import call_failure
 from crewel.broker.session import Session
-from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, Limited, RemoteCallError, denied
+from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, Limited, denied
 from crewel.qos.fields import Check, one_of, read_fields
 
 PRESENCE_SERVICE: Final = "/service/presence"
@@ -61,7 +62,7 @@ class PresenceService:
                         raise IllegalArgument(name, "is missing")
                 return await self._answer(session, asked["channel"], asked["action"], asked.get("data"))
             except (IllegalArgument, Limited) as error:
-                raise _failed(error.code, error.message) from None
+                raise call_failure(error.code, error.message) from None
 
     async def _answer(self, session: Session, channel: Channel, action: str, data: Any) -> Fields:
         if action == "leave":
@@ -70,7 +71,7 @@ class PresenceService:
         if action == "members":
             return await self._members(session, channel)
         if action == "update" and not self._presence.is_present(session, channel.name):
-            raise _failed(ABSENT, f"the session is not present on {channel.name}: enter first")
+            raise call_failure(ABSENT, f"the session is not present on {channel.name}: enter first")
         return {"channel": channel.name, "id": self._presence.enter(session, channel, self._encoded(data))}
 
     def _encoded(self, data: Any) -> bytes:
@@ -88,7 +89,7 @@ class PresenceService:
         if reason is None and not session.is_live:
             reason = DENIED_BY_POLICY
         if reason is not None:
-            raise _failed(NOT_AUTHORIZED, f"{denied(reason, Denied.SUBSCRIBE)} ({channel.name}: presence)")
+            raise call_failure(NOT_AUTHORIZED, f"{denied(reason, Denied.SUBSCRIBE)} ({channel.name}: presence)")
 
     async def _members(self, session: Session, channel: Channel) -> Fields:
         members = self._presence.members(channel.name)
@@ -108,7 +109,3 @@ def offer_presence(runtime: Runtime, guard: Guard, presence: Presence) -> None:
     """Let clients call it."""
     runtime.services.calls[PRESENCE_SERVICE] = PresenceService(runtime, guard, presence).call
     guard.admit(PRESENCE_SERVICE)
-
-
-def _failed(code: str, message: str) -> RemoteCallError:
-    return RemoteCallError({"errorCode": code, "message": message})

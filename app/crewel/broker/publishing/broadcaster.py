@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -26,8 +25,6 @@ from crewel.storage.scheduled_messages import ScheduledMessage
 
 ANSWERS: Final = f"{REPLIES}**"
 """The name under which answers are counted: each has a channel of its own, which is private."""
-
-log = logging.getLogger(__name__)
 
 
 class StoragePlan(NamedTuple):

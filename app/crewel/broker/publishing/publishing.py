@@ -50,7 +50,3 @@ class Publishing:
         self.publisher = publisher
         """Takes each publish of a live session."""
         self.for_back_ends = BackendPublisher(runtime, mailboxes, admission.limits, publisher)
-
-    def sweep(self) -> None:
-        """Publish what was scheduled and is due."""
-        self.scheduler.sweep()

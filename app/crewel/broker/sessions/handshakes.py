@@ -17,6 +17,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import LoginRefusals
 from crewel.broker.sessions.logins import Logins
+from crewel.broker.sessions.session_table import SessionTable
 from crewel.broker.subscriptions.subscribe_handler import Permissions
 from crewel.errors import Limited, StoreError
 
@@ -33,6 +34,7 @@ class HandshakeHandler:
     _mailboxes: Mailboxes
     _admission: Admission
     _logins: Logins
+    _table: SessionTable
     _permissions: Permissions
     _refusals: LoginRefusals
 
@@ -111,7 +113,7 @@ class HandshakeHandler:
         self._refusals.granted(session.name)
         if not session.is_live:  # else another client's, which this one has taken over
             self._browsers.bind_new(session, peer)
-            self._logins.add(session)
+            self._table.add(session)
         reply = replies.handshaken(
             message, session.id, list(self._runtime.settings.bayeux.transports), self._times.handshaken(session, peer)
         )

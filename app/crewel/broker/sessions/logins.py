@@ -63,10 +63,6 @@ class Logins:
 
     # Handshakes
 
-    def add(self, session: Session) -> None:
-        """Let a session live whose handshake was granted."""
-        self._claims.table.add(session)
-
     def needs_login(self, session: Session, message: Message) -> bool:
         """Whether this handshake has to go through `login`: there is more to it than a new clientId."""
         if session.acknowledges and self._access.has_store:  # `_is_stored`, without a call
@@ -296,10 +292,6 @@ class Logins:
         """If the session's token has expired, let its client log in again first."""
         if session.verdict is None and session.grants is not None and session.grants.has_expired(time()):
             self.expire_token(session)
-
-    def watch_page(self, session: Session) -> None:
-        """A sweep has met the live feed of a page: see whether the page is still signed in."""
-        self._sign_outs.watch(session)
 
     def expire_token(self, session: Session) -> None:
         """Let no connect of the session succeed until its client has logged in again."""

@@ -47,12 +47,8 @@ class Sessions:
         self.refusals = LoginRefusals()
         self.lost_cookies = LostCookies(runtime, times)
         self.handshakes = HandshakeHandler(
-            runtime, mailboxes, admission, self.logins, subscriptions.permissions, self.refusals
+            runtime, mailboxes, admission, self.logins, self.table, subscriptions.permissions, self.refusals
         )
         self.restorer = SessionRestorer(mailboxes, admission.guard, self.table, durability, self.logins)
-        self.silent = SilentSessions(runtime, mailboxes, self.table, durability, self.logins)
+        self.silent = SilentSessions(runtime, mailboxes, self.table, durability, self.logins, self.sign_outs)
         runtime.metrics.gauge("sessions", lambda: len(by_id))
-
-    def sweep(self) -> None:
-        """End the sessions whose time has ended."""
-        self.silent.sweep()

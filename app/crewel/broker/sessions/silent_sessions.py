@@ -14,6 +14,7 @@ from crewel.broker.runtime import Runtime
 from crewel.broker.session import Event, Session
 from crewel.broker.sessions.logins import Logins
 from crewel.broker.sessions.session_table import SessionTable
+from crewel.broker.sessions.sign_outs import SignOuts
 from crewel.event_loop import Rounds
 
 _LOOKED_AT: Final = 64
@@ -33,6 +34,7 @@ class SilentSessions:
     _table: SessionTable
     _durability: Durability
     _logins: Logins
+    _sign_outs: SignOuts
 
     def __post_init__(self) -> None:
         self._rounds = Rounds(self._runtime.loop, self._sweep_portions)
@@ -84,7 +86,7 @@ class SilentSessions:
         if session.grants is not None:
             self._logins.check_token(session)
             if session.grants.page:
-                self._logins.watch_page(session)
+                self._sign_outs.watch(session)
 
     def _due_at(self, session: Session, now: float, silence: float) -> float:
         """When a sweep has to look at it next (loop time, s), whatever comes from its client until then."""

@@ -12,17 +12,19 @@ from weakref import WeakKeyDictionary
 from crewel.bayeux.channel import Channel, parse
 from crewel.bayeux.codec import reread
 from crewel.bayeux.message import Fields, Message
+from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.handler_steps import complete, start
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.mailboxes.full_queue import SIZE
 from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import call_failure
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import Room
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe_handler import Permissions
 from crewel.delivery.entry import Entry
-from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, RemoteCallError, StoreError, denied
+from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, StoreError, denied
 from crewel.qos.fields import Check, flag, read_fields, whole
 from crewel.qos.subscribe import ALL
 from crewel.storage import histories
@@ -120,18 +122,18 @@ class GetService:
             if "channel" not in asked:
                 raise IllegalArgument("channel", "is missing")
         except IllegalArgument as error:
-            raise RemoteCallError({"errorCode": error.code, "message": error.message}) from None
+            raise call_failure(error.code, error.message) from None
         channel: Channel = asked["channel"]
         refusal = await self._refusal(session, channel)
         if refusal is not None:
-            raise RemoteCallError({"errorCode": "user.security.authorization.notAuthorized", "message": refusal})
+            raise call_failure(NOT_AUTHORIZED, refusal)
         count = asked.get("numEntries", 1)
         limits = self._settings.bayeux
         room = Room(limits.max_queue_messages, limits.max_response_bytes)
         try:
             entries = await self._reader.read(channel, None if count == ALL else count, room)
         except StoreError as error:
-            raise RemoteCallError({"errorCode": error.code, "message": str(error)}) from error
+            raise call_failure(error.code, str(error)) from error
         if entries:
             # To make an answer of many takes milliseconds, and several histories may have been read in this turn.
             await self._runtime.turns.rest(session.account.name if session.account is not None else None)
@@ -139,7 +141,7 @@ class GetService:
         size = sum(len(each.wire) for each in entries) + limits.max_response_bytes
         if entries and not session.mailbox.view().has_bytes(size):
             text = "the queue of the session has no room for the messages: take the waiting ones, then ask again"
-            raise RemoteCallError({"errorCode": SIZE, "message": text})
+            raise call_failure(SIZE, text)
         if asked.get("newestFirst", True):
             entries.reverse()
         return {"messages": [as_delivered(each, with_origin=session in self._dispatchers.updated) for each in entries]}

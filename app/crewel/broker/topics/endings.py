@@ -26,7 +26,7 @@ from crewel.delivery.records import LogId
 from crewel.errors import StoreError, StoreUncertain
 from crewel.event_loop import in_turns
 from crewel.storage import histories
-from crewel.storage.histories import History, Shortened
+from crewel.storage.histories import Expired, History
 from crewel.topics import State, state_of
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 _LOOKED_AT: Final = 10_000
 """Topics that one sweep looks at; the next one looks at the others."""
 _EXPIRED_AT_ONCE: Final = 1000
+"""Messages in one step: others of the store's come in between."""
 _ENDED_AT_ONCE: Final = 500
 """Topics about which other nodes are asked at the same time."""
 _REST: Final = 50
@@ -209,16 +210,18 @@ class Endings:
         step = histories.expire(access.keys, access.token, now_ms, _EXPIRED_AT_ONCE, access.facts_max)
         access.writing.submit(step, self._expired, unordered=True)
 
-    def _expired(self, answer: list[Shortened] | StoreError) -> None:
+    def _expired(self, answer: Expired | StoreError) -> None:
         self._is_expiring = False
         if isinstance(answer, StoreError):
             log.warning("expired messages could not be removed: %s", answer)
             return
-        for name, removed, left in answer:
+        for name, removed, left in answer.shortened:
             if not name.startswith("/"):
                 self._shared_queues.swept(name, removed, left)
             elif (topic := self._topics.find(name)) is not None:
                 topic.history_count = left
+        if answer.looked_at == _EXPIRED_AT_ONCE:
+            self._expire()  # there may be more
 
     # By an operator, or an entitled client
 

@@ -12,9 +12,10 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.admission.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
 from crewel.broker.runtime import Runtime
+from crewel.broker.service_registry import call_failure
 from crewel.broker.session import Session
 from crewel.broker.topics.server_topics import ServerTopics
-from crewel.errors import IllegalArgument, RemoteCallError, StoreError
+from crewel.errors import IllegalArgument, StoreError
 from crewel.qos.fields import Check, flag, read_fields
 
 ERASE_SERVICE: Final = "/service/erase"
@@ -47,26 +48,22 @@ class EraseService:
             if "channel" not in asked:
                 raise IllegalArgument("channel", "is missing")
         except IllegalArgument as error:
-            raise _failed(error.code, error.message) from None
+            raise call_failure(error.code, error.message) from None
         channel: Channel = asked["channel"]
         force = asked.get("force", False)
         fields: Fields = {"channel": channel.name, "clientId": session.id, "data": None}
         if not await finished(self._guard.erase(session, channel, Message(fields, channel, None))):
-            raise _failed(
+            raise call_failure(
                 NOT_AUTHORIZED, f"{channel.name} can be erased by operators, and by clients that may configure it"
             )
         audit.info("client: erase topic", extra={"who": session.name, "channel": channel.name, "force": force})
         try:
             if not await self._topics.endings.erase(channel.name, force=force):
-                raise _failed("user.illegalArgument", f"there is no topic {channel.name}")
+                raise call_failure("user.illegalArgument", f"there is no topic {channel.name}")
             state = await self._topics.views.state(channel.name)
         except StoreError as error:
-            raise _failed(error.code, str(error)) from error
+            raise call_failure(error.code, str(error)) from error
         return {"channel": channel.name, "state": state.value}
-
-
-def _failed(code: str, message: str) -> RemoteCallError:
-    return RemoteCallError({"errorCode": code, "message": message})
 
 
 def offer_erase(runtime: Runtime, guard: Guard, topics: ServerTopics) -> None:

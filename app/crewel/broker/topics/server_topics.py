@@ -32,7 +32,3 @@ class ServerTopics:
         self.views = TopicViews(runtime, self.table, queued, addressing.channels, addressing.groups)
         eraser = TopicEraser(runtime, mailboxes.outbound, addressing, sessions, queued, listener)
         self.endings = Endings(runtime, self.table, self.views, queued, addressing, eraser)
-
-    def sweep(self) -> None:
-        """End the topics that nothing refers to any more."""
-        self.endings.sweep()

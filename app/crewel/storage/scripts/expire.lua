@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
 -- Removes what has expired from histories and shared queues. A repeated call finds less.
 --
--- Returns {name, removed, left, ...}: the channels and the queues that something was removed from, how many messages, and how
--- many each has left; or 'fenced' if the server has been superseded.
+-- Returns {taken, name, removed, left, ...}: how many it has looked at, then the channels and the queues that something was
+-- removed from, how many messages, and how many each has left; or 'fenced' if the server has been superseded.
 --
 -- KEYS[1]  node:<token>, the server that asks
 -- KEYS[2]  expiry
 -- KEYS[3]  facts
 -- ARGV[1]  what all keys begin with; h:, topic:, q: and qb: are built from it
 -- ARGV[2]  now, milliseconds since 1970
--- ARGV[3]  messages to remove at most
+-- ARGV[3]  messages to look at, at most
 -- ARGV[4]  bound of the facts, entries
 local node, expiry, facts = unpack(KEYS)
 local base, now_ms, most, facts_max = unpack(ARGV)
@@ -22,7 +22,8 @@ if call('EXISTS', node) == 0 then
 end
 
 local names, expired = {}, {}
-for _, member in ipairs(call('ZRANGE', expiry, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)) do
+local members = call('ZRANGE', expiry, '-inf', now_ms, 'BYSCORE', 'LIMIT', 0, most)
+for _, member in ipairs(members) do
   local id, name = string.match(member, '^(%d+) (.*)$')
   call('ZREM', expiry, member)
   if not expired[name] then
@@ -60,7 +61,7 @@ local function from_queue(queue, ids)
   return #gone, call('ZCARD', base .. 'q:' .. queue)
 end
 
-local answer = {}
+local answer = {#members}
 for _, name in ipairs(names) do
   local remove = string.sub(name, 1, 1) == '/' and from_history or from_queue
   local removed, left = remove(name, expired[name])

@@ -174,7 +174,7 @@ else
   where = '"session":' .. cjson.encode(receiver)
 end
 local first = letter.u and ',"first":' .. cjson.encode(letter.u) or ''
-local job = KEYS[7] and ',"job":' .. cjson.encode(string.match(KEYS[7], 'job:(.*)$')) or ''
+local job = KEYS[7] and ',"job":' .. cjson.encode(string.sub(KEYS[7], #base + #'job:' + 1)) or ''
 append_fact('redriven', '{"letter":"' .. place .. '","message":' .. cjson.encode(letter.id) .. ',"id":' .. text .. ',' .. where
   .. ',"code":' .. cjson.encode(letter.code) .. ',"returns":' .. returns .. first .. (edited ~= '' and ',"edited":true' or '') .. job .. '}')
 return {'moved', id, size}

@@ -32,7 +32,7 @@ if call('EXISTS', node) == 0 then
   return 'fenced'
 end
 
-local job = KEYS[4] and string.match(KEYS[4], 'job:(.*)$') or ''
+local job = KEYS[4] and string.sub(KEYS[4], #base + #'job:' + 1) or ''
 local at = keeps and next_binned_at() or 0
 for number = 4, #ARGV do
   local entry = call('XRANGE', dead, ARGV[number], ARGV[number])[1]
