@@ -2,7 +2,7 @@
 is a channel with all that was published to it and waits in queues (xmlBlaster, engine.message.lifecycle).
 
 The state of a topic is not stored. It follows from four facts, by the table `STATES`, which is the seed's table of internal
-conditions; `TRANSITIONS` says which state may follow which when something happens: the tests hold the server against it.
+conditions. `TRANSITIONS` says which state may follow which when something happens: the tests hold the server against it.
 """
 
 from __future__ import annotations

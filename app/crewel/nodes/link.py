@@ -66,8 +66,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
         self._heard_at = self._taken_at = 0.0
-        """When something came; and when the other node had taken some of what waits for its reading, at the last look (loop
-        time)."""
+        """When something came; and when the other node had read some of what is sent to it, at the last look (loop time)."""
         self._waits = 0
         """Bytes that would wait now if it had taken none since that look."""
         self._timer: asyncio.TimerHandle | None = None
@@ -210,7 +209,7 @@ class Link(asyncio.Protocol):
         if waits < self._waits or not self.is_clogged:
             self._taken_at = now
         self._waits = waits
-        # What a node says is not heard while this one does not read it. Then it has to take what it is sent.
+        # While this node does not read the other one, that has to read what it is sent.
         silent_since = self._heard_at if transport.is_reading() else self._taken_at
         # After a stall of this process, what the other node has sent has come and has not been read.
         if not has_stalled(timer.when(), now) and now - silent_since > _SILENCE_S:

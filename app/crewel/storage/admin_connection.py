@@ -91,7 +91,7 @@ async def reached(
     storage: Storage, embedded: Embedded | None, database: int = 0, *, limit_s: float
 ) -> AsyncIterator[tuple[ConnectionPool, Reader]]:
     """Connect to the store of `storage`, or to this database of the one of our own, as soon as it has read its file. From then
-    on, it has `limit_s` for each answer, or more if its address says so."""
+    on, it has `limit_s` for each answer, or more if its address sets that."""
     if embedded is not None:
         await embedded.ensure()
     url = f"{embedded.url}?db={database}" if embedded is not None else storage.url

@@ -276,7 +276,7 @@ async def clear(target: Redis, keys: Keys) -> None:
 
 
 async def take_back(target: AdminConnection, *, was_empty: bool) -> None:
-    """Remove what a restore has written that cannot go on. If there was other data before, which is gone, the mark stays: a
+    """Remove what a restore has written that cannot continue. If there was other data before, which is gone, the mark stays: a
     server would take the store for a new one."""
     await clear(target.reader, target.keys)
     if was_empty:
