@@ -112,6 +112,23 @@ def test_a_backup_is_restored_in_place_of_damaged_files(
     assert readiness(server) == 200
 
 
+@pytest.mark.parametrize(("kept", "why"), [(-10, "cannot read its files"), (0, "appendonlydir lacks")])
+def test_a_backup_is_restored_in_place_of_a_damaged_base_file(
+    left: list[str], start_server: StartServer, tmp_path: Path, kept: int, why: str
+) -> None:
+    assert crewel("backup", "a.backup", directory=tmp_path).status == 0
+    (base,) = (tmp_path / "data" / "appendonlydir").glob("*.base.rdb")
+    base.write_bytes(base.read_bytes()[:kept])
+    assert_refused(crewel("serve", "--port=0", directory=tmp_path), why, "crewel restore FILE --force")
+    restored = crewel("restore", "a.backup", "--force", directory=tmp_path)
+    assert restored.status == 0, restored.err
+    assert "the damaged files of the store are now in" in restored.err
+    server = start_server(*OWN_STORE)
+    assert "has lost messages" not in server.stderr
+    assert readiness(server) == 200
+    assert left
+
+
 def test_nothing_is_repaired_where_nothing_is_wrong(left: list[str], tmp_path: Path) -> None:
     assert left
     done = crewel("doctor", "--repair", directory=tmp_path)

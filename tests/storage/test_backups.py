@@ -167,9 +167,13 @@ async def test_a_full_disk_of_the_backup_is_not_taken_for_a_fault_of_the_store(
 async def test_a_store_that_sends_no_copy_is_told_with_a_reason(
     keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    has_gone = asyncio.Event()
+
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
+        await writer.wait_closed()
+        has_gone.set()
 
     monkeypatch.setattr(backups, "_COPY_LIMIT_S", 0.1)
     url = f"unix://{tmp_path}/silent.sock"
@@ -179,6 +183,7 @@ async def test_a_store_that_sends_no_copy_is_told_with_a_reason(
         with pytest.raises(StoreUnavailable, match="nothing came"):
             async with backups.snapshot(source, tmp_path, lambda _: None):
                 pass
+        await has_gone.wait()
     await pool.aclose()
 
 

@@ -24,7 +24,8 @@ _LOG_FILE: Final = re.compile(r"appendonly\.aof\.(?P<number>\d+)\.(?P<kind>base|
 _TEMPORARY: Final = ("temp-*.aof", "temp-*.rdb", f"{LOG_DIRECTORY}/temp*")
 _DAMAGE: Final = re.compile(
     r"Bad file format|Unrecoverable error|Unexpected end of file reading|append only file .* doesn't exist"
-    r"|Invalid AOF manifest|Wrong signature|Error loading|Short read or OOM|Non-existent .*AOF|AOF file .* is wrong",
+    r"|Invalid AOF manifest|Wrong signature|Error loading|Short read or OOM|Non-existent .*AOF|AOF file .* is wrong"
+    r"|Check RDB returned error",
     re.IGNORECASE,
 )
 
@@ -59,7 +60,7 @@ class StoreFiles:
         has_marker = self.read_marker()
         log_directory = self.directory / LOG_DIRECTORY
         try:
-            missing = [file.name for file in self.log_files if not file.exists()]
+            missing = [file.name for file in self.log_files if not _is_there(file)]
         except OSError:
             if has_marker or any(log_directory.glob("*.aof")) or any(log_directory.glob("*.rdb")):
                 gone = _MANIFEST if log_directory.is_dir() else LOG_DIRECTORY
@@ -139,6 +140,11 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_there(file: Path) -> bool:
+    """Whether it is there; an empty base is not: the store would take it for one without data."""
+    return file.exists() and (".base." not in file.name or file.stat().st_size > 0)
 
 
 def is_damage(last_words: str) -> bool:
