@@ -52,6 +52,8 @@ LIMIT_S = 3600 if IS_FULL else 600
 AT_ONCE, PREFETCH = 100, 200
 MIXTURE_SHARES = 40
 """In so many parts the mixtures are published, evenly among the other messages."""
+SHARE_S = 0.25
+"""How long each part takes at least: an outage is known by what a receiver answers within some seconds."""
 LEAST = 0.95
 """Precision and recall of each cause."""
 PREFIX = "truth:"
@@ -114,6 +116,12 @@ class Truth:
                 self.ids |= dict(zip(numbers, ids, strict=True))
 
     async def publish_mixtures(self, client: Client, begin: float, end: float) -> None:
+        for part in range(round(begin * MIXTURE_SHARES), round(end * MIXTURE_SHARES)):
+            await asyncio.gather(
+                self.publish_part(client, part / MIXTURE_SHARES, (part + 1) / MIXTURE_SHARES), asyncio.sleep(SHARE_S)
+            )
+
+    async def publish_part(self, client: Client, begin: float, end: float) -> None:
         messages = self.play.share(begin, end)
         for first in range(0, len(messages), AT_ONCE):
             some = [each for each in messages[first : first + AT_ONCE] if each.is_stored]
