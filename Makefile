@@ -259,7 +259,7 @@ lock: $(PYTHON_READY)  ## Resolve the Python dependencies again
 	$(COMPILE) tools/release/requirements.in --no-annotate --output-file tools/release/requirements.lock
 
 clean:  ## Remove everything that make made
-	rm -rf $(VENV) .cache build dist report.html app/crewel.egg-info static/node_modules static/vendor tools/site/node_modules tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/next/node_modules examples/next/.next examples/java/target examples/java-worker/target clients/java/target
+	rm -rf $(VENV) $(RELEASE_VENV) .cache build dist report.html app/crewel.egg-info static/node_modules static/vendor tools/site/node_modules tests/interop/node_modules browser/example/node_modules examples/node/node_modules examples/next/node_modules examples/next/.next examples/java/target examples/java-worker/target clients/java/target
 
 $(STAMPS):
 	@mkdir -p $@

@@ -98,7 +98,7 @@ def session(
     """
     ready()
     settings = settings or {}
-    for name in _FIXED.keys() & settings.keys():
+    for name in [each for each in _FIXED.keys() & settings.keys() if settings[each] != _FIXED[each]]:
         raise SettingsError(f"{name}: the tables need {_FIXED[name]}, and it cannot be set")
     import pyspark
     from pyspark import SparkConf, SparkContext

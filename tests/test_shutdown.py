@@ -7,18 +7,24 @@ import logging
 import os
 import re
 import signal
+from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
 
 import pytest
 
 from crewel import supervision
+from crewel.event_loop import unless
+from crewel.nodes.membership import Membership
 from crewel.server import BROKER, build, listening_with
 from crewel.settings import Settings, load
+from crewel.settings.server_settings import Http
+from crewel.settings.storage import Cluster, Storage
 from crewel.supervision import Shutdown
 from tests.cli.command import Running
 from tests.functional.wire import until
 from tests.ports import free_port
+from tests.store_process import own_prefix, shared_store
 
 WITHIN_S = 2.0
 LONGEST_S = 20.0
@@ -97,6 +103,31 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.mark.server
+@pytest.mark.server
+async def test_a_node_that_ends_while_it_joins_the_others_gives_up_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the others wait for the end of the lease until they take over its sessions."""
+    stop, is_joining = asyncio.Event(), asyncio.Event()
+
+    async def join(_: Membership) -> None:
+        is_joining.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Membership, "join", join)
+    storage = Storage(url=shared_store().url, prefix=own_prefix(), data_dir=str(tmp_path))
+    app = build(Settings(storage=storage, cluster=Cluster(enabled=True, listen="127.0.0.1:0"), http=Http(port=0)))
+    with shared_store().client() as client:
+        async with AsyncExitStack() as stack:
+            start = asyncio.create_task(unless(stop, stack.enter_async_context(listening_with(app))))
+            await asyncio.wait_for(is_joining.wait(), LONGEST_S)
+            leases = f"{storage.prefix}*lease:*"
+            assert client.keys(leases)
+            stop.set()
+            assert await start is None
+        assert not client.keys(leases)
+
+
 def test_server_that_waits_for_its_store_ends_by_sigterm(tmp_path: Path) -> None:
     """It looks for the store for ten seconds, and for minutes if that reads a long file."""
     nowhere = f"--set=storage.url=redis://127.0.0.1:{free_port()}"

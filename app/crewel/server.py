@@ -233,13 +233,17 @@ async def _life_of_store(app: web.Application) -> AsyncIterator[None]:
         if NODES in app:
             await app[NODES].listen()
         durability = await broker.make_durable(store)
-        if NODES in app:
-            await app[NODES].join()
-        yield
-        await durability.close()
-        if NODES in app:
-            await broker.supervisor.shutdown.within(_LEAVE_S, app[NODES].leave(), "the other nodes")
+        try:
+            if NODES in app:
+                await app[NODES].join()
+            yield
+        finally:  # also of a start that a signal ends: otherwise the others wait for the end of its lease
+            broker.supervisor.shutdown.begin()
+            await durability.close()
+            if NODES in app:
+                await broker.supervisor.shutdown.within(_LEAVE_S, app[NODES].leave(), "the other nodes")
     finally:
+        broker.supervisor.shutdown.begin()
         await store.close()
 
 

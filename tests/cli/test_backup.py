@@ -466,6 +466,8 @@ def test_a_backup_that_cannot_fit_is_refused_before_anything_changes(
         small.set(base + "format", FORMAT)
         small.set(base + "last", 7)
         assert_refused(run("restore", file, prefix, "--force", url=other_store.url), "about 8 MiB or more")
+        small.config_set("maxmemory", 8_400_000)  # from nine tenths of it on, a store counts as full
+        assert_refused(run("restore", file, prefix, "--force", url=other_store.url), "has memory for 7 MiB")
         assert contents(small, prefix) == {b"format": (b"%d" % FORMAT, -1), b"last": (b"7", -1)}
 
 

@@ -129,6 +129,21 @@ def test_a_backup_is_restored_in_place_of_a_damaged_base_file(
     assert left
 
 
+def test_no_server_starts_where_a_backup_did_not_fit_in_place_of_damaged_files(
+    left: list[str], start_server: StartServer, tmp_path: Path
+) -> None:
+    """It would take the store, which is empty then, for a new one."""
+    assert crewel("backup", "a.backup", directory=tmp_path).status == 0
+    damage(tmp_path, left[1])
+    small = "--set=storage.max_memory_bytes=1000000"  # the store itself needs more
+    refused = crewel("restore", "a.backup", "--force", small, directory=tmp_path)
+    assert refused.status == 1
+    assert "storage.max_memory_bytes" in refused.err
+    assert_refused(crewel("serve", "--port=0", directory=tmp_path), "restore again with --force")
+    assert crewel("restore", "a.backup", "--force", directory=tmp_path).status == 0
+    assert readiness(start_server(*OWN_STORE)) == 200
+
+
 def test_nothing_is_repaired_where_nothing_is_wrong(left: list[str], tmp_path: Path) -> None:
     assert left
     done = crewel("doctor", "--repair", directory=tmp_path)

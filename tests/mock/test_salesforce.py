@@ -226,6 +226,24 @@ def test_what_is_published_after_an_unsubscribe_is_not_missed(salesforce: Salesf
     salesforce.assert_nothing_missed()
 
 
+def test_a_client_with_two_sessions_must_get_what_is_published_after_one_unsubscribes(
+    salesforce: Salesforce, started: Wire
+) -> None:
+    """As one does that replaces its session without a gap."""
+    started.subscribe(ORDERS)
+    started.connect()
+    other = Wire(salesforce)
+    other.handshake()
+    other.subscribe(ORDERS)
+    other.connect()
+    started.ask("unsubscribe", id="8", subscription=ORDERS)
+    later = salesforce.publish(ORDERS, {})
+    assert salesforce.missed == {ORDERS: [later]}
+    other.ask("unsubscribe", id="9", subscription=ORDERS)
+    salesforce.publish(ORDERS, {})
+    assert salesforce.missed == {ORDERS: [later]}
+
+
 def test_a_refused_publish_has_its_error_in_the_history(salesforce: Salesforce, started: Wire) -> None:
     started.send(json.dumps([{"channel": ORDERS, "id": "5", "data": {}, "clientId": started.client_id}]).encode())
     last = salesforce.history[-1]

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from crewel.storage.store import Store
+from crewel.storage.store_connection import connected
 
 Read = Callable[[Store], Awaitable[object]]
 
@@ -38,3 +39,18 @@ async def test_cancelled_read_ends_at_any_step(store: Store, read: Read, connect
         await asyncio.wait([task])
         assert task.cancelled(), turns
     pytest.fail("the read never ended")
+
+
+async def test_a_connection_that_is_given_up_while_it_is_made_ends_at_any_step(store: Store) -> None:
+    """A server that is told to end while its store reads its file makes one after the other."""
+    for turns in range(1000):
+        task = asyncio.ensure_future(connected(store.reader.connection_pool, lambda _: None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if task.done():
+            task.result().close("the test ends")
+            return
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled(), turns
+    pytest.fail("the connection was never made")

@@ -192,6 +192,7 @@ def _checked(file: Path) -> "Contents":
 
 
 async def _restore(storage: "Storage", file: Path, contents: "Contents", force: bool) -> None:
+    from crewel.storage import backups
     from crewel.storage.store_files import Damaged
 
     try:
@@ -199,13 +200,15 @@ async def _restore(storage: "Storage", file: Path, contents: "Contents", force: 
     except Damaged:
         if not force:
             raise
+        await backups.require_disk(storage, contents)  # before anything is moved
         _set_aside(Path(storage.data_dir))
-        await _apply(storage, file, contents, force)
+        await _apply(storage, file, contents, force, replaces=True)
     if storage.url is None:
         _forget_newest(storage)
 
 
-async def _apply(storage: "Storage", file: Path, contents: "Contents", force: bool) -> None:
+async def _apply(storage: "Storage", file: Path, contents: "Contents", force: bool, *, replaces: bool = False) -> None:
+    """Fill the store. If it `replaces` one that was damaged, it is empty, and no server may take it for a new one."""
     from crewel.errors import StoreFull
     from crewel.storage import backups
     from crewel.storage.admin_connection import PATIENT_LIMIT_S, admin_connection
@@ -219,15 +222,18 @@ async def _apply(storage: "Storage", file: Path, contents: "Contents", force: bo
                 f"the store has keys under {storage.prefix!r} already: --force removes them, another"
                 " storage.prefix leaves them"
             )
+        if replaces:
+            await backups.begin_restore(connection, is_empty=True)
         await backups.require_room(connection, contents, has_keys=has_keys)
-        await backups.begin_restore(connection, is_empty=not has_keys)
+        if not replaces:
+            await backups.begin_restore(connection, is_empty=not has_keys)
         if has_keys:
             await backups.clear(connection.reader, connection.keys)
         try:
             with progress("restoring", "commands", contents.commands) as show:
                 await backups.apply(file, connection.reader, connection.keys, show)
         except StoreFull:
-            await backups.take_back(connection, was_empty=not has_keys)
+            await backups.take_back(connection, was_empty=not (has_keys or replaces))
             raise CrewelError(
                 f"the store has no space for the backup, and keeps nothing of it: {backups.MORE_SPACE}"
             ) from None

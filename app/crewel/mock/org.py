@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import count
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from crewel.mock.salesforce_events import (
     ORG_ID,
@@ -23,6 +23,9 @@ from crewel.mock.salesforce_events import (
     topic_of,
 )
 from crewel.mock.script import Script
+
+if TYPE_CHECKING:
+    from crewel.broker.session import Session
 
 CONCURRENT: Final = {"unlimited": 2000, "performance": 2000, "enterprise": 1000, "developer": 20}
 """The most clients at a time, by edition."""
@@ -61,6 +64,8 @@ class Interest:
     """Ids of the events that it must get: from a subscribe to the next unsubscribe, or without an end."""
     delivered: dict[int, int] = field(default_factory=dict)
     """Ids of the events that were sent to it, and how often."""
+    sessions: set[Session] = field(default_factory=set)
+    """Those that have the subscription, and perhaps some that have ended."""
 
     @property
     def is_open(self) -> bool:
@@ -183,18 +188,23 @@ class Org:
         self.history.append(record)
         return record
 
-    def subscribes(self, client: str, user_id: str, channel: str, replay_id: int) -> None:
-        """A client has subscribed. The events that it must get begin with its first subscription, or with the one after an
-        unsubscribe."""
+    def subscribes(self, session: Session, client: str, user_id: str, channel: str, replay_id: int) -> None:
+        """A session of a client has subscribed. The events that the client must get begin with its first subscription, or
+        with the one after an unsubscribe."""
         interest = self.interests.setdefault((client, channel), Interest(channel, user_id))
+        interest.sessions.add(session)
         if not interest.is_open:
             last = {-1: self.log.newest(channel), -2: 0}.get(replay_id, replay_id)
             interest.spans.append(range(last + 1, _NO_END))
 
-    def unsubscribes(self, client: str, channel: str) -> None:
-        """A client has unsubscribed. It need not get what is published until it subscribes again."""
+    def unsubscribes(self, session: Session, client: str, channel: str) -> None:
+        """A session of a client has unsubscribed. After the last one, the client need not get what is published until it
+        subscribes again."""
         interest = self.interests.get((client, channel))
-        if interest is not None and interest.is_open:
+        if interest is None:
+            return
+        interest.sessions = {each for each in interest.sessions if each.is_live} - {session}
+        if interest.is_open and not interest.sessions:
             interest.spans.append(range(interest.spans.pop().start, self.log.newest(channel) + 1))
 
     def delivers(self, client: str, channel: str, replay_id: int) -> None:

@@ -305,9 +305,9 @@ class SalesforceExtension(Extension):
         exchange = EXCHANGE.get()
         if operation == "subscribe" and session is not None:
             self._replay(session, message, exchange)
-        elif operation == "unsubscribe":
+        elif operation == "unsubscribe" and session is not None:
             for name in _names(message):
-                self.org.unsubscribes(exchange.client, str(name))
+                self.org.unsubscribes(session, exchange.client, str(name))
         client_id = str(message.fields.get("clientId"))
         return shapes.subscribed(client_id, message.channel.name, message.fields.get("subscription"), message.id)
 
@@ -344,7 +344,7 @@ class SalesforceExtension(Extension):
         for name in _names(message):
             number = _number(asked.get(topic_of(name), -1))
             events = self.org.log.after(str(name), -1 if number is None else number, self.org.now(), user_id) or []
-            self.org.subscribes(client, user_id, str(name), -1 if number is None else number)
+            self.org.subscribes(session, client, user_id, str(name), -1 if number is None else number)
             for event in events:
                 self._enqueue(session, event, Entry(event.sent_on(str(name))))
 

@@ -34,7 +34,7 @@ from crewel.storage.embedded import Embedded
 from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING, Keys
 from crewel.storage.primary import PrimaryConnection
 from crewel.storage.store_connection import Reader, pack
-from crewel.storage.store_space import room_of
+from crewel.storage.store_space import FULL_FROM, room_of
 
 Progress = Callable[[int], None]
 """Called with the number of keys, commands or bytes that are done."""
@@ -224,10 +224,15 @@ def check(file: Path, done: Progress) -> Contents:
 async def require_room(target: AdminConnection, contents: Contents, *, has_keys: bool) -> None:
     """Raise BackupError for a backup that the store cannot take, before anything is removed or written. How much there is to
     remove first (`has_keys`) is not known: then the store as a whole has to be large enough."""
-    info, storage = await target.info(), target.storage
-    left = info.max_memory if has_keys else room_of(info).left
+    info = await target.info()
+    left = int(FULL_FROM * info.max_memory) if has_keys else room_of(info).left
     if info.max_memory > 0 and contents.size > left:
         raise BackupError(f"{_too_large(contents)}, and the store has memory for {left // _MIB} MiB: {MORE_SPACE}")
+    await require_disk(target.storage, contents)
+
+
+async def require_disk(storage: Storage, contents: Contents) -> None:
+    """Raise BackupError for a backup that does not fit onto the disk of an embedded store."""
     disk = await asyncio.to_thread(look_at_disk, Path(storage.data_dir)) if storage.url is None else None
     if disk is not None and contents.size > disk.free - FREE_DISK:
         raise BackupError(

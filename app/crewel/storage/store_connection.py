@@ -14,7 +14,8 @@ import asyncio
 import os
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -146,16 +147,23 @@ class _Pipeline(Pipeline):
 
 
 async def _answer(asked: Awaitable[T]) -> T:
+    with _cancellations_kept():
+        try:
+            return await asked
+        except RedisError as error:
+            raise store_error(error) from error
+
+
+@contextmanager
+def _cancellations_kept() -> Iterator[None]:
+    """The library sends under `wait_for`, and that of Python 3.11 forgets a cancellation that comes as it ends."""
     task = asyncio.current_task()
     assert task is not None
-    cancellations = task.cancelling()
+    before = task.cancelling()
     try:
-        return await asked
-    except RedisError as error:
-        raise store_error(error) from error
+        yield
     finally:
-        # The library sends under `wait_for`, and that of Python 3.11 forgets a cancellation that comes as it ends.
-        if task.cancelling() > cancellations:
+        if task.cancelling() > before:
             raise asyncio.CancelledError
 
 
@@ -280,8 +288,9 @@ async def connected(pool: ConnectionPool, lost: Callable[[str], None]) -> Connec
     Raises RedisError, OSError or TimeoutError."""
     connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
     try:
-        async with asyncio.timeout(ANSWER_LIMIT_S):
-            await connection.connect()  # type: ignore[no-untyped-call]
+        with _cancellations_kept():
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                await connection.connect()  # type: ignore[no-untyped-call]
     except BaseException:
         await connection.disconnect(nowait=True)
         raise

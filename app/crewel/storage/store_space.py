@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from crewel.storage.disk import FREE_DISK
 from crewel.storage.store_info import StoreInfo
 
-_FULL_FROM: Final = 0.9  # of maxmemory
+FULL_FROM: Final = 0.9
+"""Of maxmemory, from where persistent publishes are refused."""
 _SCARCE_FROM: Final = 0.5
 _COPIES: Final = 4  # of a message: in the log, in a history, in a queue; and what else they take
 _REWRITE_EVERY_S: Final = 60.0
@@ -61,7 +62,7 @@ def why_full(info: StoreInfo) -> str | None:
     """Return why a store should not be written to, as far as its report tells; None if it has room."""
     if info.has_write_error:
         return "the store cannot write to its disk; its log says why"
-    if info.max_memory <= 0 or info.used_memory < _FULL_FROM * info.max_memory:
+    if info.max_memory <= 0 or info.used_memory < FULL_FROM * info.max_memory:
         return None
     return f"the memory of the store is full: {info.used_memory // _MIB} of {info.max_memory // _MIB} MiB"
 
@@ -81,7 +82,7 @@ def room_of(info: StoreInfo) -> Room:
     """Return what room there is; without a limit there is always enough."""
     if info.max_memory <= 0:
         return Room(False, 0, inf)
-    left = max(int(_FULL_FROM * info.max_memory) - info.used_memory, 0)
+    left = max(int(FULL_FROM * info.max_memory) - info.used_memory, 0)
     until_scarce = int(_SCARCE_FROM * info.max_memory) - info.used_memory
     until_look = max((until_scarce if until_scarce > 0 else left) / _COPIES, _MIB)
     return Room(until_scarce <= 0, left, until_look)
