@@ -18,7 +18,14 @@ from crewel.errors import StoreFull, StoreUnavailable
 from crewel.settings.storage import Storage
 from crewel.storage.embedded import Embedded
 from crewel.storage.keys import Keys
-from crewel.storage.store_connection import ANSWER_LIMIT_S, Reader, client_name, pool_of, store_error
+from crewel.storage.store_connection import (
+    ANSWER_LIMIT_S,
+    Reader,
+    cancellations_kept,
+    client_name,
+    pool_of,
+    store_error,
+)
 from crewel.storage.store_info import StoreInfo
 from crewel.storage.store_requirements import Loading, check_server, why_not
 
@@ -51,8 +58,9 @@ class AdminConnection:
         """Return the store's answer as it is."""
         connection = await self.pool.get_connection()  # type: ignore[no-untyped-call]
         try:
-            await connection.send_command(*command)
-            return await connection.read_response()
+            with cancellations_kept():
+                await connection.send_command(*command)
+                return await connection.read_response()
         except RedisError as error:
             raise store_error(error) from None
         finally:
@@ -113,9 +121,10 @@ async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> 
     while True:
         connection = pool.make_connection()  # type: ignore[no-untyped-call]
         try:
-            await connection.connect()
-            await connection.send_command("PING")
-            await connection.read_response()
+            with cancellations_kept():
+                await connection.connect()
+                await connection.send_command("PING")
+                await connection.read_response()
         except (RedisError, OSError) as error:
             if isinstance(store_error(error), StoreFull):
                 return  # it has read its file: one that cannot write to its disk refuses PING, and can be read

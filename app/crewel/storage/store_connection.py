@@ -147,7 +147,7 @@ class _Pipeline(Pipeline):
 
 
 async def _answer(asked: Awaitable[T]) -> T:
-    with _cancellations_kept():
+    with cancellations_kept():
         try:
             return await asked
         except RedisError as error:
@@ -155,7 +155,7 @@ async def _answer(asked: Awaitable[T]) -> T:
 
 
 @contextmanager
-def _cancellations_kept() -> Iterator[None]:
+def cancellations_kept() -> Iterator[None]:
     """The library sends under `wait_for`, and that of Python 3.11 forgets a cancellation that comes as it ends."""
     task = asyncio.current_task()
     assert task is not None
@@ -288,7 +288,7 @@ async def connected(pool: ConnectionPool, lost: Callable[[str], None]) -> Connec
     Raises RedisError, OSError or TimeoutError."""
     connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
     try:
-        with _cancellations_kept():
+        with cancellations_kept():
             async with asyncio.timeout(ANSWER_LIMIT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
     except BaseException:
