@@ -102,10 +102,18 @@ def catches(pid: int, number: signal.Signals) -> bool:
     return bool(int(caught, 16) >> (number - 1) & 1)
 
 
-@pytest.mark.server
+@pytest.fixture
+def of_a_node(tmp_path: Path) -> Settings:
+    """The settings of a server that shares its store, as `settings`."""
+    storage = Storage(url=shared_store().url, prefix=own_prefix(), data_dir=str(tmp_path))
+    return Settings(
+        storage=storage, cluster=Cluster(enabled=True, listen="127.0.0.1:0"), http=Http(port=0, demos=False)
+    )
+
+
 @pytest.mark.server
 async def test_a_node_that_ends_while_it_joins_the_others_gives_up_its_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_a_node: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the others wait for the end of the lease until they take over its sessions."""
     stop, is_joining = asyncio.Event(), asyncio.Event()
@@ -115,19 +123,19 @@ async def test_a_node_that_ends_while_it_joins_the_others_gives_up_its_lease(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Membership, "join", join)
-    storage = Storage(url=shared_store().url, prefix=own_prefix(), data_dir=str(tmp_path))
-    app = build(Settings(storage=storage, cluster=Cluster(enabled=True, listen="127.0.0.1:0"), http=Http(port=0)))
+    app = build(of_a_node)
     with shared_store().client() as client:
         async with AsyncExitStack() as stack:
             start = asyncio.create_task(unless(stop, stack.enter_async_context(listening_with(app))))
             await asyncio.wait_for(is_joining.wait(), LONGEST_S)
-            leases = f"{storage.prefix}*lease:*"
+            leases = f"{of_a_node.storage.prefix}*lease:*"
             assert client.keys(leases)
             stop.set()
             assert await start is None
         assert not client.keys(leases)
 
 
+@pytest.mark.server
 def test_server_that_waits_for_its_store_ends_by_sigterm(tmp_path: Path) -> None:
     """It looks for the store for ten seconds, and for minutes if that reads a long file."""
     nowhere = f"--set=storage.url=redis://127.0.0.1:{free_port()}"

@@ -129,19 +129,29 @@ def test_a_backup_is_restored_in_place_of_a_damaged_base_file(
     assert left
 
 
-def test_no_server_starts_where_a_backup_did_not_fit_in_place_of_damaged_files(
-    left: list[str], start_server: StartServer, tmp_path: Path
+@pytest.mark.parametrize("gone", [False, True], ids=["damaged", "gone"])
+def test_a_restore_that_fails_puts_the_damaged_files_back(
+    left: list[str], start_server: StartServer, tmp_path: Path, gone: bool
 ) -> None:
-    """It would take the store, which is empty then, for a new one."""
+    """A server would take the empty store in their place for a new one."""
     assert crewel("backup", "a.backup", directory=tmp_path).status == 0
-    damage(tmp_path, left[1])
+    if gone:
+        shutil.rmtree(tmp_path / "data" / "appendonlydir")
+    else:
+        damage(tmp_path, left[1])
+    before = contents_of(tmp_path / "data")
     small = "--set=storage.max_memory_bytes=1000000"  # the store itself needs more
-    refused = crewel("restore", "a.backup", "--force", small, directory=tmp_path)
-    assert refused.status == 1
-    assert "storage.max_memory_bytes" in refused.err
-    assert_refused(crewel("serve", "--port=0", directory=tmp_path), "restore again with --force")
+    assert_refused(crewel("restore", "a.backup", "--force", small, directory=tmp_path), "has memory for 0 MiB")
+    assert contents_of(tmp_path / "data") == before
+    assert_refused(crewel("serve", "--port=0", directory=tmp_path), "crewel restore FILE --force")
     assert crewel("restore", "a.backup", "--force", directory=tmp_path).status == 0
     assert readiness(start_server(*OWN_STORE)) == 200
+
+
+def contents_of(data: Path) -> dict[str, bytes]:
+    """What lies in the files of the store, and in its marker."""
+    files = [*data.rglob("appendonlydir*/*"), data / "contents.json"]
+    return {str(file.relative_to(data)): file.read_bytes() for file in files}
 
 
 def test_nothing_is_repaired_where_nothing_is_wrong(left: list[str], tmp_path: Path) -> None:

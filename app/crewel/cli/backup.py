@@ -136,13 +136,22 @@ async def _write(reader: "Reader", storage: "Storage", made: BinaryIO, show: "Sh
     return contents
 
 
-def _set_aside(directory: Path) -> None:
-    """Move the files of a store away that cannot be read, so that it starts empty."""
+@contextmanager
+def _set_aside(directory: Path) -> Iterator[None]:
+    """Move the files of a store away that cannot be read, so that it starts empty; back if what is done then fails: a server
+    would take the empty store for a new one."""
     from crewel.storage.embedded import without_store
     from crewel.storage.store_files import StoreFiles
 
+    files = StoreFiles(directory.absolute())
     with without_store(directory):
-        aside = StoreFiles(directory.absolute()).set_aside()
+        aside = files.set_aside()
+    try:
+        yield
+    except BaseException:
+        with without_store(directory):
+            files.put_back(aside)
+        raise
     if aside is not None:
         print(f"crewel: the damaged files of the store are now in {aside}", file=sys.stderr)
 
@@ -192,7 +201,6 @@ def _checked(file: Path) -> "Contents":
 
 
 async def _restore(storage: "Storage", file: Path, contents: "Contents", force: bool) -> None:
-    from crewel.storage import backups
     from crewel.storage.store_files import Damaged
 
     try:
@@ -200,15 +208,13 @@ async def _restore(storage: "Storage", file: Path, contents: "Contents", force: 
     except Damaged:
         if not force:
             raise
-        await backups.require_disk(storage, contents)  # before anything is moved
-        _set_aside(Path(storage.data_dir))
-        await _apply(storage, file, contents, force, replaces=True)
+        with _set_aside(Path(storage.data_dir)):
+            await _apply(storage, file, contents, force)
     if storage.url is None:
         _forget_newest(storage)
 
 
-async def _apply(storage: "Storage", file: Path, contents: "Contents", force: bool, *, replaces: bool = False) -> None:
-    """Fill the store. If it `replaces` one that was damaged, it is empty, and no server may take it for a new one."""
+async def _apply(storage: "Storage", file: Path, contents: "Contents", force: bool) -> None:
     from crewel.errors import StoreFull
     from crewel.storage import backups
     from crewel.storage.admin_connection import PATIENT_LIMIT_S, admin_connection
@@ -222,18 +228,15 @@ async def _apply(storage: "Storage", file: Path, contents: "Contents", force: bo
                 f"the store has keys under {storage.prefix!r} already: --force removes them, another"
                 " storage.prefix leaves them"
             )
-        if replaces:
-            await backups.begin_restore(connection, is_empty=True)
         await backups.require_room(connection, contents, has_keys=has_keys)
-        if not replaces:
-            await backups.begin_restore(connection, is_empty=not has_keys)
+        await backups.begin_restore(connection, is_empty=not has_keys)
         if has_keys:
             await backups.clear(connection.reader, connection.keys)
         try:
             with progress("restoring", "commands", contents.commands) as show:
                 await backups.apply(file, connection.reader, connection.keys, show)
         except StoreFull:
-            await backups.take_back(connection, was_empty=not (has_keys or replaces))
+            await backups.take_back(connection, was_empty=not has_keys)
             raise CrewelError(
                 f"the store has no space for the backup, and keeps nothing of it: {backups.MORE_SPACE}"
             ) from None

@@ -224,15 +224,10 @@ def check(file: Path, done: Progress) -> Contents:
 async def require_room(target: AdminConnection, contents: Contents, *, has_keys: bool) -> None:
     """Raise BackupError for a backup that the store cannot take, before anything is removed or written. How much there is to
     remove first (`has_keys`) is not known: then the store as a whole has to be large enough."""
-    info = await target.info()
+    info, storage = await target.info(), target.storage
     left = int(FULL_FROM * info.max_memory) if has_keys else room_of(info).left
     if info.max_memory > 0 and contents.size > left:
         raise BackupError(f"{_too_large(contents)}, and the store has memory for {left // _MIB} MiB: {MORE_SPACE}")
-    await require_disk(target.storage, contents)
-
-
-async def require_disk(storage: Storage, contents: Contents) -> None:
-    """Raise BackupError for a backup that does not fit onto the disk of an embedded store."""
     disk = await asyncio.to_thread(look_at_disk, Path(storage.data_dir)) if storage.url is None else None
     if disk is not None and contents.size > disk.free - FREE_DISK:
         raise BackupError(

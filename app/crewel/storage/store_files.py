@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,6 +48,8 @@ class StoreFiles:
     directory: Path
     last: dict[str, int] = field(default_factory=dict)
     """By `storage.prefix`: the newest log id that was seen in the store."""
+    _put_away: bytes | None = field(default=None, init=False)
+    """The marker of the files that were set aside."""
 
     @property
     def log_files(self) -> list[Path]:
@@ -83,13 +86,23 @@ class StoreFiles:
 
     def set_aside(self) -> Path | None:
         """Move all files of the store away, so that it starts empty; returns where to. None if there are none."""
-        (self.directory / _MARKER).unlink(missing_ok=True)
+        marker = self.directory / _MARKER
+        self._put_away = marker.read_bytes() if marker.exists() else None
+        marker.unlink(missing_ok=True)
         self.last.clear()
         if not (self.directory / LOG_DIRECTORY).exists():
             return None
         aside = self.directory / f"{LOG_DIRECTORY}.{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
         (self.directory / LOG_DIRECTORY).rename(aside)
         return aside
+
+    def put_back(self, aside: Path | None) -> None:
+        """Undo `set_aside`, which has returned this, and remove what a store has written meanwhile."""
+        shutil.rmtree(self.directory / LOG_DIRECTORY, ignore_errors=True)
+        if aside is not None:
+            aside.rename(self.directory / LOG_DIRECTORY)
+        if self._put_away is not None:
+            write_whole(self.directory / _MARKER, self._put_away)
 
     def write_manifest(self) -> list[str]:
         """Write a manifest of the files that are there: the newest base, and what was appended since. Returns its lines."""
