@@ -138,8 +138,8 @@ async def _write(reader: "Reader", storage: "Storage", made: BinaryIO, show: "Sh
 
 @contextmanager
 def _set_aside(directory: Path) -> Iterator[None]:
-    """Move the files of a store away that cannot be read, so that it starts empty; back if what is done then fails: a server
-    would take the empty store for a new one."""
+    """Move the files of a store away that cannot be read, so that it starts empty. If what is done then fails, move them back:
+    a server would take the empty store for a new one."""
     from crewel.storage.embedded import without_store
     from crewel.storage.store_files import StoreFiles
 
