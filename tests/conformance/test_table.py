@@ -256,15 +256,21 @@ class Meddler:
         return WRONG.get(name, list)(messages)
 
 
+@pytest.fixture
+def meddled(crewel: Server, loop_thread: LoopThread) -> Iterator[str]:
+    """The address of a `Meddler` before a server."""
+    meddler = Meddler(crewel.url)
+    yield loop_thread.run(meddler.start())
+    loop_thread.run(meddler.stop())
+
+
 @pytest.mark.server
 @pytest.mark.crewel(settings={"bayeux.timeout_ms": 60_000})
-def test_each_check_notices_a_server_that_does_not_obey(crewel: Server, loop_thread: LoopThread) -> None:
-    meddler = Meddler(crewel.url)
-    url = loop_thread.run(meddler.start())
+def test_each_check_notices_a_server_that_does_not_obey(meddled: str, loop_thread: LoopThread) -> None:
     names = [*WRONG, *HOLDS_ALL, *WHILE_HELD, "batched-connect", "client-id-leak"]
 
     async def failing(path: str, checks: list[str], limit_s: float) -> list[str]:
-        site = Site(f"{url}/{path}/cometd", limit_s=limit_s)
+        site = Site(f"{meddled}/{path}/cometd", limit_s=limit_s)
         report = await run(site, only=checks, transports=["long-polling"])
         return [each.check.id for each in report.failed(*Level)]
 
@@ -275,38 +281,29 @@ def test_each_check_notices_a_server_that_does_not_obey(crewel: Server, loop_thr
     # What a right server does is passed on unchanged: the checks do not fail because of the server in between.
     assert asyncio.run(failing("nothing", names, 30)) == []
     assert asyncio.run(found()) == [[name] for name in names]
-    loop_thread.run(meddler.stop())
 
 
 @pytest.mark.server
 def test_a_server_that_does_not_reply_on_service_channels_does_not_fail_by_it(
-    crewel: Server, loop_thread: LoopThread, run_checks: RunChecks
+    meddled: str, run_checks: RunChecks
 ) -> None:
-    meddler = Meddler(crewel.url)
-    url = loop_thread.run(meddler.start())
     only = ["service-not-distributed", "service-id"]
-    report = run_checks(f"{url}/no-service-reply/cometd", only=only, transports=["long-polling"])
+    report = run_checks(f"{meddled}/no-service-reply/cometd", only=only, transports=["long-polling"])
     assert outcomes(report) == {"service-not-distributed": Outcome.PASSED, "service-id": Outcome.UNTESTED}
-    loop_thread.run(meddler.stop())
 
 
 @pytest.mark.server
 @pytest.mark.crewel(settings={"bayeux.timeout_ms": 6000})
-def test_a_server_that_holds_each_connect_fails_only_what_is_about_that(
-    crewel: Server, loop_thread: LoopThread, run_checks: RunChecks
-) -> None:
-    meddler = Meddler(crewel.url)
-    url = loop_thread.run(meddler.start())
+def test_a_server_that_holds_each_connect_fails_only_what_is_about_that(meddled: str, run_checks: RunChecks) -> None:
     meta = ("meta-reply", "meta-id", "meta-successful")
     others = ("delivery", "wildcard-one", "two-requests", "broken-connection")
     only = [*HOLDS_ALL, *meta, *others]
-    report = run_checks(f"{url}/holds-all/cometd", 3, only=only, transports=["long-polling"])
+    report = run_checks(f"{meddled}/holds-all/cometd", 3, only=only, transports=["long-polling"])
     assert outcomes(report) == {
         **dict.fromkeys(HOLDS_ALL, Outcome.FAILED),
         **dict.fromkeys(meta, Outcome.PASSED),
         **dict.fromkeys(others, Outcome.UNTESTED),
     }
-    loop_thread.run(meddler.stop())
 
 
 IMMEDIATE = [*HOLDS_ALL, "batched-connect", "disconnect-releases"]
@@ -336,14 +333,9 @@ def test_a_limit_above_the_time_that_a_connect_is_held_tests_nothing_of_it(
 
 
 @pytest.mark.server
-def test_a_server_that_refuses_without_an_error_has_no_format_of_errors(
-    crewel: Server, loop_thread: LoopThread, run_checks: RunChecks
-) -> None:
-    meddler = Meddler(crewel.url)
-    url = loop_thread.run(meddler.start())
-    report = run_checks(f"{url}/unconnected-refused/cometd", only=["error-format"], transports=["long-polling"])
+def test_a_server_that_refuses_without_an_error_has_no_format_of_errors(meddled: str, run_checks: RunChecks) -> None:
+    report = run_checks(f"{meddled}/unconnected-refused/cometd", only=["error-format"], transports=["long-polling"])
     assert outcomes(report) == {"error-format": Outcome.UNTESTED}
-    loop_thread.run(meddler.stop())
 
 
 @pytest.mark.server

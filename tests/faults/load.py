@@ -335,7 +335,11 @@ class Load:
             channel = own_channel(each.to) if each.to else channel_of(item[0])
             answered = None if each.id is None else each.answered
             self.history.add("publish", each.begun, answered, channel=channel, id=each.id or "", item=str(item))
-        return self.history.judge(directory / "history.jsonl")
+        try:
+            return self.history.judge(directory / "history.jsonl")
+        except AssertionError as error:  # the logs of the servers tell what no test injected
+            error.add_note(self.report())
+            raise
 
     @property
     def subscribers(self) -> list[Stock | Plain]:

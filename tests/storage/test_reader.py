@@ -42,7 +42,7 @@ async def test_cancelled_read_ends_at_any_step(store: Store, read: Read, connect
 
 
 async def test_a_connection_that_is_given_up_while_it_is_made_ends_at_any_step(store: Store) -> None:
-    """A server that is told to end while its store reads its file makes one after the other."""
+    """A server whose store reads its file makes one after the other. A signal must end that."""
     for turns in range(1000):
         task = asyncio.ensure_future(connected(store.reader.connection_pool, lambda _: None))
         for _ in range(turns):
