@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from crewel.storage.store import Store
-from crewel.storage.store_connection import connected
+from crewel.storage.store_connection import connected, surely_cancelled
 
 Read = Callable[[Store], Awaitable[object]]
 
@@ -54,3 +54,24 @@ async def test_a_connection_that_is_given_up_while_it_is_made_ends_at_any_step(s
         await asyncio.wait([task])
         assert task.cancelled(), turns
     pytest.fail("the connection was never made")
+
+
+async def test_work_that_forgets_a_cancellation_is_cancelled_again() -> None:
+    """SIGTERM while a command connected was forgotten on Python 3.11, and `crewel backup` waited for two minutes."""
+    cancelled: list[int] = []
+
+    async def forgets_the_first() -> None:
+        for step in range(2):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(step)
+        raise AssertionError("nothing more to wait for")
+
+    task = asyncio.ensure_future(surely_cancelled(forgets_the_first()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert cancelled == [0, 1]

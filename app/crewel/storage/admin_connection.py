@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from crewel.errors import StoreFull, StoreUnavailable
@@ -21,10 +22,10 @@ from crewel.storage.keys import Keys
 from crewel.storage.store_connection import (
     ANSWER_LIMIT_S,
     Reader,
-    cancellations_kept,
     client_name,
     pool_of,
     store_error,
+    surely_cancelled,
 )
 from crewel.storage.store_info import StoreInfo
 from crewel.storage.store_requirements import Loading, check_server, why_not
@@ -56,11 +57,13 @@ class AdminConnection:
 
     async def ask(self, *command: str) -> Any:
         """Return the store's answer as it is."""
+        return await surely_cancelled(self._ask(command))
+
+    async def _ask(self, command: tuple[str, ...]) -> Any:
         connection = await self.pool.get_connection()  # type: ignore[no-untyped-call]
         try:
-            with cancellations_kept():
-                await connection.send_command(*command)
-                return await connection.read_response()
+            await connection.send_command(*command)
+            return await connection.read_response()
         except RedisError as error:
             raise store_error(error) from None
         finally:
@@ -121,10 +124,7 @@ async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> 
     while True:
         connection = pool.make_connection()  # type: ignore[no-untyped-call]
         try:
-            with cancellations_kept():
-                await connection.connect()
-                await connection.send_command("PING")
-                await connection.read_response()
+            await surely_cancelled(_greet(connection))
         except (RedisError, OSError) as error:
             if isinstance(store_error(error), StoreFull):
                 return  # it has read its file: one that cannot write to its disk refuses PING, and can be read
@@ -140,3 +140,9 @@ async def _until_it_answers(pool: ConnectionPool, embedded: Embedded | None) -> 
         if embedded is not None:
             with suppress(StoreUnavailable):  # too early to start it again
                 await embedded.ensure()
+
+
+async def _greet(connection: AbstractConnection) -> None:
+    await connection.connect()  # type: ignore[no-untyped-call]
+    await connection.send_command("PING")
+    await connection.read_response()

@@ -14,7 +14,7 @@ import asyncio
 import os
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -46,6 +46,7 @@ _POOL_WAIT_S: Final = 20.0  # that a read waits for one of them
 REPLICAS_MS: Final = 1000  # that replicas have for what was sent together
 _MOST_TOGETHER: Final = 1000  # commands in one write
 _ALONG_S: Final = 0.02  # that what should go with other commands waits for some
+_CANCEL_AGAIN_S: Final = 0.1
 _NOT_YET: Final = object()
 CLOSED: Final = "the store has closed the connection"
 _FULL: Final = ("OOM", "MISCONF")
@@ -165,6 +166,22 @@ def cancellations_kept() -> Iterator[None]:
     finally:
         if task.cancelling() > before:
             raise asyncio.CancelledError
+
+
+async def surely_cancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` does. If this is cancelled, the work is cancelled until it has ended: with several waits it may forget
+    a cancellation at each (`cancellations_kept` looks behind the last alone). It takes a task, so it is for commands."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        while not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=_CANCEL_AGAIN_S)
+        if not task.cancelled():
+            task.exception()  # of no use to anyone, and not to be logged as lost
+        raise
+    return task.result()
 
 
 class Connection(asyncio.Protocol):
