@@ -25,9 +25,12 @@ class History:
 
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
+        self._has_ended = False
 
     def add(self, do: str, began: float, ended: float | None, **fields: str) -> None:
         """An operation that began and ended then; `ended` is None if its answer never came."""
+        if self._has_ended:
+            return
         times = {"began": round(began * 1e9), "ended": None if ended is None else round(ended * 1e9)}
         self.records.append({"do": do, **fields, **times})
 
@@ -43,13 +46,19 @@ class History:
         yield
         self.add("fault", began, monotonic())
 
-    def judge(self, file: Path) -> str:
-        """Write the history, all of which has come to its end, and return what the checker says of it; empty without one.
-        Raises AssertionError with what it refuses."""
-        if not _CHECKER.exists():
-            return ""
+    def end(self) -> None:
+        """All has come to its end, and what clients see later does not count. A test that is busy with its own books may keep
+        the servers waiting that its process connects, for longer than a lease, which is a fault that no record tells."""
         now = monotonic()
         self.add("settled", now, now)
+        self._has_ended = True
+
+    def judge(self, file: Path) -> str:
+        """Write the history, which ends here at the latest, and return what the checker says of it; empty without one. Raises
+        AssertionError with what it refuses."""
+        self.end()
+        if not _CHECKER.exists():
+            return ""
         file.write_text("".join(json.dumps(each) + "\n" for each in self.records))
         done = subprocess.run([_CHECKER, file], capture_output=True, text=True, timeout=_LIMIT_S)
         assert done.returncode == 0, (
@@ -103,6 +112,6 @@ class Batches:
 
     def end(self) -> None:
         """No answer comes any more."""
-        for log_id, began in self._asked.items():
+        asked, self._asked = self._asked, {}
+        for log_id, began in asked.items():
             self._history.add("acknowledge", began, None, receiver=self._receiver, id=log_id)
-        self._asked = {}

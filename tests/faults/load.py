@@ -318,6 +318,7 @@ class Load:
         assert not troubles, f"clients of the test ended: {troubles}"
         with suppress(AssertionError):  # the ledger says it better
             await wait_for(self.ledger.is_complete, limit_s, self.report, every_s=0.2)
+        self._end_history()  # before the books are compared: that takes seconds after a long run
         try:
             self.ledger.check()
         except AssertionError as error:
@@ -327,14 +328,17 @@ class Load:
             assert client.handshakes == 1, f"{client.name} shook hands {client.handshakes} times: {self.report()}"
             assert client.subscribes <= 1, f"{client.name} subscribed {client.subscribes} times"
 
-    def judge(self, directory: Path) -> str:
-        """What the checker says of the history, after `settle`: tests/faults/history.py."""
+    def _end_history(self) -> None:
         for each in self.subscribers:
             each.batches.end()
         for item, each in self.ledger.published.items():
             channel = own_channel(each.to) if each.to else channel_of(item[0])
             answered = None if each.id is None else each.answered
             self.history.add("publish", each.begun, answered, channel=channel, id=each.id or "", item=str(item))
+        self.history.end()
+
+    def judge(self, directory: Path) -> str:
+        """What the checker says of the history, after `settle`: tests/faults/history.py."""
         try:
             return self.history.judge(directory / "history.jsonl")
         except AssertionError as error:  # the logs of the servers tell what no test injected

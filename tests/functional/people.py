@@ -60,6 +60,13 @@ class Person(Client):
             taken += messages
         return taken
 
+    def take_many(self, count: int) -> list[Message]:
+        """The messages of all connects until so many came: from another node they may come one by one."""
+        taken: list[Message] = []
+        while len(taken) < count:
+            taken += self.take(timeout=1000)
+        return taken
+
     def forget_connections(self) -> None:
         """As after a failure of the network, or of the server."""
         self._command = self._polling = None
