@@ -13,6 +13,7 @@ const AUTHENTICATION = "user.security.authentication.";
 const HANDSHAKE = "/meta/handshake";
 const LOST = "the connection was lost";
 const OFFLINE = "this device is offline";
+const ENDED = "the session was ended";
 const NO_TRANSPORT = "the server offers none of the transports of this page";
 
 /** What the page shows of its connection. `isFinal`: it is not tried again. */
@@ -60,6 +61,7 @@ export class Attempts {
             }
         };
         cometd.addListener("/meta/connect", ({successful}) => successful && this.#succeeded());
+        cometd.addListener("/meta/disconnect", () => this.#finish({errorCode: "", message: ENDED}));
         this.#undo = heed({offline: () => this.#leave(), online: () => this.#return(), visible: () => this.#hurry()});
     }
 
@@ -92,7 +94,8 @@ export class Attempts {
 
     #succeeded() {
         this.#failures = this.#refusals = this.#losses = 0;
-        if (this.#status.state !== "connected" && this.#status.state !== "closed") {
+        const {state, isFinal} = this.#status;
+        if (state !== "connected" && state !== "closed" && !isFinal) { // a connect that was held is answered after the end
             this.#show(statusOf("connected"));
             this.#token.keepFresh();
         }
@@ -163,9 +166,14 @@ export class Attempts {
     }
 
     #end(reason, failure, proceed) {
+        this.#finish(reason);
+        proceed({...failure, action: "none"});
+    }
+
+    /** It is not tried again. */
+    #finish(reason) {
         this.#undo();
         this.#show(statusOf("refused", reason, true));
-        proceed({...failure, action: "none"});
     }
 
     #show(status) {

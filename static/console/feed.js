@@ -65,6 +65,7 @@ export class Feed {
             });
         });
         cometd.addListener("/meta/connect", ({successful}) => this.#set(cometd, successful));
+        cometd.addListener("/meta/disconnect", () => this.#retry(cometd)); // another operator may end the session of the feed
         cometd.handshake({ext: {session: {token}}});
     }
 

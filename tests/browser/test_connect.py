@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 from playwright.sync_api import TimeoutError as WaitedTooLong
 
+from tests.admin.desk import TOKEN, Desk
 from tests.cli.command import crewel
 from tests.conftest import StartServer
 from tests.ports import free_port
@@ -47,7 +48,7 @@ UNREACHED = "offline: no server, or http.allowed_origins lacks this page"
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server that has the pages and the modules. It is never away."""
-    server = Server(["--port=0"], tmp_path_factory.mktemp("home"))
+    server = Server(["--port=0", f"--set=admin.token={TOKEN}"], tmp_path_factory.mktemp("home"))
     yield server
     assert server.close() == 0
     assert "Traceback" not in server.stderr
@@ -478,6 +479,18 @@ OPEN_THINGS = """
 }
 """
 EXTENSIONS = "['session', 'ack', 'update', 'request', 'outbox'].filter((name) => connection.cometd.getExtension(name))"
+
+
+def test_a_session_that_an_operator_ends_is_not_connected_any_more(home: Server, context: BrowserContext) -> None:
+    page = opened(context, home, name="ended/1")
+    until(page, CONNECTED)
+    page.evaluate("hear('/life/ended')")
+    Desk(home).post("/sessions/ended/1/kill")
+    until(page, "() => connection.status.isFinal")
+    assert page.evaluate("states.at(-1)") == "refused: the session was ended"
+    assert page.evaluate(EXTENSIONS) == []
+    assert page.evaluate("connection.publish('/life/ended', 1).catch(({message}) => message)")
+    assert page.evaluate("connect({url: '/cometd', name: 'ended/1'}) !== connection")
 
 
 def test_a_connection_that_was_refused_for_good_leaves_nothing_behind(home: Server, context: BrowserContext) -> None:

@@ -161,6 +161,22 @@ def test_overview_follows_the_live_feed_instead_of_asking(console: Console) -> N
     assert asked == []
 
 
+def test_page_asks_again_when_the_session_of_its_live_feed_was_ended(browser: Browser, own_mess: Server) -> None:
+    desk = Desk(own_mess)
+
+    def sessions() -> set[str]:
+        return {each["name"] for each in desk.get("/sessions?count=1000")["sessions"]}
+
+    before = sessions()
+    console = Console(browser, own_mess).open()
+    expect(console.page.locator("body[data-live=true]")).to_be_attached()
+    (feed,) = sessions() - before
+    desk.post(f"/sessions/{feed.removeprefix('client/')}/kill")
+    expect(console.page.locator("body[data-live=false]")).to_be_attached()
+    expect(console.page.locator("body[data-live=true]")).to_be_attached()
+    console.close()
+
+
 def test_a_view_tells_an_unreachable_server_from_a_fault_of_the_page(console: Console) -> None:
     page = console.open("/jobs").page
     expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
