@@ -183,6 +183,7 @@ class RandomReceiver(AtWork):
         self._missing: list[str] = []  # what it has to subscribe to before it goes on
         self._batch = 0
         self._in_batch: list[str] = []  # ids that the last reply held
+        self._acknowledged: set[str] = set()  # of these, with a connect that may not be answered
         self._pending: list[Message] = []  # statuses that no reply has confirmed
         self._later: list[str] = []
         self._only_initial: set[Key] = set()  # came of a history alone: the message itself may still follow
@@ -310,7 +311,10 @@ class RandomReceiver(AtWork):
             for log_id in self._in_batch:
                 if log_id not in failed:
                     self.memory.say((self._name, log_id), OK)
-                    self._history.add("acknowledge", monotonic(), None, receiver=self._name, id=log_id)
+                    # Sent again, it is no other operation: of thirty that have no answer, the checker tries all orders.
+                    if log_id not in self._acknowledged:
+                        self._acknowledged.add(log_id)
+                        self._history.add("acknowledge", monotonic(), None, receiver=self._name, id=log_id)
         if self._cuts(message):
             return
         *messages, reply = self._line.exchange(message)
@@ -328,6 +332,7 @@ class RandomReceiver(AtWork):
         ext = message.get("ext", {})
         log_id: str = ext["update"]["id"] if "update" in ext else message.get("id", "")
         key = (self._name, log_id)
+        self._acknowledged.discard(log_id)
         self.memory.heard.append(Heard(self._name, log_id, message["channel"], message["data"]))
         self._history.came(self._name, message["channel"], log_id, message["data"])
         if not ext.get("update", {}).get("initial"):

@@ -1,8 +1,9 @@
 """Mutated requests, one or several on a connection: both lanes take them for as many, and answer each alike.
 
 Where one takes for one request what the other takes for two, a proxy in front may be led to pass on what it refuses. They
-differ in one thing: aiohttp reads all that has come before it answers anything, so where a part of that is wrong, it refuses
-the whole of it.
+differ in two things. aiohttp reads all that has come before it answers anything, so where a part of that is wrong, it refuses
+the whole of it. And where the client ends its side in the middle of a request, it closes without an answer if it reads the end
+by itself, which is a matter of speed.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ async def test_both_lanes_take_what_is_sent_for_the_same_requests(start_server: 
             fast, slow = [await answered(port or 0, sent) for port in ports]
             outcomes[" ".join(each for each in fast if each.isdigit()) or "none"] += 1
             has_answered_all = fast[-1:] != ["400"] and sum(map(str.isdigit, fast)) == len(several)
-            if fast != slow and (has_answered_all or slow != ["400"]):
+            is_cut = fast == [*slow, "400"]
+            if fast != slow and not is_cut and (has_answered_all or slow != ["400"]):
                 different.append((sent, fast, slow))
 
     await asyncio.gather(*(compare() for _ in range(AT_ONCE)))
