@@ -1,7 +1,7 @@
 """What grows with the number of sessions that a store has, and whether it grows in a straight line.
 
-    python bench/slope.py                        10,000, 30,000 and 100,000 sessions, written into bench/RESULTS.md
-                                                 (about 5 minutes)
+    python bench/slope.py                        10,000 to 300,000 sessions, written into bench/RESULTS.md
+                                                 (about 12 minutes)
     python bench/slope.py --sizes 1000,3000      these numbers, printed only
 
 An earlier server has left the sessions in the store, each with one subscription; the scripts of the store have written them, so

@@ -114,6 +114,18 @@ def test_a_port_in_use_is_one_line_with_ephemeral_too(tmp_path: Path, option: st
         assert_refused(ended, f"127.0.0.1:{port}: address already in use")
 
 
+@pytest.mark.parametrize(
+    ("options", "environ"),
+    [(["--workers", "2"], {}), (["--set", "cluster.workers=2"], {}), ([], {"CREWEL_CLUSTER__WORKERS": "2"})],
+    ids=["option", "set", "environment"],
+)
+def test_several_workers_are_refused_with_ephemeral(
+    tmp_path: Path, options: list[str], environ: dict[str, str]
+) -> None:
+    ended = crewel("serve", "--ephemeral", *options, directory=tmp_path, environ=environ)
+    assert_refused(ended, "--ephemeral serves with one process, and cluster.workers is 2")
+
+
 def test_a_missing_certificate_is_one_line(tmp_path: Path) -> None:
     sets = ("--set", "http.tls_cert=none.pem", "--set", "http.tls_key=none.pem")
     assert_refused(crewel("serve", "--port", "0", *sets, directory=tmp_path), "http.tls_cert", "No such file")

@@ -7,13 +7,15 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from crewel.settings.sources import variable_of
+from tests.store_process import shared_store
 from tests.template import Command
 
 pytestmark = pytest.mark.server
@@ -22,12 +24,12 @@ pytestmark = pytest.mark.server
 class Ephemeral:
     """One `crewel serve --ephemeral`."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("CREWEL_")}
         self.process = Command(
             ["serve", "--ephemeral", *arguments],
             cwd=directory,
-            env=inherited | {"PATH": "", "TMPDIR": str(directory)},
+            env=inherited | {"PATH": "", "TMPDIR": str(directory)} | dict(environ or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -142,3 +144,26 @@ def test_settings_are_set_as_for_any_server(tmp_path: Path) -> None:
     assert server.url.endswith("/bayeux")
     assert "no store" in server.call("/letters")["error"]
     server.end()
+
+
+@pytest.mark.parametrize("place", ["file", "environment"])
+def test_the_store_of_a_real_server_is_left_alone(tmp_path: Path, place: str) -> None:
+    """Its settings may be in the working directory or the environment, and the control address needs no password."""
+    given = {
+        "storage.url": shared_store().url,
+        "storage.prefix": f"{place}-of-real:",
+        "storage.replicas": 1,
+        "cluster.enabled": True,
+    }
+    environ: dict[str, str] = {}
+    if place == "file":
+        (tmp_path / "crewel.toml").write_text(
+            "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
+        )
+    else:
+        environ = {variable_of(name): str(value) for name, value in given.items()}
+    server = Ephemeral(tmp_path, environ=environ)
+    assert server.call("/publish", channel="/orders", data=1, persistent=True)["id"]
+    server.end()
+    with shared_store().client() as client:
+        assert not client.keys(f"{place}-of-real:*")

@@ -127,7 +127,7 @@ def _run_workers(settings: "Settings", command: "Command") -> None:
 def _run_ephemeral(
     load: "Callable[[list[str]], Settings]", overrides: list[str], modules: list[str], control_port: int
 ) -> None:
-    """Serve with a data directory that is removed in the end. What the caller sets replaces what tests usually want."""
+    """Serve with a data directory that is removed in the end. Options replace what tests usually want. Raises SettingsError."""
     import asyncio
     from tempfile import TemporaryDirectory
 
@@ -137,7 +137,14 @@ def _run_ephemeral(
 
     with TemporaryDirectory(prefix="crewel-") as directory:
         usual = {"http.port": 0, "http.demos": False, "storage.data_dir": directory, "admin.token": ADMIN_TOKEN}
+        # The file and the environment may be those of a real server, and the control address needs no password.
+        usual |= {"storage.url": "", "storage.replicas": 0, "cluster.enabled": False, "cluster.tails": "primary"}
         settings = load([*(f"{name}={value}" for name, value in usual.items()), *overrides])
+        if settings.cluster.workers > 1:
+            raise SettingsError(
+                f"--ephemeral serves with one process, and cluster.workers is {settings.cluster.workers}:"
+                " set cluster.workers=1"
+            )
         _refuse_open_to_all(settings)
         logs.configure(settings)
         services = _services(modules)
