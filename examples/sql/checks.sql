@@ -1,4 +1,5 @@
 -- Rules that the audit proves, for a warehouse that has copies of the tables. Each query returns the rows that break a rule.
+-- Messages in the queue `one:client/joe` end there, and their dead letters are of `client/joe`.
 
 -- name: Each delivery ends at most once
 SELECT receiver, log_id, given, taken FROM deliveries WHERE taken > given;
@@ -7,7 +8,8 @@ SELECT receiver, log_id, given, taken FROM deliveries WHERE taken > given;
 SELECT place, receiver, message_id FROM letters
 WHERE is_persistent AND NOT EXISTS (
     FROM fact_ended AS ended
-    WHERE ended.reason = 'dead' AND ended.receiver = letters.receiver AND ended.log_id = TRY_CAST(message_id AS BIGINT)
+    WHERE ended.reason = 'dead' AND regexp_replace(ended.receiver, '^one:', '') = letters.receiver
+        AND ended.log_id = TRY_CAST(message_id AS BIGINT)
 );
 
 -- name: Each dead end has a dead letter, or was redriven or discarded
@@ -17,7 +19,8 @@ WITH removed AS (
 ), missing AS (
     SELECT ms, count(*) AS number, any_value(receiver) AS receiver FROM fact_ended AS ended
     WHERE reason = 'dead' AND ms > (SELECT min(ms) FROM letters) AND ms <= (SELECT max(ms) FROM letters) AND NOT EXISTS (
-        FROM letters WHERE letters.receiver = ended.receiver AND TRY_CAST(message_id AS BIGINT) = ended.log_id
+        FROM letters WHERE letters.receiver = regexp_replace(ended.receiver, '^one:', '')
+            AND TRY_CAST(message_id AS BIGINT) = ended.log_id
     )
     GROUP BY ms
 )

@@ -1,6 +1,6 @@
 -- name: What are the top causes of dead letters, by day?
 SELECT date, code, ended.receiver, any_value(cause) AS cause, count(*) AS letters
-FROM fact_ended AS ended
+FROM (SELECT date, code, reason, regexp_replace(receiver, '^one:', '') AS receiver FROM fact_ended) AS ended
 LEFT JOIN (SELECT receiver, code, arg_max(cause, letters) AS cause FROM triage GROUP BY ALL) USING (receiver, code)
 WHERE reason = 'dead'
 GROUP BY date, code, ended.receiver
@@ -28,11 +28,16 @@ FROM deliveries WHERE given > taken
 GROUP BY receiver ORDER BY oldest, receiver;
 
 -- name: How often does a redrive succeed?
-SELECT redriven.code, count(*) AS redriven, count_if(reason = 'settled')::INT AS acknowledged,
-    count_if(reason = 'dead')::INT AS dead_again, count_if(reason IS NULL)::INT AS pending,
-    round(100 * count_if(reason = 'settled') / count(*)) AS percent
-FROM fact_redriven AS redriven
-LEFT JOIN fact_ended AS ended ON ended.log_id = redriven.log_id AND ended.receiver = redriven.session
+WITH ends AS (
+    SELECT log_id, CASE
+            WHEN bool_or(reason = 'dead') THEN 'dead' WHEN bool_or(reason = 'settled') THEN 'settled' ELSE any_value(reason)
+        END AS outcome
+    FROM fact_ended WHERE reason <> 'returned' GROUP BY log_id
+)
+SELECT redriven.code, count(*) AS redriven, count_if(outcome = 'settled')::INT AS acknowledged,
+    count_if(outcome = 'dead')::INT AS dead_again, count_if(outcome IS NULL)::INT AS pending,
+    round(100 * count_if(outcome = 'settled') / count(*)) AS percent
+FROM fact_redriven AS redriven LEFT JOIN ends ON ends.log_id = redriven.log_id
 WHERE redriven.session IS NOT NULL
 GROUP BY redriven.code ORDER BY redriven DESC;
 

@@ -146,6 +146,30 @@ def test_a_rule_that_is_broken_is_found(db: duckdb.DuckDBPyConnection, damage: s
     assert {title for title, query in named("checks.sql").items() if db.sql(query).fetchall()} == rules
 
 
+def test_the_queue_for_one_session_of_a_subject_has_the_name_of_the_subject(db: duckdb.DuckDBPyConnection) -> None:
+    """Facts call it `one:client/till`; dead letters and the causes of the report, `client/till`."""
+    db.execute(
+        "UPDATE fact_ended SET receiver = 'one:client/till' WHERE receiver = 'client/till/1' AND reason = 'dead'"
+    )
+    db.execute("UPDATE letters SET receiver = 'client/till' WHERE receiver = 'client/till/1'")
+    db.execute("UPDATE triage SET receiver = 'client/till' WHERE receiver = 'client/till/1'")
+    broken = {title for title, query in named("checks.sql").items() if db.sql(query).fetchall()}
+    assert broken == {"Each delivery ends at most once"}, "nothing was addressed to the queue"
+    causes = db.sql(named("questions.sql")["What are the top causes of dead letters, by day?"]).fetchall()
+    assert {(row[2], row[3]) for row in causes if row[3] is not None} == {("client/till", "receiver")}
+
+
+def test_a_redrive_to_a_queue_succeeds_if_a_session_that_got_the_message_acknowledges_it(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
+    """Each message came back to the queue once before that."""
+    db.execute("UPDATE fact_redriven SET session = 'group:/orders/* cooks'")
+    returned = "SELECT * REPLACE ('returned' AS reason) FROM fact_ended"
+    db.execute(f"INSERT INTO fact_ended {returned} WHERE log_id IN (SELECT log_id FROM fact_redriven)")
+    found = db.sql(named("questions.sql")["How often does a redrive succeed?"]).fetchall()
+    assert found == [("user.update.error", 5, 3, 1, 1, 60.0)]
+
+
 @pytest.mark.parametrize(
     ("pattern", "channel", "matches"),
     [
