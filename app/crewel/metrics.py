@@ -140,7 +140,7 @@ DECLARED = (
         "How often the process ran out of file descriptors and stopped accepting connections for a while.",
     ),
     Declared("crewel_tasks", "gauge", "Tasks of the event loop. A number that only grows indicates a leak."),
-    Declared("crewel_handshakes_total", "counter", "Handshakes that opened a session."),
+    Declared("crewel_handshakes_total", "counter", "Handshakes that opened a session, or took one over."),
     Declared(
         "crewel_sessions_expired_total", "counter", "Sessions that ended because their client sent no connect in time."
     ),
