@@ -88,7 +88,7 @@ DECLARED = (
         " workers that share the store report the same, except for the last: those report it whose members take messages.",
         "cause",
     ),
-    Declared("crewel_sessions", "gauge", "Sessions that are alive."),
+    Declared("crewel_sessions", "gauge", "Sessions that have not ended, also those whose client is away."),
     Declared("crewel_held_connects", "gauge", "Connects that the server holds until a message arrives."),
     Declared("crewel_channels", "gauge", "Channels that the server knows."),
     Declared(
