@@ -22,9 +22,9 @@ export interface UpdateOptions {
     onRejected?: (status: RejectedStatus) => void;
     /** Called when the server ends a subscription. */
     onEnded?: (ended: EndedSubscription) => void;
-    /** How many ids of acknowledged messages are kept, to drop duplicates. Default: 10000. */
+    /** How many ids of acknowledged messages are kept, to drop duplicates, and how many messages may wait for a listener. Default: 10000. */
     remembered?: number;
-    /** After how many milliseconds a message without a listener becomes a dead letter, at most 2147483647; -1: never. */
+    /** After how many milliseconds a message without a listener becomes a dead letter, at most 2147483647; -1, the default: never. */
     unclaimedMs?: number;
 }
 

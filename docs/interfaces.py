@@ -48,12 +48,21 @@ MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
         "session",
         "transports",
     ),
-    "crewel.client.Consumer": ("run", "batch", "stop", "close", "fetched"),
+    "crewel.client.Consumer": ("run", "batch", "stop", "close", "client", "fetched", "retrying", "invalid"),
     "crewel.DeadLetter": ("as_json",),
-    "crewel.client.Outbox": ("drained", "refused", "forget_refused"),
+    "crewel.client.Outbox": ("waiting", "drained", "refused", "forget_refused"),
     "crewel.Session": ("subject", "is_operator", "attributes", "deliver", "disconnect", "advise"),
     "crewel.client.Presence": ("members", "id", "enter", "update", "leave", "dropped"),
-    "crewel.client.Subscription": ("receive", "unsubscribe", "position", "queued", "is_ended"),
+    "crewel.client.Subscription": (
+        "receive",
+        "unsubscribe",
+        "position",
+        "recovered",
+        "queued",
+        "dropped",
+        "invalid",
+        "is_ended",
+    ),
 }
 """The members of these classes that applications use; the others are for the rest of the package."""
 SERVER_PARTS: Final = {

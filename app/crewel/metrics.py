@@ -88,7 +88,7 @@ DECLARED = (
         " workers that share the store report the same, except for the last: those report it whose members take messages.",
         "cause",
     ),
-    Declared("crewel_sessions", "gauge", "Sessions that are alive."),
+    Declared("crewel_sessions", "gauge", "Sessions that have not ended, also those whose client is away."),
     Declared("crewel_held_connects", "gauge", "Connects that the server holds until a message arrives."),
     Declared("crewel_channels", "gauge", "Channels that the server knows."),
     Declared(
@@ -140,7 +140,7 @@ DECLARED = (
         "How often the process ran out of file descriptors and stopped accepting connections for a while.",
     ),
     Declared("crewel_tasks", "gauge", "Tasks of the event loop. A number that only grows indicates a leak."),
-    Declared("crewel_handshakes_total", "counter", "Handshakes that opened a session."),
+    Declared("crewel_handshakes_total", "counter", "Handshakes that opened a session, or took one over."),
     Declared(
         "crewel_sessions_expired_total", "counter", "Sessions that ended because their client sent no connect in time."
     ),

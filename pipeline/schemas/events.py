@@ -65,7 +65,7 @@ EVENTS: Final = (
         _SESSION,
         Column("reliable", "boolean", "Whether it uses `ext.ack`."),
         Column("reason", "string", "`disconnected`, `expired` or `dead`."),
-        Column("code", "string", "Dotted code of a receiver that failed permanently; empty otherwise."),
+        Column("code", "string", "Dotted code with the reason `dead`; empty otherwise."),
         Column(
             "silent_ms",
             "bigint",
@@ -91,7 +91,7 @@ EVENTS: Final = (
         _HAPPENED,
         _SESSION,
         Column("who", "string", "The cause: the receiver itself, or an operator."),
-        Column("code", "string", "Dotted code that the receiver reported; empty for an operator."),
+        Column("code", "string", "Dotted code that the receiver reported, or that the operator gave, or empty."),
         Column("message_id", "string", "Id of the message that failed; empty for an operator."),
     ),
     _event("released", "Sessions whose holdback ended.", _HAPPENED, _SESSION),
@@ -150,7 +150,7 @@ EVENTS: Final = (
     ),
     _event(
         "visitors",
-        "Sessions without a name that started and ended, one row per group.",
+        "Sessions with neither `ext.ack` nor `ext.session` that started and ended, one row per group.",
         _SINCE,
         _UNTIL,
         Column("opened", "bigint", "Number of sessions that started.", "sessions"),

@@ -46,7 +46,11 @@ _PUBLISHED = _fact(
     "published",
     "Messages that entered the log, one row each.",
     _LOG_ID,
-    Column("channel", "string", "Channel of the message; empty for a message without receivers."),
+    Column(
+        "channel",
+        "string",
+        "Channel of the message; empty for a message that only its history gets, because of `forceUpdate: false`.",
+    ),
     Column(
         "scheduled_id",
         "bigint",
@@ -69,7 +73,9 @@ _CANCELLED = _fact(
     "Scheduled messages that were cancelled, one row each.",
     Column("log_id", "bigint", "Id of the scheduled message.", "us"),
     _CHANNEL,
-    Column("who", "string", "The operator; null if unknown.", nullable=True),
+    Column(
+        "who", "string", "The operator, or the name of the session that cancelled it; null if unknown.", nullable=True
+    ),
     key=("log_id",),
 )
 _ADDRESSED = _fact(
@@ -146,7 +152,12 @@ _REDRIVEN = _fact(
     Column("letter", "string", "Id of the dead letter, which is removed."),
     Column("message_id", "string", "Earlier id of the message."),
     _LOG_ID,
-    Column("session", "string", "Name of the receiver; null if it went to the channel.", nullable=True),
+    Column(
+        "session",
+        "string",
+        "Name of the receiver, a session or a shared queue; null if it went to the channel.",
+        nullable=True,
+    ),
     Column("channel", "string", "Channel it was published to; null if it went to the receiver.", nullable=True),
     Column("code", "string", "Dotted error code of the dead letter."),
     Column("returns", "bigint", "How often the message has been redriven.", "times"),
@@ -174,9 +185,9 @@ _HELD = _fact(
     "held",
     "Receivers to which delivery was paused.",
     _SESSION,
-    Column("who", "string", "The operator, or the name of the session if its client caused it."),
+    Column("who", "string", "The operator; the name of the session if its client caused it, or with `sink`."),
     Column("since", "timestamp", "Start of the pause.", "UTC"),
-    Column("code", "string", "Dotted error code that it reported, or empty."),
+    Column("code", "string", "Dotted error code that it reported, or that the operator gave, or empty."),
     Column("message_id", "string", "The message that it could not process, or empty."),
     Column("reason", "string", "A readable reason."),
     Column("active", "boolean", "False if messages wait in the queue."),

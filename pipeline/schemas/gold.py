@@ -302,7 +302,7 @@ HOLDBACKS: Final = _gold(
     Column("since", "timestamp", "Start of the holdback.", "UTC"),
     Column("raised", "timestamp", "When the alert was raised.", "UTC"),
     Column("held_ms", "bigint", "Duration of the holdback at that time.", "ms"),
-    Column("code", "string", "Dotted error code that it reported, or empty."),
+    Column("code", "string", "Dotted error code that it reported, or that the operator gave, or empty."),
     Column("who", "string", "The cause: the receiver itself, or an operator."),
     Column("reason", "string", "A readable reason."),
     key=("session", "since"),

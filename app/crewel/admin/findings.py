@@ -294,7 +294,7 @@ def _without_members(group: EmptyGroup) -> Named:
     return Named(group.receiver, text, group.since, group.waiting, "")
 
 
-_MAKE_ROOM: Final = "Discard dead letters, end receivers that do not come back,"
+_MAKE_ROOM: Final = "Discard dead letters for good, end receivers that do not come back,"
 
 
 def _memory(figures: Figures) -> Iterator[Finding]:
@@ -364,7 +364,7 @@ def _pipeline(figures: Figures) -> Iterator[Finding]:
             Level.WARN,
             "The data pipeline is behind",
             f"{things(figures.facts_lost, 'entry', 'entries')} were removed before it had read them",
-            "Start the pipeline, or raise storage.facts_max_entries and events.max_bytes.",
+            "Start the pipeline, or raise storage.facts_max_entries, storage.facts_max_bytes and events.max_bytes.",
             _STORE,
             figures.facts_lost,
         )

@@ -237,7 +237,7 @@ NODE_ROUTES: Final = (
     Route(
         "GET",
         "/settings",
-        "Show the settings in effect.",
+        "Show the settings in effect at the node or worker that answers.",
         _settings,
         "`settings`, a list: `name`, `value`, `unit`, `default`, `source` (default, toml, env, --set, or operator if it"
         " was changed while the server runs), `live` (whether it can change) and `why`. Secrets are ***.",
@@ -246,7 +246,8 @@ NODE_ROUTES: Final = (
     Route(
         "PATCH",
         "/settings",
-        "Change settings while the server runs: all given settings, or none. They apply until the server ends.",
+        "Change settings while the server runs: all given settings, or none. They apply to the node or worker that answers,"
+        " until it ends.",
         _change_settings,
         "`settings`, as above, of the given names.",
         Example({"bayeux.max_lazy_ms": 2000}, {"settings": [{"name": "bayeux.max_lazy_ms", "value": 2000}]}),

@@ -224,7 +224,8 @@ OPERATIONS: Final = (
     Operation(
         Level.SESSION,
         "kill",
-        "End the session. The queue of a named session becomes dead letters.",
+        "End the session. The queue of a named session becomes dead letters. Its client, if it is connected, is asked not to"
+        " reconnect.",
         lambda call: call.admin.end(call.session, call.who),
         lambda answer: "ended",
         Example({"reason": "joe was replaced"}, {"name": "client/joe/1", "killed": True}),

@@ -170,7 +170,8 @@ SESSION_COMMANDS: Final = (
     *operation_commands(Level.SESSION),
     _operate(
         "killSession",
-        "Ends it; the queue of a named session becomes dead letters.",
+        "Ends it; the queue of a named session becomes dead letters. Its client, if it is connected, is asked not to"
+        " reconnect.",
         lambda c: c.admin.kill(c.sessions, c.who),
     ),
     _field("numSubscriptions", "Its subscriptions.", "subscriptions", len),
@@ -381,9 +382,9 @@ SESSION_ROUTES: Final = (
         _timeline,
         "`name`; `since`: when the session came to this server, or null if it has ended; `events`; `dropped`: how many"
         " earlier events were dropped, null for an operator of some channels, who gets the events of times at which the role"
-        " covered all its subscriptions. An event has `what` (opened, lost, back, failed, held, released, skipped,"
-        " drained, cleared, overflow, killed, died, closed), `since` and `at` (when it happened first and last), `count` (how"
-        " often in a row) and the fields of its kind.",
+        " covered all its subscriptions. An event has `what` (opened, lost, back, expired, refused, failed, held, released,"
+        " skipped, drained, cleared, overflow, killed, died, closed), `since` and `at` (when it happened first and last),"
+        " `count` (how often in a row) and the fields of its kind.",
         Example({"count": 5}, {"events": [{"what": "failed", "code": "user.update.error"}]}),
         query=(count_text("At most this many of the newest events."),),
         refusals={404: "There is no such session, and no record of a former one."},

@@ -102,7 +102,9 @@ SUBJECT_COMMANDS: Final = (
 # Resources
 
 _MESSAGES: Final = f"{Level.SUBJECT.resource}/messages"
-_UNKNOWN: Final = {404: "There is no such subject: it has no sessions and no queued messages."}
+_UNKNOWN: Final = {
+    404: "There is no such subject: it has no sessions and no queued messages, and its logins are not blocked."
+}
 
 
 def _as_one(views: list[Row]) -> Row:
@@ -180,7 +182,7 @@ SUBJECT_ROUTES: Final = (
     Route(
         "GET",
         "/subjects",
-        "List the subjects that have sessions or queued messages by name, a page at a time.",
+        "List the subjects that have sessions or queued messages, or whose logins are blocked, by name, a page at a time.",
         _list,
         "`subjects`, a list; `next`, the cursor of the next page, empty if this is the last.",
         Example({"count": 2}, {"subjects": [{"name": "client/ann", "sessions": ["client/ann/1"]}], "next": "bob"}),

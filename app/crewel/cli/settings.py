@@ -35,7 +35,7 @@ async def get(
     ] = None,
     as_json: AsJson = None,
 ) -> None:
-    """Print the settings of a running server."""
+    """Print the settings of a running server: of the node or worker that answers."""
     from crewel.settings.sources import unknown
 
     found = {row["name"]: row for row in (await admin.call("GET", "/settings"))["settings"]}
@@ -54,7 +54,7 @@ async def change(
     ],
     as_json: AsJson = None,
 ) -> None:
-    """Change settings of a running server, all or none. They apply until it stops."""
+    """Change settings of a running server, all or none. They apply to the node or worker that answers, until it stops."""
     asked = {}
     for value in values:
         name, equals, text = value.partition("=")

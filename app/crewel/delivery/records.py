@@ -31,7 +31,11 @@ class EndReason(Explained):
     EXPIRED = "expired", "Its lifetime ended before it was delivered."
     ERASED = "erased", "Its topic was erased."
     DROPPED = "dropped", "The queue was full and its policy dropped the message, or an operator dropped it."
-    FILTERED = "filtered", "The subscription excludes it: by a filter, or as the receiver's own message."
+    FILTERED = (
+        "filtered",
+        "The subscription excludes it: by a filter, as the receiver's own message, or because a newer one took its place"
+        " (`newestOnly`).",
+    )
     LAPSED = (
         "lapsed",
         "It ended with an anonymous session, or is a message of the server itself and ended with any; or the last member of"

@@ -169,7 +169,8 @@ _RESOURCE: Final = (
         "resource.exhaust",
         "A resource is exhausted.",
         _RETRY,
-        "A cap, `limits.max_*`, or another limit that the error names is reached: something must end first.",
+        "A cap, `limits.max_*`, or another limit that the error names is reached: something must end first. In dead letters: of"
+        " a session that ended because its full queue made too many.",
     ),
     ErrorCode(
         "resource.noMoreSpace",
@@ -182,19 +183,21 @@ _RESOURCE: Final = (
         "resource.overflow.queue.bytes",
         "A queue is full, counted in bytes.",
         _RETRY,
-        "The queue of the receiver is full; in dead letters only.",
+        "The queue of the receiver is full: in dead letters, and when a session has no room for the history that it reads.",
     ),
     ErrorCode(
         "resource.overflow.queue.entries",
         "A queue is full, counted in messages.",
         _RETRY,
-        "The queue of the receiver is full; in dead letters, and when a redrive fails for that reason.",
+        "The queue of the receiver is full: in dead letters, in the reply to a publish to a subject, and when a redrive fails"
+        " for that reason.",
     ),
     ErrorCode(
         "resource.unavailable",
         "The resource is shut down or unavailable.",
         _RETRY,
-        "The store is unavailable or did not answer: with a `key`, try again.",
+        "The store, another node or the keys that verify tokens are unavailable, or did not answer: try again, a publish with a"
+        " `key`.",
     ),
     ErrorCode(
         "resource.temporary.unavailable",
@@ -274,7 +277,7 @@ _USER: Final = (
         "user.update.error",
         "The receiver's code failed on this message.",
         _FINAL,
-        "All members of a group, or all sessions of a subject, failed a message, and their codes are no longer known.",
+        "A receiver reports it of a message that its code failed on; the server itself never does.",
     ),
     ErrorCode(
         "user.update.internalError",
@@ -340,14 +343,15 @@ _USER: Final = (
         "user.security.authorization.notAuthorized",
         "This action is not allowed.",
         _FINAL,
-        "The operation is for operators only; or the session may not subscribe to the channel whose history it reads; or"
-        " `clearSessions` would end a session that is alive, which the login may not.",
+        "The token, the policy or the role of the operator does not grant the operation; or `clearSessions` would end a session"
+        " that is alive, which the login may not.",
     ),
     ErrorCode(
         "user.illegalArgument",
         "Invalid arguments.",
         _FINAL,
-        "A field has a wrong type or value, does not exist, or asks for an unsupported feature.",
+        "A field has a wrong type or value, does not exist, or asks for an unsupported feature; or a request of an operator"
+        " names something that does not exist.",
     ),
     ErrorCode("user.maxSizeExceed", "There is too much data.", _FINAL),
     ErrorCode("user.publish", "The publish is invalid.", _FINAL),
@@ -381,7 +385,8 @@ _USER: Final = (
         "user.ptp.unknownDestination",
         "No destination is connected, and the message may not be queued.",
         _FINAL,
-        "A message without `forceQueuing` was sent to a subject that has no session.",
+        "A message without `forceQueuing` was sent to a subject that has no session; or the first publish with its `key` did"
+        " not reach this destination.",
     ),
     ErrorCode(
         "user.ptp.unknownDestinationSession",
@@ -394,7 +399,7 @@ _USER: Final = (
         "user.ptp.denied",
         "The receiver accepts no point-to-point messages.",
         _FINAL,
-        "A message was sent to a session, or to a subject, that logged in with `ptp: false`.",
+        "A message was sent to a session that logged in with `ptp: false`, or to a subject whose sessions all did.",
     ),
     ErrorCode(
         "user.message.invalid",

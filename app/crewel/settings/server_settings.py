@@ -103,7 +103,11 @@ class Bayeux(Group):
     )
     interval_ms: Number = setting(0, "Pause between connects that the server advises clients to make.", live=True, ge=0)
     max_interval_ms: Number = setting(
-        10000, "Time without a connect, in addition to the interval, after which a session ends.", live=True, ge=0
+        10000,
+        "Time without a connect, in addition to the interval, after which a session without a name ends, and one with a name"
+        " is not alive any more: it ends after the timeout of its login.",
+        live=True,
+        ge=0,
     )
     sweep_ms: Number = setting(
         1000, "Interval at which the server removes expired sessions and channels.", live=True, ge=10

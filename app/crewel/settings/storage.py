@@ -45,7 +45,7 @@ class Storage(Group):
     )
     data_dir: FileName = setting(
         "./data",
-        "Directory of the embedded store, readable by its user only.",
+        "Directory of the embedded store, readable by its user only. If it is missing, the server begins with an empty store.",
         min_length=1,
         expected="a directory",
     )

@@ -50,7 +50,8 @@ FACTS: Final[tuple[FactType, ...]] = (
             "first": Field(_ID, "Log id of the first message; the ids of the others follow without a gap."),
             "channels": Field(
                 _TEXTS,
-                "The channels of the messages, in the order of their ids; empty for a message without receivers.",
+                "The channels of the messages, in the order of their ids; empty for a message that only its history gets,"
+                " because of `forceUpdate: false`.",
             ),
             "keys": Field(
                 "map<string, string>",
@@ -120,10 +121,10 @@ FACTS: Final[tuple[FactType, ...]] = (
     ),
     FactType(
         "subscribed",
-        "when a session subscribes to a new pattern",
+        "when a session subscribes to a new pattern, joins a group, or changes the options of a subscription",
         {
             "session": Field(_TEXT, "Name of the session."),
-            "patterns": Field(_TEXTS, "The patterns it subscribed to."),
+            "patterns": Field(_TEXTS, "The new patterns; none if only groups or options change."),
             "from": Field(_ID, "Log id: later messages are pending for the session."),
             "groups": Field(
                 _TEXTS,
@@ -145,7 +146,8 @@ FACTS: Final[tuple[FactType, ...]] = (
             "until": Field(_ID, "Log id: later messages are not for the session."),
             "groups": Field(
                 _TEXTS,
-                "Names of the shared queues of the groups that it leaves; left out if there are none.",
+                "Names of the shared queues of the groups that it leaves; left out if there are none, and at the end of the"
+                " session.",
             ),
         },
     ),
@@ -174,13 +176,15 @@ FACTS: Final[tuple[FactType, ...]] = (
         "when delivery to a receiver is paused",
         {
             "session": Field(_TEXT, "Name of the session."),
-            "who": Field(_TEXT, "The operator, or the name of the session if its client caused it."),
+            "who": Field(
+                _TEXT, "The operator, or the name of the session if its client caused it; left out with `sink`."
+            ),
             "since": Field(_ID, "Milliseconds since 1970."),
-            "code": Field(_TEXT, "Dotted error code that it reported, or empty."),
-            "id": Field(_TEXT, "The message that it could not process, or empty."),
+            "code": Field(_TEXT, "Dotted error code that it reported, or that the operator gave, or empty."),
+            "id": Field(_TEXT, "The message that it could not process, or empty; left out with `sink`."),
             "reason": Field(_TEXT, "A readable reason."),
-            "active": Field("boolean", "`false` if messages wait in the queue."),
-            "sink": Field("boolean", "`true` if messages become dead letters instead."),
+            "active": Field("boolean", "`false` if messages wait in the queue; left out with `sink`."),
+            "sink": Field("boolean", "`true` if messages become dead letters instead; left out otherwise."),
             "given": Field(_TEXT, "The code as the receiver gave it, if another one counts; left out otherwise."),
         },
     ),
@@ -197,7 +201,9 @@ FACTS: Final[tuple[FactType, ...]] = (
             "letter": Field(_TEXT, "Id of the dead letter, which is removed."),
             "message": Field(_TEXT, "Earlier id of the message, a string."),
             "id": Field(_ID, "New log id."),
-            "session": Field(_TEXT, "Name of the receiver; left out if it went to the channel."),
+            "session": Field(
+                _TEXT, "Name of the receiver, a session or a shared queue; left out if it went to the channel."
+            ),
             "channel": Field(_TEXT, "The channel it was published to; left out if it went to the receiver."),
             "code": Field(_TEXT, "Dotted error code of the dead letter."),
             "returns": Field(_ID, "How often the message has been redriven."),

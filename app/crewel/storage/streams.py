@@ -76,8 +76,8 @@ EVENTS: Final = (
     EventType(
         "opened",
         Level.RELIABLE,
-        "when a named session starts; without `ext.ack` only at level `all`. A session that survives a restart continues under"
-        " the next token",
+        "when a session with `ext.ack` starts; at level `all` also one with `ext.session` alone. A session that survives a"
+        " restart continues under the next token",
         {
             "at": _AT,
             "session": _SESSION,
@@ -88,14 +88,14 @@ EVENTS: Final = (
     EventType(
         "closed",
         Level.RELIABLE,
-        "when a named session ends; without `ext.ack` only at level `all`",
+        "when such a session ends",
         {
             "at": _AT,
             "session": _SESSION,
             "reliable": "Whether it uses `ext.ack`.",
             "reason": "`disconnected` by the client or the server; `expired`: its client sent no connect in time; `dead`: its"
-            " receiver failed permanently.",
-            "code": "Dotted code of a receiver that failed permanently; empty otherwise.",
+            " receiver failed permanently, or its full queue made too many dead letters.",
+            "code": "Dotted code with the reason `dead`; empty otherwise.",
             "silent": "Milliseconds since the last request of its client; 0 if there was none.",
         },
     ),
@@ -122,7 +122,7 @@ EVENTS: Final = (
             "at": _AT,
             "session": _SESSION,
             "who": "The cause: the receiver itself, or an operator.",
-            "code": "Dotted code that the receiver reported; empty for an operator.",
+            "code": "Dotted code that the receiver reported; of an operator, the code that was given, or empty.",
             "id": "Id of the message that failed; empty for an operator.",
         },
     ),
@@ -146,7 +146,7 @@ EVENTS: Final = (
         "redelivered",
         Level.RELIABLE,
         "once per group for each session that gets messages again, because it did not acknowledge their batch and its"
-        " client is not busy, or because they were requeued",
+        " client is not busy, or because they failed, or no listener took them in time",
         {"session": _SESSION, "count": "Number of messages."},
     ),
     EventType(
@@ -184,7 +184,7 @@ EVENTS: Final = (
     EventType(
         "visitors",
         Level.ALL,
-        "once per group, if sessions without a name started or ended",
+        "once per group, if sessions with neither `ext.ack` nor `ext.session` started or ended",
         {"opened": "Number of sessions that started.", "closed": "Number of sessions that ended."},
     ),
 )
