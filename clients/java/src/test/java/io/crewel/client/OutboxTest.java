@@ -514,4 +514,22 @@ class OutboxTest {
             assertEquals(List.of("user.maxSizeExceed", "user.maxSizeExceed", "user.ptp.unknownDestination"), codes);
         }
     }
+
+    @Test
+    void aCapOfTheServerIsWaitedFor() throws Exception {
+        try (Server server = new Server(directory, "limits.max_scheduled=1"); Person shop = new Person(server)) {
+            Outbox outbox = Outbox.addTo(shop.client, file());
+            opened.add(outbox);
+            for (int number = 0; number < 2; number++) {
+                outbox.publish("/orders", number, new PublishOptions().field("deliverAfter", 500));
+            }
+            outbox.publish("/orders", "now");
+            shop.open(reply -> { });
+            while (outbox.waiting() > 1) {
+                Thread.onSpinWait(); // the last one is not kept waiting
+            }
+            assertTrue(outbox.drained(LIMIT));
+            assertEquals(List.of(), outbox.refused());
+        }
+    }
 }
