@@ -3,7 +3,6 @@ package io.crewel.client;
 import java.lang.reflect.Array;
 import java.math.BigDecimal;
 import java.math.BigInteger;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.IdentityHashMap;
@@ -105,9 +104,9 @@ final class Json {
         }
     }
 
-    /** How many bytes the JSON of the value has, as the client writes it. */
-    static int bytes(BayeuxClient client, Object value) {
-        return of(client).getGenerator().generate(value).getBytes(StandardCharsets.UTF_8).length;
+    /** The JSON of a value, as the client writes it. */
+    static String written(BayeuxClient client, Object value) {
+        return of(client).getGenerator().generate(value);
     }
 
     private static void addParts(Part part, List<Part> parts) {

@@ -2,7 +2,6 @@ package io.crewel.client;
 
 import java.io.Serial;
 import java.util.Map;
-import java.util.Objects;
 
 import org.cometd.bayeux.Channel;
 import org.cometd.bayeux.Message;
@@ -13,7 +12,6 @@ public class PublishException extends RuntimeException {
     private static final long serialVersionUID = 1;
     private static final int UNREADABLE = 400;
     private static final int REFUSED_FOR_SIZE = 413;
-    private static final String TOO_LONG = "Max send Bayeux message size"; // what the client itself does not send
 
     /** Why the server never takes a message that is too large. */
     static final Failure TOO_LARGE =
@@ -79,17 +77,22 @@ public class PublishException extends RuntimeException {
         return "the connection was lost" + (isSaid ? ": " + exception : "");
     }
 
-    /** Why the server never takes the message, if it was alone in its request; null if that does not follow from the reply. */
+    /**
+     * Why the server never takes the message, if it was alone in its request; null if that does not follow from the reply. With
+     * a WebSocket, a status is that of its opening.
+     */
     static Failure neverTaken(Message reply) {
         Map<String, Object> failure = Ext.fields(reply.get("failure"));
-        long status = Ext.whole(failure.get("httpCode"), 0);
+        long status = isOfSocket(reply) ? 0 : Ext.whole(failure.get("httpCode"), 0);
         if (status == REFUSED_FOR_SIZE) {
             return TOO_LARGE;
         }
-        if (failure.get("exception") instanceof IllegalArgumentException own && Objects.toString(own.getMessage()).startsWith(TOO_LONG)) {
-            return new Failure("user.maxSizeExceed", own.getMessage() + ": an option of the client, maxSendBayeuxMessageSize");
-        }
         return status == UNREADABLE ? new Failure(Publisher.ILLEGAL, "the server cannot read the message (400), which probably "
             + "is nested deeper than bayeux.max_depth") : null;
+    }
+
+    /** Whether a WebSocket has failed, and all messages that were on their way with it. */
+    static boolean isOfSocket(Message reply) {
+        return "websocket".equals(Ext.fields(reply.get("failure")).get(Message.CONNECTION_TYPE_FIELD));
     }
 }

@@ -1,5 +1,6 @@
 package io.crewel.client;
 
+import java.nio.charset.StandardCharsets;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
@@ -24,6 +25,7 @@ final class Refusals {
     private static final String RATE = "resource.temporary.unavailable"; // a rate of the server is exceeded
     private static final String CAP = "resource.exhaust"; // a cap of the server is reached: something must end first
     private static final Pattern LIMIT = Pattern.compile("bayeux\\.max_message_bytes is ([0-9]{1,18})");
+    private static final Pattern OWN_LIMIT = Pattern.compile("Max send Bayeux message size ([0-9]{1,18}) exceeded");
     private static final long LONGEST_MS = 60_000; // for which an advice is followed
 
     private final BayeuxClient client;
@@ -47,31 +49,40 @@ final class Refusals {
 
     /** Takes a reply that is not successful into account; why the server never takes the message, or null. */
     synchronized Failure add(Message reply) {
-        if (isLargerThanASocketTakes(reply)) { // whatever was sent with it
-            return PublishException.TOO_LARGE;
+        Failure large = tooLarge(reply);
+        if (large != null) {
+            return large;
         }
         Failure refusal = PublishException.neverTaken(reply);
-        if (refusal == null) {
-            return null;
-        }
-        number++;
-        return requests.hadOneMessage(Ext.fields(reply.get("failure")).get("exception")) ? refusal : null;
+        number += isOne(reply) ? 1 : 0;
+        boolean wasAlone = requests.hadOneMessage(Ext.fields(reply.get("failure")).get("exception"));
+        return wasAlone ? refusal : null;
     }
 
     /**
-     * Whether the server has closed a WebSocket for a message that is too large, and this one is. The closing fails all
-     * messages that are on their way, so that the size of each counts.
+     * Why this message is too large, whatever was sent with it; null if it is not. A WebSocket that is closed, or a message that the
+     * client itself does not send, fails all messages that are on their way, so that the size of each counts.
      */
-    private boolean isLargerThanASocketTakes(Message reply) {
+    private Failure tooLarge(Message reply) {
         Map<String, Object> said = new HashMap<>(Ext.fields(reply.get("failure")));
         Object sent = said.remove("message");
         Matcher limit = LIMIT.matcher(said.toString()); // transports differ in where they put the reason of the closing
-        return sent != null && limit.find() && Json.bytes(client, List.of(sent)) > Long.parseLong(limit.group(1));
+        if (sent != null && limit.find() && bytes(List.of(sent)) > Long.parseLong(limit.group(1))) {
+            return PublishException.TOO_LARGE;
+        }
+        Matcher own = OWN_LIMIT.matcher(said.toString());
+        return sent != null && own.find() && Json.written(client, sent).length() > Long.parseLong(own.group(1))
+            ? new Failure("user.maxSizeExceed", own.group() + ": an option of the client, maxSendBayeuxMessageSize") : null;
+    }
+
+    private int bytes(Object value) {
+        return Json.written(client, value).getBytes(StandardCharsets.UTF_8).length;
     }
 
     /** Whether this reply refuses the request, so that the server has not processed the message. */
     static boolean isOne(Message reply) {
-        return PublishException.neverTaken(reply) != null;
+        boolean isUnsent = OWN_LIMIT.matcher(String.valueOf(Ext.fields(reply.get("failure")).get("exception"))).find();
+        return PublishException.neverTaken(reply) != null || isUnsent && !PublishException.isOfSocket(reply);
     }
 
     /**

@@ -278,6 +278,21 @@ class OutboxTest {
     }
 
     @Test
+    void whatTheClientDoesNotSendForItsSizeIsPutAsideAndNotWhatFailsWithIt() throws Exception {
+        Outbox outbox = outbox();
+        wire.cut = new IllegalArgumentException("Max send Bayeux message size 1000 exceeded"); // one by one, as a WebSocket does
+        wire.publishes = message -> wire.published.size() <= 2 ? null : Map.of();
+        outbox.publish("/orders", "x".repeat(1000));
+        outbox.publish("/orders", 1L);
+        connect();
+        assertTrue(outbox.drained(LIMIT));
+        List<RefusedPublish> refused = outbox.refused();
+        String reason = "Max send Bayeux message size 1000 exceeded: an option of the client, maxSendBayeuxMessageSize";
+        assertEquals(List.of("user.maxSizeExceed " + reason), refused.stream().map(each -> each.errorCode() + " " + each.message()).toList());
+        assertEquals(List.of(1L, 1L), sent().subList(1, 3));
+    }
+
+    @Test
     void aRefusedPublishWithAnEmptyKeyIsPutAside() throws Exception {
         Outbox outbox = outbox();
         wire.publishes = message -> refusal("400::no", "user.illegalArgument");
