@@ -46,9 +46,12 @@ export class OutboxDatabase {
         return this.#transaction("readonly", (store) => request(store.index("open").count()));
     }
 
-    /** The oldest publishes that wait: {position, key, channel, data, ext}. */
-    oldest(most) {
-        return this.#transaction("readonly", (store) => request(store.index("open").getAll(null, most)));
+    /** The oldest publishes that wait: {position, key, channel, data, ext}; with a function, those for which it returns true. */
+    oldest(most, isWanted = null) {
+        return this.#transaction("readonly", (store) => {
+            const open = store.index("open");
+            return isWanted ? chosen(open, most, isWanted) : request(open.getAll(null, most));
+        });
     }
 
     /** Keeps a publish, unless one with its key waits. It takes the place of a refused one. */
@@ -153,6 +156,26 @@ function request(asked) {
     return new Promise((resolve, reject) => {
         asked.onsuccess = () => resolve(asked.result);
         asked.onerror = () => reject(asked.error);
+    });
+}
+
+/** The first rows of an index for which a function returns true. */
+function chosen(index, most, isWanted) {
+    const asked = index.openCursor();
+    const found = [];
+    return new Promise((resolve, reject) => {
+        asked.onerror = () => reject(asked.error);
+        asked.onsuccess = () => {
+            const cursor = asked.result;
+            if (cursor === null || found.length === most) {
+                resolve(found);
+                return;
+            }
+            if (isWanted(cursor.value)) {
+                found.push(cursor.value);
+            }
+            cursor.continue();
+        };
     });
 }
 

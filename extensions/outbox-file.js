@@ -55,14 +55,14 @@ export class OutboxFile {
         return this.#waiting;
     }
 
-    async oldest(most) {
+    async oldest(most, isWanted = () => true) {
         await this.#opened();
         const found = [];
         for (const row of this.#rows.values()) {
             if (found.length === most) {
                 break;
             }
-            if (!row.refusal) {
+            if (!row.refusal && isWanted(row)) {
                 found.push(row);
             }
         }

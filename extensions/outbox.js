@@ -19,7 +19,7 @@ import {OutboxDatabase} from "./outbox-database.js";
 import {OutboxFullError, OutboxInUseError} from "./outbox-errors.js";
 import {OutboxFile} from "./outbox-file.js";
 import {pause} from "./pauses.js";
-import {codeOf, isTemporary} from "./replies.js";
+import {codeOf, isFull, isTemporary, retryAfter} from "./replies.js";
 
 export {OutboxFullError, OutboxInUseError};
 
@@ -51,6 +51,8 @@ export class Outbox {
     #isDue = false; // whether to send, when that is over
     #timer = null; // of a pause, in which nothing is sent
     #failures = 0; // attempts in a row that got nothing through
+    #resting = new Map(); // by lane, which a cap of the server stops: when it is tried again
+    #wake = null; // the timer for that
     #waiting = 0;
     #drains = []; // functions to call when none waits
     #refusals = 0; // in a row, of the first message alone
@@ -169,6 +171,7 @@ export class Outbox {
     unregistered() {
         this.#isConnected = false;
         this.#endPause();
+        clearTimeout(this.#wake);
         this.#cometd = null;
         this.close();
     }
@@ -235,32 +238,52 @@ export class Outbox {
 
     async #sendAll() {
         while (this.#isConnected && this.#cometd) {
-            const rows = await this.#keeping.oldest(this.#together);
+            const rows = await this.#oldest();
             if (rows.length === 0) {
                 this.#together = TOGETHER;
                 break;
             }
-            const left = await this.#sendTogether(rows);
+            const {left, gone, wait} = await this.#sendTogether(rows);
             await this.#look();
-            if (left < rows.length) {
+            if (gone) {
                 this.#failures = 0;
                 this.#keeping.tell(); // of nothing else: the tabs would wake one another
             }
             if (left) {
-                this.#rest();
+                this.#rest(wait);
                 break;
             }
         }
+        this.#sendLater();
         await this.#look();
     }
 
-    /** Publishes these in one batch; returns how many of them must be sent again. */
+    /** What is to be sent next: nothing of the lanes that rest. */
+    #oldest() {
+        const now = performance.now();
+        this.#resting.forEach((until, lane) => until <= now && this.#resting.delete(lane));
+        return this.#keeping.oldest(this.#together, this.#resting.size ? (row) => !this.#resting.has(laneOf(row)) : undefined);
+    }
+
+    /** Sends again when the first lane has rested. */
+    #sendLater() {
+        clearTimeout(this.#wake);
+        if (this.#resting.size && this.#cometd) {
+            const due = Math.min(...this.#resting.values());
+            this.#wake = setTimeout(() => this.#send(), Math.max(due - performance.now(), 0));
+        }
+    }
+
+    /**
+     * Publishes these in one batch; returns how many of them must be sent again, how many have gone, and for how long the server
+     * puts them off. Those that a cap stops are neither: their lanes rest.
+     */
     async #sendTogether(rows) {
         let replies = [];
         this.#cometd.batch(() => {
             replies = rows.map((row) => this.#publish(row));
         });
-        let left = 0;
+        let [left, full, wait] = [0, 0, 0];
         const answered = (await Promise.all(replies)).map((reply, index) => [reply, rows[index]]);
         const accepted = answered.filter(([reply]) => reply.successful).map(([, row]) => row);
         if (accepted.length) {
@@ -277,13 +300,17 @@ export class Outbox {
             } else if (reason || DIVIDED.includes(reply.failure?.websocketCode)) {
                 this.#together = 1; // which shows the message that is not taken, if it is only one
                 left += 1;
+            } else if (isFull(reply)) {
+                this.#resting.set(laneOf(row), performance.now() + Math.max(retryAfter(reply), DELAYS.minDelay));
+                full += 1;
             } else if (isTemporary(reply)) {
                 left += 1;
+                wait = Math.max(wait, retryAfter(reply));
             } else {
                 await this.#refuse(row, reply);
             }
         }
-        return left;
+        return {left, gone: rows.length - left - full, wait};
     }
 
     #publish(row) {
@@ -307,18 +334,24 @@ export class Outbox {
         callBack("onRefused", this.#onRefused, refusedPublish({...row, refusal}));
     }
 
-    /** Sends again after a pause. */
-    #rest() {
+    /** Sends again after a pause, of so many milliseconds at least. */
+    #rest(wait = 0) {
         this.#timer ??= setTimeout(() => {
             this.#timer = null;
             this.#send();
-        }, pause(this.#failures++, DELAYS));
+        }, Math.max(pause(this.#failures++, DELAYS), wait));
     }
 
     #endPause() {
         clearTimeout(this.#timer);
         this.#timer = null;
     }
+}
+
+/** Within a lane, publishes keep their order: those of a channel, and apart from them those of it that are scheduled. */
+function laneOf({channel, ext}) {
+    const {deliverAt, deliverAfter} = ext.publish ?? {};
+    return `${(deliverAt ?? deliverAfter) === undefined ? "" : "scheduled "}${channel}`;
 }
 
 function refusedPublish({key, channel, data, refusal}) {

@@ -13,21 +13,22 @@
 
 import {callBack} from "./callbacks.js";
 import {pause} from "./pauses.js";
-import {ReplyError} from "./replies.js";
+import {ReplyError, codeOf, isTemporary} from "./replies.js";
 
 const CHANGES = "/__sys__presence"; // stands before the name of a channel in the name of that on which its members change
 const CALL_MS = 10000;
 const DELAYS = {minDelay: 1000, maxDelay: 10000}; // between two attempts, in ms
 const NO_MEMBERS = Object.freeze([]);
-const CLOSED = {error: "the presence was closed"};
+const CLOSED = {error: "the presence was closed", failure: {}}; // no reply of the server
 const following = new WeakMap(); // by connection: what follows each channel, by its name
 
 /** The server refused what was asked, or it is unknown whether it was done: then `errorCode` is empty. */
 export class PresenceError extends Error {
-    constructor(channel, {data, error}) {
+    constructor(channel, reply) {
+        const {data, error, failure} = reply;
         super(`${channel}: ${data?.message ?? error ?? "the connection was lost"}`);
         this.name = "PresenceError";
-        this.errorCode = data?.errorCode ?? "";
+        this.errorCode = data?.errorCode ?? (failure || isTemporary(reply) ? "" : codeOf(reply));
     }
 }
 

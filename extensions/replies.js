@@ -2,6 +2,8 @@
 
 const SESSION = /^40[12]:|^403:token_expired:|:user\.security\.authentication\.expired$/;
 const TEMPORARY = /^resource\.(temporary\.)?unavailable$|^resource\.noMoreSpace$/;
+const CAP = "resource.exhaust";
+const LONGEST_WAIT = 60_000; // for which an advice is followed, in ms
 
 /** What the server says beside the `error` of a reply: {errorCode, message}, or nothing. */
 function told(reply) {
@@ -16,9 +18,20 @@ export function isOfSession({error = ""}) {
     return SESSION.test(error);
 }
 
-/** Whether a repeat may succeed: there was no reply, it was refused for its session, or the server lacks a resource. */
+/** Whether a repeat may succeed: there was no reply, it was refused for its session or a rate, or the server lacks a resource. */
 export function isTemporary(reply) {
-    return !reply.error || isOfSession(reply) || TEMPORARY.test(told(reply).errorCode ?? "");
+    return !reply.error || isOfSession(reply) || TEMPORARY.test(codeOf(reply));
+}
+
+/** Whether a cap of the server is reached. Something must end first, and a message that waits for that can be sent again. */
+export function isFull(reply) {
+    return codeOf(reply) === CAP;
+}
+
+/** After how many milliseconds the server takes what it has refused for a rate or a cap; 0 if the reply does not say it. */
+export function retryAfter(reply) {
+    const {retryAfter: wait} = told(reply);
+    return wait > 0 ? Math.min(wait, LONGEST_WAIT) : 0;
 }
 
 /** Why the server refused: its code beside the `error`, or else the last part of that; empty if there was no reply. */

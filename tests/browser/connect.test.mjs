@@ -264,6 +264,8 @@ test("a reply says whether a repeat may succeed", () => {
     assert.ok(isTemporary({successful: false}));
     assert.ok(isTemporary({error: "402::unknown"}));
     assert.ok(isTemporary({error: "503::x", ext: {subscribe: {errorCode: "resource.unavailable"}}}));
+    assert.ok(isTemporary({error: "503::resource.unavailable"}));
+    assert.ok(!isTemporary({error: "429:limits.max_subscriptions:resource.exhaust"}));
     assert.ok(!isTemporary({error: "403::subscribe_denied"}));
 });
 

@@ -307,6 +307,60 @@ test("functions of the application that throw stop nothing", async (context) => 
     assert.deepEqual(new Set(errors.calls.map(({arguments: [text]}) => text)), new Set(["crewel: onChange failed", "crewel: onRefused failed"]));
 });
 
+/** A registered and connected outbox, with a client that answers each publish so. */
+function connected(answer) {
+    const sent = [];
+    const batches = [];
+    const outbox = new Outbox({path: newPath()});
+    outbox.registered("outbox", {
+        batch: (send) => {
+            batches.push(performance.now());
+            send();
+        },
+        publish: (channel, data, fields, answered) => {
+            sent.push(data);
+            answered(answer(channel, data));
+        },
+    });
+    return {outbox, sent, batches, connect: () => outbox.incoming({channel: "/meta/connect", successful: true})};
+}
+
+const range = (count) => Array.from({length: count}, (_, number) => number);
+const limited = (limit, errorCode, retryAfter) => ({successful: false, error: `429:${limit}:${errorCode}`, ext: {publish: {errorCode, retryAfter}}});
+
+test("a cap of the server keeps only the channel waiting that it stops", async () => {
+    let isFull = true;
+    const {outbox, sent, connect} = connected((channel) => {
+        isFull = isFull && channel !== "/old";
+        return isFull ? limited("limits.max_channels", "resource.exhaust", 100) : {successful: true};
+    });
+    await Promise.all(range(60).map((number) => outbox.publish("/new", number)));
+    await outbox.publish("/old", "other");
+    connect();
+    await outbox.drained();
+    assert.deepEqual(sent, [...range(50), "other", ...range(60)]);
+    assert.deepEqual(await outbox.refused(), []);
+    outbox.unregistered();
+    await outbox.close();
+});
+
+test("a rate of the server puts publishes off for as long as the server says, and they are sent together then", async () => {
+    let left = 20;
+    const {outbox, sent, batches, connect} = connected(() => {
+        left -= 1;
+        return left >= 0 ? limited("limits.publishes_per_s", "resource.temporary.unavailable", 1500) : {successful: true};
+    });
+    await Promise.all(range(20).map((number) => outbox.publish("/orders", number)));
+    connect();
+    await outbox.drained();
+    assert.deepEqual(sent, [...range(20), ...range(20)]);
+    assert.equal(batches.length, 2);
+    assert.ok(batches[1] - batches[0] >= 1490, `after ${batches[1] - batches[0]} ms`);
+    assert.deepEqual(await outbox.refused(), []);
+    outbox.unregistered();
+    await outbox.close();
+});
+
 test("a publish that is on disk is no failure, even if the outbox cannot be counted then", async (context) => {
     const {mock: errors} = context.mock.method(console, "error", () => {});
     const path = newPath();

@@ -155,9 +155,26 @@ test("a refusal says why, and ends with the next session", async () => {
     assert.equal(presence.members.length, 1);
 });
 
+test("a call that the server itself refuses fails, and one beyond a rate is tried again", async () => {
+    let error = "403:denied_by_security_policy:publish_denied";
+    const connection = served(() => (error ? {successful: false, error} : list(1, member("joe"))));
+    const presence = new Presence(connection, "/room", {enter: false});
+    connection.confirm();
+    await assert.rejects(presence.ready, {name: "PresenceError", errorCode: "publish_denied"});
+    error = "429:limits.publishes_per_s:resource.temporary.unavailable";
+    connection.confirm();
+    await settled();
+    error = "";
+    const calls = connection.calls.length;
+    while (presence.members.length === 0) {
+        await settled();
+    }
+    assert.equal(connection.calls.length, calls + 1);
+});
+
 test("a call without an answer is tried again", async () => {
     let failures = 1;
-    const connection = served(() => (failures-- > 0 ? {successful: false, error: "406::timeout"} : list(1, member("joe"))));
+    const connection = served(() => (failures-- > 0 ? {successful: false, error: "406::timeout", failure: {}} : list(1, member("joe"))));
     const presence = new Presence(connection, "/room", {enter: false});
     connection.confirm();
     await presence.ready;

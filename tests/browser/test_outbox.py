@@ -132,6 +132,38 @@ def test_a_400_of_a_proxy_refuses_nothing(start_server: StartServer, context: Br
     assert page.evaluate("refused") == []
 
 
+# The server is full for a channel until another channel has had its turn.
+FULL = """
+async () => {
+    const cometd = await connected();
+    const publish = cometd.publish.bind(cometd);
+    let isFull = true;
+    cometd.publish = (channel, data, fields, answered) => {
+        isFull = isFull && channel !== "/outbox/page";
+        if (isFull) {
+            const ext = {publish: {errorCode: "resource.exhaust", message: "full", retryAfter: 100}};
+            setTimeout(() => answered({successful: false, error: "429:limits.max_channels:resource.exhaust", ext}));
+        } else {
+            publish(channel, data, fields, answered);
+        }
+    };
+    for (let number = 0; number < 60; number += 1) {
+        await outbox.publish("/outbox/new", number);
+    }
+    await outbox.publish("/outbox/page", "other");
+}
+"""
+
+
+def test_a_cap_of_the_server_keeps_only_the_channel_waiting_that_it_stops(
+    start_server: StartServer, context: BrowserContext
+) -> None:
+    page = opened(context, start_server())
+    page.evaluate(FULL)
+    assert page.evaluate("heard(1)") == ["other"]
+    assert page.evaluate("refused") == []
+
+
 def test_a_database_that_the_browser_closes_is_opened_again(start_server: StartServer, context: BrowserContext) -> None:
     server = start_server()
     page = opened(context, server)

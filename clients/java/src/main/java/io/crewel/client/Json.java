@@ -3,7 +3,6 @@ package io.crewel.client;
 import java.lang.reflect.Array;
 import java.math.BigDecimal;
 import java.math.BigInteger;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.IdentityHashMap;
@@ -11,6 +10,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+
+import org.cometd.client.BayeuxClient;
+import org.cometd.client.transport.ClientTransport;
+import org.cometd.common.JSONContext;
+import org.cometd.common.JettyJSONContextClient;
 
 /** What is known of the JSON of a value before it is written: JSON libraries write NaN and halves of surrogate pairs as they are. */
 final class Json {
@@ -29,13 +33,20 @@ final class Json {
     /** The first number with more digits than JSON libraries read back, and its place; or null. */
     static String tooPrecise(String name, Object value) {
         Part part = new Part(name, value);
-        if (value instanceof BigInteger whole && whole.bitLength() >= Long.SIZE || value instanceof BigDecimal decimal
-            && (Double.isInfinite(decimal.doubleValue()) || decimal.compareTo(BigDecimal.valueOf(decimal.doubleValue())) != 0)) {
+        boolean isLarge = value instanceof BigInteger whole && whole.bitLength() >= Long.SIZE;
+        if (isLarge || value instanceof BigDecimal decimal && isTooPrecise(decimal)) {
             return name + " has more digits than a number of JSON that is read back: give it as text";
         }
         List<Part> parts = new ArrayList<>();
         addParts(part, parts);
         return parts.stream().map(each -> tooPrecise(each.path(), each.value())).filter(Objects::nonNull).findFirst().orElse(null);
+    }
+
+    private static boolean isTooPrecise(BigDecimal decimal) {
+        double read = decimal.doubleValue();
+        // A text without an exponent is read as a whole number first, which has the bits of a long.
+        return Double.isInfinite(read) || decimal.compareTo(BigDecimal.valueOf(read)) != 0
+            || decimal.scale() >= 0 && decimal.toBigInteger().bitLength() >= Long.SIZE;
     }
 
     /** The same for a part; {@code path} has the values in which it is. */
@@ -75,26 +86,36 @@ final class Json {
             ? "text that is not valid Unicode" : null;
     }
 
-    /** How many bytes the JSON of the value has at least. */
-    static long leastBytes(Object value) {
-        long bytes = 0;
-        List<Part> level = List.of(new Part("", value));
-        for (int depth = 0; !level.isEmpty() && depth <= DEEPEST; depth++) {
-            List<Part> below = new ArrayList<>();
-            for (Part part : level) {
-                boolean isText = part.value() instanceof CharSequence;
-                bytes += isText ? part.value().toString().getBytes(StandardCharsets.UTF_8).length + 2 : 1;
-                addParts(part, below);
-            }
-            level = below;
+    /** The JSON library of a client: that of the transport with which it begins. */
+    static JSONContext.Client of(BayeuxClient client) {
+        ClientTransport transport = client.getTransport(client.getAllowedTransports().get(0));
+        Object given = transport.getOption(ClientTransport.JSON_CONTEXT_OPTION);
+        if (given instanceof JSONContext.Client made) {
+            return made;
         }
-        return bytes;
+        if (given == null) {
+            return new JettyJSONContextClient();
+        }
+        try { // the transport makes one of the class with this name, too
+            Class<?> named = Class.forName(given.toString(), true, Thread.currentThread().getContextClassLoader());
+            return (JSONContext.Client) named.getDeclaredConstructor().newInstance();
+        } catch (ReflectiveOperationException failure) {
+            throw new IllegalArgumentException("the option " + ClientTransport.JSON_CONTEXT_OPTION + " is " + given, failure);
+        }
+    }
+
+    /** The JSON of a value, as the client writes it. */
+    static String written(BayeuxClient client, Object value) {
+        return of(client).getGenerator().generate(value);
     }
 
     private static void addParts(Part part, List<Part> parts) {
         Object value = part.value();
         if (value instanceof Map<?, ?> fields) {
-            fields.forEach((name, each) -> parts.add(new Part(part.path() + "." + name, each)));
+            fields.forEach((name, each) -> {
+                parts.add(new Part("a name in " + part.path(), String.valueOf(name)));
+                parts.add(new Part(part.path() + "." + name, each));
+            });
         } else if (value instanceof Iterable<?> list) {
             int number = 0;
             for (Object each : list) {

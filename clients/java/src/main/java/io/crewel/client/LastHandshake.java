@@ -41,8 +41,7 @@ final class LastHandshake implements ClientSession.Extension {
 
     /** The code of its refusal; empty if it was not refused, or without a code. */
     String errorCode() {
-        String code = isRefused() ? Ext.text(Ext.part(reply, "session").get("errorCode")) : null;
-        return code == null ? "" : code;
+        return isRefused() ? Refusals.codeOf(reply) : "";
     }
 
     /** Why there is no session, as far as is known. */

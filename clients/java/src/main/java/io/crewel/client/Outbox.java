@@ -5,9 +5,12 @@ import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
@@ -18,10 +21,7 @@ import org.cometd.bayeux.ChannelId;
 import org.cometd.bayeux.Message;
 import org.cometd.bayeux.client.ClientSession;
 import org.cometd.client.BayeuxClient;
-import org.cometd.client.transport.ClientTransport;
 import org.cometd.common.HashMapMessage;
-import org.cometd.common.JSONContext;
-import org.cometd.common.JettyJSONContextClient;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -29,9 +29,10 @@ import org.slf4j.LoggerFactory;
  * Publishes that wait for the server in a file, which the next process continues with.
  *
  * <p>A publish is on disk when {@link #publish} returns, and leaves the file when the server has replied. The outbox sends the
- * oldest ones in their order while the client is connected, several in a request, and again after a failure that passes. Each has
- * an idempotency key, which the server remembers for two minutes: a publish whose reply was lost is still one message. Refused
- * ones stay in the file, with the reason, until {@link #forgetRefused}.
+ * oldest ones in their order while the client is connected, several in a request, and again after a failure that passes. What a
+ * cap of the server stops keeps only its own channel waiting. Each has an idempotency key, which the server remembers for two
+ * minutes: a publish whose reply was lost is still one message. Refused ones stay in the file, with the reason, until {@link
+ * #forgetRefused}.
  */
 public final class Outbox implements ClientSession.Extension, AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(Outbox.class);
@@ -46,6 +47,7 @@ public final class Outbox implements ClientSession.Extension, AutoCloseable {
     private final Refusals refusals;
     private final Executor executor = new Serial();
     private final Object lock = new Object();
+    private final Map<String, Long> resting = new HashMap<>(); // lanes that a cap of the server stops, and until when (ns)
     private int together = TOGETHER;
     private boolean isConnected;
     private boolean isSending; // the oldest ones are on their way, or a pause before the next attempt
@@ -55,9 +57,7 @@ public final class Outbox implements ClientSession.Extension, AutoCloseable {
         this.client = client;
         this.options = options;
         this.refusals = new Refusals(client);
-        boolean hasJson = client.getOption(ClientTransport.JSON_CONTEXT_OPTION) instanceof JSONContext.Client;
-        this.file = new OutboxFile(file, hasJson
-            ? (JSONContext.Client) client.getOption(ClientTransport.JSON_CONTEXT_OPTION) : new JettyJSONContextClient());
+        this.file = new OutboxFile(file, Json.of(client));
     }
 
     /**
@@ -125,6 +125,9 @@ public final class Outbox implements ClientSession.Extension, AutoCloseable {
         kept.put("publish", fields);
         try {
             keep(key, file.line(kept));
+        } catch (IllegalArgumentException failure) {
+            String reason = "the JSON library of the client does not read back what it writes of the data: " + failure.getMessage();
+            throw new PublishException(channel, Publisher.ILLEGAL, reason, true);
         } catch (IOException failure) {
             throw new UncheckedIOException(failure);
         }
@@ -276,7 +279,9 @@ public final class Outbox implements ClientSession.Extension, AutoCloseable {
             if (isSending || isClosed || !isConnected) {
                 return;
             }
-            rows = file.oldest(together, ROOM);
+            long now = System.nanoTime();
+            resting.values().removeIf(until -> until - now <= 0);
+            rows = file.oldest(together, ROOM, resting.keySet());
             if (rows.isEmpty()) {
                 return;
             }
@@ -304,33 +309,51 @@ public final class Outbox implements ClientSession.Extension, AutoCloseable {
     /** All replies to a request are there, or it has failed. */
     private void answered(List<Map<String, Object>> rows, Message[] replies) {
         List<OutboxFile.Outcome> outcomes = new ArrayList<>();
+        Set<String> full = new HashSet<>(); // lanes for which a cap of the server is reached
         boolean isDivided = false; // one of them is not taken, or they are too many: fewer show which
+        boolean isAnswered = false; // the server has processed the request
+        boolean isPutOff = false;
+        long restMs = RETRY_MS;
         for (int number = 0; number < replies.length; number++) {
             Message reply = replies[number];
             String key = rows.get(number).get("key").toString();
-            Failure refusal = reply.isSuccessful() ? null : refusals.add(reply, rows.get(number).get("data"));
+            Failure refusal = reply.isSuccessful() ? null : refusals.add(reply);
+            isAnswered |= refusal != null || !reply.containsKey("failure");
+            restMs = Math.max(restMs, Refusals.retryAfter(reply));
             if (reply.isSuccessful() || refusal != null) {
                 outcomes.add(new OutboxFile.Outcome(key, refusal));
             } else if (Refusals.isOne(reply)) {
                 isDivided = true;
-            } else if (!Publisher.isLost(reply)) {
+            } else if (Refusals.isForCap(reply)) {
+                full.add(OutboxFile.lane(rows.get(number)));
+            } else if (Refusals.isPassing(reply)) {
+                isPutOff = true;
+            } else {
                 outcomes.add(new OutboxFile.Outcome(key, PublishException.failure(reply)));
             }
         }
-        boolean isAtOnce = outcomes.size() == replies.length || isDivided && replies.length > 1;
         synchronized (lock) {
             if (isDivided) {
                 together = Math.max(1, replies.length / 2);
             } else {
                 // A request that failed may have had one message that does: alone, it fails alone.
-                together = outcomes.isEmpty() ? 1 : Math.min(2 * together, TOGETHER);
+                together = isAnswered ? Math.min(2 * together, TOGETHER) : 1;
             }
+            long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(restMs);
+            full.forEach(lane -> resting.put(lane, until)); // what is behind them need not wait
         }
-        settle(outcomes, isAtOnce);
+        if (!full.isEmpty()) {
+            StatusSender.later(restMs, this::send);
+        }
+        boolean isAtOnce = isDivided ? replies.length > 1 : !isPutOff;
+        settle(outcomes, isAtOnce ? 0 : restMs);
     }
 
-    /** Writes to the file what the server has answered. If that fails, it is remembered, and nothing is sent until then. */
-    private void settle(List<OutboxFile.Outcome> outcomes, boolean isAtOnce) {
+    /**
+     * Writes to the file what the server has answered, and continues after a pause. If that fails, it is remembered, and nothing
+     * is sent until then.
+     */
+    private void settle(List<OutboxFile.Outcome> outcomes, long pauseMs) {
         List<RefusedPublish> refused;
         synchronized (lock) {
             if (isClosed) {
@@ -340,22 +363,22 @@ public final class Outbox implements ClientSession.Extension, AutoCloseable {
                 file.settle(outcomes);
             } catch (IOException failure) {
                 LOG.warn("the outbox cannot be written; trying again", failure);
-                StatusSender.later(RETRY_MS, () -> executor.execute(() -> settle(outcomes, isAtOnce)));
+                StatusSender.later(RETRY_MS, () -> executor.execute(() -> settle(outcomes, pauseMs)));
                 return;
             }
             List<String> keys = outcomes.stream().filter(each -> each.refusal() != null).map(OutboxFile.Outcome::key).toList();
             refused = keys.isEmpty() ? List.of() : file.refused().stream().filter(each -> keys.contains(each.key())).toList();
-            isSending = !isAtOnce;
+            isSending = pauseMs > 0;
             lock.notifyAll();
         }
         for (RefusedPublish each : refused) {
             LOG.warn("a publish to {} was refused: {} {}", each.channel(), each.errorCode(), each.message());
             StatusSender.call(() -> options.onRefused.accept(each));
         }
-        if (isAtOnce) {
+        if (pauseMs == 0) {
             send();
         } else {
-            StatusSender.later(RETRY_MS, () -> {
+            StatusSender.later(pauseMs, () -> {
                 synchronized (lock) {
                     isSending = false;
                 }

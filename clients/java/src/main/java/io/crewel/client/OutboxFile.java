@@ -39,7 +39,7 @@ final class OutboxFile implements Closeable {
 
     private final Path path;
     private final JSONContext.Client json;
-    private final Map<String, String> waiting = new LinkedHashMap<>(); // lines by key, oldest first
+    private final Map<String, Waiting> waiting = new LinkedHashMap<>(); // by key, oldest first
     private final Map<String, Refused> refused = new LinkedHashMap<>();
     private long bytes; // of the lines that wait
     private FileChannel lock;
@@ -47,6 +47,9 @@ final class OutboxFile implements Closeable {
     private boolean isMoved; // to its name, which may not be on disk
     private long size; // of what was written as a whole
     private long large; // a file of more bytes is written again
+
+    /** The line of a publish, and its lane. */
+    private record Waiting(String line, String lane) { }
 
     /** A refused publish, as two lines. */
     private record Refused(String added, String ended) { }
@@ -60,9 +63,10 @@ final class OutboxFile implements Closeable {
      * @throws IllegalStateException if another outbox uses it
      */
     OutboxFile(Path path, JSONContext.Client json) throws IOException {
-        Path parent = path.toAbsolutePath().getParent();
-        Files.createDirectories(parent);
-        this.path = parent.toRealPath().resolve(path.getFileName());
+        ResumeFile.makeDirectory(path.toAbsolutePath().getParent());
+        var options = Set.of(StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+        FileChannel.open(path, options, ResumeFile.ownerOnly()).close(); // so that there is a file to which a link may point
+        this.path = path.toRealPath();
         this.json = json;
         if (!OPEN.add(this.path)) { // the lock is of the process: to close its file a second time would give it up
             throw inUse();
@@ -91,7 +95,7 @@ final class OutboxFile implements Closeable {
     }
 
     private void read() throws IOException {
-        byte[] content = Files.exists(path) ? Files.readAllBytes(path) : new byte[0];
+        byte[] content = Files.readAllBytes(path);
         int end = content.length;
         while (end > 0 && content[end - 1] != '\n') {
             end--;
@@ -128,17 +132,17 @@ final class OutboxFile implements Closeable {
     }
 
     private void apply(String line, Map<String, Object> fields) {
-        String key = Ext.text(fields.get("key"));
+        String key = fields.get("key") instanceof String text ? text : null; // which may be empty
         if (fields.containsKey("channel")) {
             refused.remove(key);
-            waiting.put(key, line);
+            waiting.put(key, new Waiting(line, lane(fields)));
             bytes += sizeOf(line);
         } else if (key != null) {
-            String added = waiting.remove(key);
+            Waiting added = waiting.remove(key);
             if (added != null) {
-                bytes -= sizeOf(added);
+                bytes -= sizeOf(added.line());
                 if (fields.containsKey("errorCode")) {
-                    refused.put(key, new Refused(added, line));
+                    refused.put(key, new Refused(added.line(), line));
                 }
             }
         } else if (fields.containsKey("forgotten")) {
@@ -162,25 +166,39 @@ final class OutboxFile implements Closeable {
         return waiting.containsKey(key);
     }
 
-    String line(Map<String, Object> fields) {
-        return json.getGenerator().generate(fields);
+    /** Within a lane, publishes keep their order: those of a channel, and apart from them those of it that are scheduled. */
+    static String lane(Map<String, Object> fields) {
+        Map<String, Object> publish = Ext.fields(fields.get("publish"));
+        boolean isScheduled = publish.containsKey("deliverAt") || publish.containsKey("deliverAfter");
+        return (isScheduled ? "scheduled " : "") + fields.get("channel");
     }
 
-    /** Adds the line of a publish; it is on disk then. A refused one with this key goes. */
+    String line(Map<String, Object> fields) {
+        return json.getGenerator().generate(fields).replace('\n', ' ').replace('\r', ' '); // which only indent
+    }
+
+    /**
+     * Adds the line of a publish; it is on disk then. A refused one with this key goes.
+     *
+     * @throws IllegalArgumentException if the JSON library does not read back what it has written
+     */
     void add(String line) throws IOException {
         append(List.of(line));
     }
 
-    /** So many that wait, the oldest first: one at least, and else no more than have so many bytes. */
-    List<Map<String, Object>> oldest(int most, int room) {
+    /** So many that wait, not in lanes that rest, the oldest first: one at least, and else no more than have so many bytes. */
+    List<Map<String, Object>> oldest(int most, int room, Set<String> resting) {
         List<Map<String, Object>> taken = new ArrayList<>();
         int left = room;
-        for (String line : waiting.values()) {
-            left -= sizeOf(line);
+        for (Waiting each : waiting.values()) {
+            if (resting.contains(each.lane())) {
+                continue;
+            }
+            left -= sizeOf(each.line());
             if (taken.size() == most || !taken.isEmpty() && left < 0) {
                 break;
             }
-            taken.add(parsed(line));
+            taken.add(parsed(each.line()));
         }
         return taken;
     }
@@ -224,6 +242,8 @@ final class OutboxFile implements Closeable {
         if (lines.isEmpty()) {
             return;
         }
+        // Before anything is written: a line that is not read back would damage the file.
+        List<Map<String, Object>> parsed = lines.stream().map(this::parsed).toList();
         if (!lock.isOpen()) {
             throw new ClosedChannelException(); // another outbox may have the file
         }
@@ -235,7 +255,9 @@ final class OutboxFile implements Closeable {
         }
         file.setLength(size); // without what an earlier attempt has left, on a disk that was full
         size = write(file, lines, size);
-        lines.forEach(line -> apply(line, parsed(line)));
+        for (int number = 0; number < parsed.size(); number++) {
+            apply(lines.get(number), parsed.get(number));
+        }
     }
 
     private static long write(RandomAccessFile target, List<String> lines, long from) throws IOException {
@@ -262,7 +284,7 @@ final class OutboxFile implements Closeable {
     private void rewrite() throws IOException {
         List<String> lines = new ArrayList<>(List.of(line(Map.of(VERSION, FORMAT))));
         refused.values().forEach(each -> lines.addAll(List.of(each.added(), each.ended())));
-        lines.addAll(waiting.values());
+        waiting.values().forEach(each -> lines.add(each.line()));
         Path beside = path.resolveSibling(path.getFileName() + ".new");
         Files.deleteIfExists(beside);
         var options = Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);

@@ -54,6 +54,7 @@ public final class Presence implements AutoCloseable {
     private boolean isSubscribed;
     private boolean isBusy;
     private boolean isClosed;
+    private ErrorAnswerException refusal; // of the subscription to the changes, in this session
     private int session; // counts: what an earlier one is answered is of no use
     private long pauseMs = SHORTEST_MS;
     private Runnable unsubscribe = () -> { };
@@ -167,6 +168,7 @@ public final class Presence implements AutoCloseable {
             isListed = false;
             isSubscribed = false;
             isBusy = false;
+            refusal = null;
             events.clear();
             subscribe();
         });
@@ -182,6 +184,10 @@ public final class Presence implements AutoCloseable {
                 return;
             }
             change.run();
+            if (refusal != null) {
+                done.completeExceptionally(refusal);
+                return;
+            }
             waiting.add(done);
             settle();
         });
@@ -197,11 +203,11 @@ public final class Presence implements AutoCloseable {
             if (reply.isSuccessful()) {
                 isSubscribed = true;
                 settle();
-            } else if (Publisher.isLost(reply)) {
+            } else if (Refusals.isPassing(reply)) {
                 later(this::subscribe);
             } else {
-                Failure refusal = PublishException.failure(reply);
-                fail(new ErrorAnswerException(refusal.errorCode(), refusal.message()));
+                refusal = refusal(reply);
+                fail(refusal);
             }
         });
         unsubscribe.run();
@@ -253,10 +259,10 @@ public final class Presence implements AutoCloseable {
             if (message != null && message.isSuccessful()) {
                 answered.accept(answer);
                 settle();
-            } else if (Ext.text(answer.get("errorCode")) != null) {
+            } else if (isRefused(message)) {
                 has = wanted; // it is asked again for other data, or in another session
                 isListed = false;
-                fail(new ErrorAnswerException(Ext.text(answer.get("errorCode")), Objects.toString(answer.get("message"), "")));
+                fail(refusal(message));
             } else {
                 isListed = false;
                 later(this::settle);
@@ -265,6 +271,25 @@ public final class Presence implements AutoCloseable {
             events.clear();
             missed.forEach(this::take);
         }, executor);
+    }
+
+    /** Whether the server refuses a call, or the service does; no reply in time is null. */
+    private static boolean isRefused(Message reply) {
+        return reply != null
+            && (serviceCode(reply) != null || reply.get(Message.ERROR_FIELD) != null && !Refusals.isPassing(reply));
+    }
+
+    private static ErrorAnswerException refusal(Message reply) {
+        if (serviceCode(reply) != null) {
+            String text = Objects.toString(Ext.fields(reply.getData()).get("message"), "");
+            return new ErrorAnswerException(serviceCode(reply), text);
+        }
+        Failure failure = PublishException.failure(reply);
+        return new ErrorAnswerException(failure.errorCode(), failure.message());
+    }
+
+    private static String serviceCode(Message reply) {
+        return Ext.text(Ext.fields(reply.getData()).get("errorCode"));
     }
 
     private Map<String, Object> request(String action, Object data) {

@@ -2,9 +2,6 @@ package io.crewel.client;
 
 import java.io.Serial;
 import java.util.Map;
-import java.util.Objects;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 import org.cometd.bayeux.Channel;
 import org.cometd.bayeux.Message;
@@ -14,10 +11,11 @@ public class PublishException extends RuntimeException {
     @Serial
     private static final long serialVersionUID = 1;
     private static final int UNREADABLE = 400;
-    private static final int TOO_LARGE = 413;
-    private static final int CLOSED_FOR_SIZE = 1009;
-    private static final String TOO_LONG = "Max send Bayeux message size"; // what the client itself does not send
-    private static final Pattern LIMIT = Pattern.compile("bayeux\\.max_message_bytes is ([0-9]{1,18})");
+    private static final int REFUSED_FOR_SIZE = 413;
+
+    /** Why the server never takes a message that is too large. */
+    static final Failure TOO_LARGE =
+        new Failure("user.maxSizeExceed", "the message is larger than bayeux.max_message_bytes of the server");
 
     /** The dotted code; empty if the server gave none. */
     private final String errorCode;
@@ -39,8 +37,7 @@ public class PublishException extends RuntimeException {
 
     /** What an unsuccessful reply says: its code, if it has one, and words for people. */
     static Failure failure(Message reply) {
-        String code = Ext.text(Ext.part(reply, "publish").get("errorCode"));
-        return new Failure(code == null ? "" : code, reason(reply));
+        return new Failure(Refusals.codeOf(reply), reason(reply));
     }
 
     /**
@@ -70,7 +67,7 @@ public class PublishException extends RuntimeException {
         if (error != null) {
             return text == null ? error.toString() : error + " (" + text + ")";
         }
-        Failure refusal = neverTaken(reply, null);
+        Failure refusal = neverTaken(reply);
         if (refusal != null) {
             return refusal.message();
         }
@@ -81,25 +78,21 @@ public class PublishException extends RuntimeException {
     }
 
     /**
-     * Why the server takes no message with this data, whenever it is sent, if the message was alone in its request; null if
-     * that does not follow from the reply. A socket that is closed fails all messages that are on their way, so that their own
-     * size counts.
+     * Why the server never takes the message, if it was alone in its request; null if that does not follow from the reply. With
+     * a WebSocket, a status is that of its opening.
      */
-    static Failure neverTaken(Message reply, Object data) {
+    static Failure neverTaken(Message reply) {
         Map<String, Object> failure = Ext.fields(reply.get("failure"));
-        long status = Ext.whole(failure.get("httpCode"), Ext.whole(failure.get("websocketCode"), 0));
-        if (status == TOO_LARGE || status == CLOSED_FOR_SIZE && isLarger(data, failure.toString())) {
-            return new Failure("user.maxSizeExceed", "the message is larger than bayeux.max_message_bytes of the server");
-        }
-        if (failure.get("exception") instanceof IllegalArgumentException own && Objects.toString(own.getMessage()).startsWith(TOO_LONG)) {
-            return new Failure("user.maxSizeExceed", own.getMessage() + ": an option of the client, maxSendBayeuxMessageSize");
+        long status = isOfSocket(reply) ? 0 : Ext.whole(failure.get("httpCode"), 0);
+        if (status == REFUSED_FOR_SIZE) {
+            return TOO_LARGE;
         }
         return status == UNREADABLE ? new Failure(Publisher.ILLEGAL, "the server cannot read the message (400), which probably "
             + "is nested deeper than bayeux.max_depth") : null;
     }
 
-    private static boolean isLarger(Object data, String reason) {
-        Matcher limit = LIMIT.matcher(reason);
-        return limit.find() && Json.leastBytes(data) > Long.parseLong(limit.group(1));
+    /** Whether a WebSocket has failed, and all messages that were on their way with it. */
+    static boolean isOfSocket(Message reply) {
+        return "websocket".equals(Ext.fields(reply.get("failure")).get(Message.CONNECTION_TYPE_FIELD));
     }
 }

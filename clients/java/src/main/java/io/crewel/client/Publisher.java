@@ -1,7 +1,6 @@
 package io.crewel.client;
 
 import java.time.Duration;
-import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
@@ -20,7 +19,6 @@ public final class Publisher {
     /** The code of what is wrong with a message itself. */
     static final String ILLEGAL = "user.illegalArgument";
     private static final long PAUSE_MS = 500;
-    private static final List<String> PASSING = List.of("401:", "402:", "403:token_expired:", "503:");
 
     private final BayeuxClient client;
     private final Duration patience;
@@ -84,16 +82,17 @@ public final class Publisher {
                 done.complete(Ext.text(Ext.part(reply, "publish").get("id")));
                 return;
             }
-            Failure refusal = refusals.add(reply, data);
+            Failure refusal = refusals.add(reply);
             if (refusal != null) {
                 done.completeExceptionally(new PublishException(channel, refusal.errorCode(), refusal.message(), true));
                 return;
             }
-            boolean isLost = isLost(reply);
+            boolean isLost = Refusals.isPassing(reply);
             boolean isInTime = System.nanoTime() < deadline && !client.isDisconnected();
-            boolean isRepeatable = fields.containsKey("key") || Refusals.isOne(reply);
+            boolean isRepeatable = fields.containsKey("key") || Refusals.isOne(reply) || Refusals.isForRate(reply);
             if (isLost && isInTime && isRepeatable && !done.isDone()) {
-                CompletableFuture.delayedExecutor(PAUSE_MS, TimeUnit.MILLISECONDS)
+                long pauseMs = Math.max(PAUSE_MS, Refusals.retryAfter(reply));
+                CompletableFuture.delayedExecutor(pauseMs, TimeUnit.MILLISECONDS)
                     .execute(() -> attempt(channel, data, fields, deadline, refusals, done));
             } else if (isLost && !client.isHandshook()) {
                 String reason = "there is no session: " + handshake.refusal();
@@ -104,14 +103,5 @@ public final class Publisher {
                 done.completeExceptionally(PublishException.of(channel, reply, !isLost));
             }
         });
-    }
-
-    /**
-     * Whether a later attempt may succeed: the server was not reached, did not know the session, or could not store the
-     * message, or the token of the session had expired.
-     */
-    static boolean isLost(Message reply) {
-        String error = reply.get(Message.ERROR_FIELD) instanceof String text ? text : "";
-        return reply.containsKey("failure") || PASSING.stream().anyMatch(error::startsWith);
     }
 }

@@ -155,9 +155,14 @@ public final class RequestExtension implements ClientSession.Extension {
             asked.answer().completeExceptionally(new RequestException(channel + ": " + fault));
             return asked.answer();
         }
-        CompletableFuture.delayedExecutor(limit.toMillis(), TimeUnit.MILLISECONDS)
-            .execute(() -> asked.answer().completeExceptionally(new AnswerTimeoutException(channel, limit)));
+        CompletableFuture<Void> waited = new CompletableFuture<>();
+        waited.completeOnTimeout(null, limit.toMillis(), TimeUnit.MILLISECONDS).thenRunAsync(() -> {
+            if (!asked.answer().isDone()) {
+                asked.answer().completeExceptionally(new AnswerTimeoutException(channel, limit));
+            }
+        });
         asked.answer().whenComplete((message, failure) -> {
+            waited.complete(null); // its timer would keep the request in memory
             synchronized (this) {
                 pending.values().remove(asked);
                 arrivals.remove(asked);
@@ -323,7 +328,7 @@ public final class RequestExtension implements ClientSession.Extension {
     /** The next reply channel that no request has; null if all have one. */
     private String nextChannel() {
         for (int left = SERIALS; left > 0; left--) {
-            String channel = String.format("%s%d%06d", prefix(), JAVA, serial);
+            String channel = prefix() + (JAVA * SERIALS + serial); // no format: its digits are those of the country
             serial = (serial + 1) % SERIALS;
             if (!pending.containsKey(channel)) {
                 return channel;
@@ -392,11 +397,11 @@ public final class RequestExtension implements ClientSession.Extension {
                 sent.complete(null);
                 return;
             }
-            boolean isNeverTaken = isIllegal(reply) || refusals.add(reply, data) != null;
+            boolean isNeverTaken = isIllegal(reply) || refusals.add(reply) != null;
             int left = Refusals.isOne(reply) && refusals.areFew() ? tries : tries - 1;
             if (isNeverTaken && failure == null) { // the requester gets that instead
                 send(request, null, new RequestException(PublishException.reason(reply)), sent);
-            } else if (!isNeverTaken && Publisher.isLost(reply) && left > 0) {
+            } else if (!isNeverTaken && Refusals.isPassing(reply) && left > 0) {
                 CompletableFuture.delayedExecutor(RETRY_MS, TimeUnit.MILLISECONDS)
                     .execute(() -> send(request, data, failure, left, refusals, sent));
             } else {
@@ -416,7 +421,7 @@ public final class RequestExtension implements ClientSession.Extension {
         Map<String, Object> error = new LinkedHashMap<>();
         Object data = null;
         if (cause instanceof ErrorAnswerException told) {
-            error.put("errorCode", Failure.cut(told.errorCode(), LONGEST_CODE));
+            error.put("errorCode", Failure.cut(Objects.toString(told.errorCode(), FAULT), LONGEST_CODE));
             error.put("message", Failure.cut(Objects.toString(told.getMessage(), ""), LONGEST_TEXT));
             data = Json.fault("data", told.data()) == null ? told.data() : null;
         } else {

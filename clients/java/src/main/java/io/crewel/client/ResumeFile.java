@@ -37,19 +37,35 @@ final class ResumeFile {
 
     /** Replaces the file: a process that is killed at any moment leaves a secret that still holds. Null removes it. */
     void write(String secret) throws IOException {
+        Path target = target();
         if (secret == null) {
-            Files.deleteIfExists(path);
+            Files.deleteIfExists(target);
             return;
         }
-        Files.createDirectories(path.getParent());
-        Path beside = path.resolveSibling("." + path.getFileName() + "." + ProcessHandle.current().pid());
+        makeDirectory(path.getParent());
+        Path beside = target.resolveSibling("." + target.getFileName() + "." + ProcessHandle.current().pid());
         Files.deleteIfExists(beside);
         var options = Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
-        try (FileChannel target = FileChannel.open(beside, options, ownerOnly())) {
-            target.write(ByteBuffer.wrap((secret + "\n").getBytes(StandardCharsets.US_ASCII)));
-            target.force(true);
+        try (FileChannel made = FileChannel.open(beside, options, ownerOnly())) {
+            made.write(ByteBuffer.wrap((secret + "\n").getBytes(StandardCharsets.US_ASCII)));
+            made.force(true);
         }
-        Files.move(beside, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        Files.move(beside, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+    }
+
+    /** The file to which a link points: the link stays. */
+    private Path target() throws IOException {
+        if (Files.exists(path)) {
+            return path.toRealPath();
+        }
+        return Files.isSymbolicLink(path) ? path.resolveSibling(Files.readSymbolicLink(path)) : path;
+    }
+
+    /** Makes a directory, and those in which it is, unless it is there, perhaps as a link, which Java 17 does not accept. */
+    static void makeDirectory(Path directory) throws IOException {
+        if (!Files.isDirectory(directory)) {
+            Files.createDirectories(directory);
+        }
     }
 
     /** The attributes of a file that only its owner can read. */

@@ -45,6 +45,7 @@ public final class SessionExtension implements ClientSession.Extension {
     private final ResumeFile file;
     private final Tokens tokens; // null without a function
     private volatile long holdMs = USUAL_HOLD_MS;
+    private volatile Message handshake; // the last one, which waits for its token or has it
     private volatile boolean isReporting; // whether the connect on its way carries statuses
     private final Set<String> unanswered = ConcurrentHashMap.newKeySet(); // ids of what is on its way, but for connects
     private final Set<String> begun = new HashSet<>(); // what this client has subscribed the session to
@@ -143,6 +144,7 @@ public final class SessionExtension implements ClientSession.Extension {
     public void outgoing(ClientSession session, Message.Mutable message, Promise<Boolean> promise) {
         Runnable send = () -> ClientSession.Extension.super.outgoing(session, message, promise);
         if (tokens != null && Channel.META_HANDSHAKE.equals(message.getChannel())) {
+            handshake = message;
             withToken(message, send);
         } else if (tokens != null && Channel.META_CONNECT.equals(message.getChannel()) && tokens.isRenewed()) {
             // Before the next token is shown, the server has to know what was received, and is to send nothing more.
@@ -163,14 +165,17 @@ public final class SessionExtension implements ClientSession.Extension {
     }
 
     /** Gives a handshake its token: it waits until the function returns one. */
-    private void withToken(Message.Mutable handshake, Runnable then) {
+    private void withToken(Message.Mutable waiting, Runnable then) {
         tokens.take().whenComplete((token, failure) -> {
+            if (waiting != handshake) {
+                return; // the application has begun another one meanwhile: two would take the session from each other
+            }
             if (failure == null || client.isDisconnected()) {
-                Map<String, Object> asked = new LinkedHashMap<>(Ext.part(handshake, "session"));
+                Map<String, Object> asked = new LinkedHashMap<>(Ext.part(waiting, "session"));
                 if (token != null) {
                     asked.put("token", token);
                 }
-                Ext.put(handshake, "session", asked);
+                Ext.put(waiting, "session", asked);
                 then.run();
                 return;
             }
@@ -184,7 +189,7 @@ public final class SessionExtension implements ClientSession.Extension {
                 LOG.warn("no handshake yet: {}", reason);
                 changed();
             }
-            StatusSender.later(RETRY_MS, () -> withToken(handshake, then));
+            StatusSender.later(RETRY_MS, () -> withToken(waiting, then));
         });
     }
 
@@ -356,7 +361,7 @@ public final class SessionExtension implements ClientSession.Extension {
             return;
         }
         if (tokens != null && isAboutToken(message)) {
-            boolean isWanted = tokens.refused() || Refusal.EXPIRED.equals(codeOf(message)) && hasHadSession;
+            boolean isWanted = tokens.refused() || Refusal.EXPIRED.equals(Refusals.codeOf(message)) && hasHadSession;
             if (isWanted && Channel.META_HANDSHAKE.equals(message.getChannel())) {
                 tryAgain(message);
             }
@@ -375,14 +380,7 @@ public final class SessionExtension implements ClientSession.Extension {
     }
 
     private static boolean isAboutToken(Message message) {
-        return message.isMeta() && (codeOf(message) + ".").startsWith(Refusal.SECURITY + ".");
-    }
-
-    /** The dotted code of a refusal: that of {@code ext.session}, or the text of its error. */
-    private static String codeOf(Message message) {
-        String code = Ext.text(Ext.part(message, "session").get("errorCode"));
-        String error = String.valueOf(message.get(Message.ERROR_FIELD));
-        return code == null ? error.substring(error.lastIndexOf(':') + 1) : code;
+        return message.isMeta() && (Refusals.codeOf(message) + ".").startsWith(Refusal.SECURITY + ".");
     }
 
     private synchronized boolean hasSentResume() {

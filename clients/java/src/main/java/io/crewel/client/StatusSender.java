@@ -20,7 +20,7 @@ import org.slf4j.LoggerFactory;
 final class StatusSender {
     private static final Logger LOG = LoggerFactory.getLogger(UpdateExtension.class);
     private static final String SERVICE = "/service/update";
-    private static final int ROOM = 16_384; // characters of statuses in one message, or half of what the server takes
+    private static final int ROOM = 16_384; // bytes of statuses in one message, or half of what the server takes
     private static final long COLLECT_MS = 10; // a moment in which statuses gather, so that many travel in one message
     private static final long RETRY_MS = 1000;
     private static final long LONGEST_RETRY_MS = 8000;

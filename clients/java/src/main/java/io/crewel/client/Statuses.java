@@ -1,5 +1,6 @@
 package io.crewel.client;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -35,7 +36,7 @@ final class Statuses {
     }
 
     /**
-     * Statuses that no request carries: at least one, as many as fit into so many characters. This request carries them now.
+     * Statuses that no request carries: at least one, as many as fit into so many bytes. This request carries them now.
      */
     List<Map<String, Object>> take(Object carrier, int room) {
         List<Map<String, Object>> taken = new ArrayList<>();
@@ -82,11 +83,11 @@ final class Statuses {
         return !"WORKING".equals(status.get("state")) && !"UNCLAIMED".equals(status.get("state"));
     }
 
-    /** The characters of a status in JSON, at least. */
+    /** The bytes of a status in JSON, at least. */
     private static int length(Map<String, Object> status) {
         int length = 2;
         for (Map.Entry<String, Object> each : status.entrySet()) {
-            length += each.getKey().length() + each.getValue().toString().length() + 6;
+            length += each.getKey().length() + each.getValue().toString().getBytes(StandardCharsets.UTF_8).length + 6;
         }
         return length;
     }

@@ -114,8 +114,9 @@ final class Tokens {
             FutureTask<Void> task = new FutureTask<>(() -> call(answer), null);
             new Serial().execute(task);
             StatusSender.later(limitMs, () -> {
-                fail(answer, new TimeoutException("it took longer than " + limitMs / 1000 + " s"));
-                task.cancel(true);
+                if (fail(answer, new TimeoutException("it took longer than " + limitMs / 1000 + " s"))) {
+                    task.cancel(true); // else its thread may be sending the handshake already
+                }
             });
         }
         return asking;
@@ -147,10 +148,9 @@ final class Tokens {
         return true;
     }
 
-    private void fail(CompletableFuture<String> answer, Throwable failure) {
-        if (postpone(answer, failure)) {
-            answer.completeExceptionally(failure);
-        }
+    /** Whether this is in time: before the function has returned, or has failed. */
+    private boolean fail(CompletableFuture<String> answer, Throwable failure) {
+        return postpone(answer, failure) && answer.completeExceptionally(failure);
     }
 
     private synchronized boolean postpone(CompletableFuture<String> answer, Throwable failure) {

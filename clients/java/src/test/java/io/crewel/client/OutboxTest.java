@@ -6,9 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.BufferedReader;
+import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
+import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -20,14 +22,19 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
 
 import org.cometd.bayeux.Message;
 import org.cometd.client.BayeuxClient;
+import org.cometd.client.transport.ClientTransport;
 import org.cometd.common.JettyJSONContextClient;
+import org.eclipse.jetty.util.ajax.JSON;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -164,10 +171,149 @@ class OutboxTest {
         }
         String said = assertThrows(PublishException.class, () -> outbox.publish("/orders", Map.of("price", Double.NaN))).getMessage();
         assertEquals("/orders: data.price is NaN, which JSON cannot represent", said);
-        Object large = List.of(BigInteger.TEN.pow(30));
-        said = assertThrows(PublishException.class, () -> outbox.publish("/orders", large)).getMessage();
-        assertEquals("/orders: data[0] has more digits than a number of JSON that is read back: give it as text", said);
+        BigDecimal decimal = new BigDecimal(BigInteger.TEN.pow(20));
+        for (Number large : List.of(BigInteger.TEN.pow(30), decimal, decimal.setScale(1))) {
+            said = assertThrows(PublishException.class, () -> outbox.publish("/orders", List.of(large))).getMessage();
+            assertEquals("/orders: data[0] has more digits than a number of JSON that is read back: give it as text", said);
+        }
+        said = assertThrows(PublishException.class, () -> outbox.publish("/orders", Map.of("half \ud83d", 1))).getMessage();
+        assertEquals("/orders: a name in data is text that is not valid Unicode, which JSON cannot represent", said);
         assertEquals(0, outbox.waiting());
+    }
+
+    @Test
+    void aPublishThatIsNotReadBackDoesNotDamageTheFile() throws Exception {
+        Outbox outbox = outbox();
+        Object wrong = Map.of("of", new JSON.Literal("{wrong"));
+        String said = assertThrows(PublishException.class, () -> outbox.publish("/orders", wrong)).getMessage();
+        assertTrue(said.startsWith("/orders: the JSON library of the client does not read back what it writes of the data: "), said);
+        assertEquals(0, outbox.waiting());
+        outbox.publish("/orders", new JSON.Literal("{\n}"));
+        outbox.close();
+        Outbox next = outbox();
+        connect();
+        assertTrue(next.drained(LIMIT));
+        assertEquals(List.of(Map.of()), sent());
+    }
+
+    private record Order(long pizza) { }
+
+    @Test
+    void whatIsKeptIsWrittenAsTheClientWritesIt() throws Exception {
+        var json = new JettyJSONContextClient();
+        json.getJSON().addConvertor(Order.class, new JSON.Convertor() {
+            @Override
+            public void toJSON(Object order, JSON.Output out) {
+                out.add("pizza", ((Order) order).pizza());
+            }
+
+            @Override
+            public Object fromJSON(Map<String, Object> fields) {
+                return fields;
+            }
+        });
+        wire.setOption(ClientTransport.JSON_CONTEXT_OPTION, json);
+        Outbox outbox = outbox();
+        outbox.publish("/orders", new Order(2));
+        connect();
+        assertTrue(outbox.drained(LIMIT));
+        assertEquals(List.of(Map.of("pizza", 2L)), sent());
+    }
+
+    private static Map<String, Object> limited(String limit, String code, long retryAfterMs) {
+        Map<String, Object> publish = Map.of("errorCode", code, "message", "the reason", "retryAfter", retryAfterMs);
+        return Map.of("successful", false, "error", "429:" + limit + ":" + code, "ext", Map.of("publish", publish));
+    }
+
+    @Test
+    void aCapKeepsOnlyTheChannelWaitingThatItStops() throws Exception {
+        Outbox outbox = outbox();
+        AtomicBoolean isFull = new AtomicBoolean(true);
+        wire.publishes = message -> {
+            if (message.getChannel().equals("/old")) {
+                isFull.set(false);
+            }
+            return isFull.get() ? limited("limits.max_channels", "resource.exhaust", 100) : Map.of();
+        };
+        for (long number = 0; number < 60; number++) {
+            outbox.publish("/new", number);
+        }
+        outbox.publish("/old", "other");
+        connect();
+        assertTrue(outbox.drained(LIMIT));
+        assertEquals(List.of(), outbox.refused());
+        List<Object> expected = new ArrayList<>(LongStream.range(0, 50).boxed().toList());
+        expected.add("other");
+        expected.addAll(LongStream.range(0, 60).boxed().toList());
+        assertEquals(expected, sent());
+    }
+
+    @Test
+    void aRatePutsPublishesOffForAsLongAsTheServerSaysAndTheyAreSentTogetherThen() throws Exception {
+        Outbox outbox = outbox();
+        AtomicInteger left = new AtomicInteger(20);
+        wire.publishes = message -> left.getAndDecrement() > 0
+            ? limited("limits.publishes_per_s", "resource.temporary.unavailable", 1500) : Map.of();
+        for (long number = 0; number < 20; number++) {
+            outbox.publish("/orders", number);
+        }
+        long began = System.nanoTime();
+        connect();
+        assertTrue(outbox.drained(LIMIT));
+        assertTrue(System.nanoTime() - began >= 1_500_000_000L);
+        assertEquals(List.of(), outbox.refused());
+        assertEquals(List.of(20, 20), wire.sizes);
+    }
+
+    @Test
+    void whatASocketIsClosedForBecauseOfItsSizeIsPutAside() throws Exception {
+        Outbox outbox = outbox();
+        wire.cut = new EOFException("Connection closed 1009 request body too large (bayeux.max_message_bytes is 1000)");
+        wire.publishes = message -> message.getData() instanceof Map ? null : Map.of();
+        outbox.publish("/orders", Map.of("x".repeat(1000), 1)); // its name is what is large
+        outbox.publish("/orders", 1L);
+        connect();
+        assertTrue(outbox.drained(LIMIT));
+        assertEquals(List.of("user.maxSizeExceed"), outbox.refused().stream().map(RefusedPublish::errorCode).toList());
+    }
+
+    @Test
+    void whatTheClientDoesNotSendForItsSizeIsPutAsideAndNotWhatFailsWithIt() throws Exception {
+        Outbox outbox = outbox();
+        wire.cut = new IllegalArgumentException("Max send Bayeux message size 1000 exceeded"); // one by one, as a WebSocket does
+        wire.publishes = message -> wire.published.size() <= 2 ? null : Map.of();
+        outbox.publish("/orders", "x".repeat(1000));
+        outbox.publish("/orders", 1L);
+        connect();
+        assertTrue(outbox.drained(LIMIT));
+        List<RefusedPublish> refused = outbox.refused();
+        String reason = "Max send Bayeux message size 1000 exceeded: an option of the client, maxSendBayeuxMessageSize";
+        assertEquals(List.of("user.maxSizeExceed " + reason), refused.stream().map(each -> each.errorCode() + " " + each.message()).toList());
+        assertEquals(List.of(1L, 1L), sent().subList(1, 3));
+    }
+
+    @Test
+    void aRefusedPublishWithAnEmptyKeyIsPutAside() throws Exception {
+        Outbox outbox = outbox();
+        wire.publishes = message -> refusal("400::no", "user.illegalArgument");
+        outbox.publish("/orders", 1L, new PublishOptions().key(""));
+        connect();
+        assertTrue(outbox.drained(LIMIT));
+        assertEquals(List.of(""), outbox.refused().stream().map(RefusedPublish::key).toList());
+    }
+
+    @Test
+    void aLinkToTheFileOrToItsDirectoryStaysOne() throws Exception {
+        Path linked = Files.createSymbolicLink(directory.resolve("linked"), Files.createDirectory(directory.resolve("real")));
+        Path there = linked.resolve("there.outbox");
+        Files.createSymbolicLink(file(), there);
+        Outbox outbox = outbox();
+        outbox.publish("/orders", 1);
+        outbox.close();
+        assertTrue(Files.isSymbolicLink(file()));
+        Outbox next = Outbox.addTo(client, there);
+        opened.add(next);
+        assertEquals(1, next.waiting());
     }
 
     @Test
@@ -254,7 +400,7 @@ class OutboxTest {
         }
         assertTrue(Thread.interrupted());
         try (OutboxFile kept = new OutboxFile(file(), json)) {
-            assertEquals(List.of("small", "last"), kept.oldest(9, 1000).stream().map(each -> each.get("key")).toList());
+            assertEquals(List.of("small", "last"), kept.oldest(9, 1000, Set.of()).stream().map(each -> each.get("key")).toList());
         }
     }
 
@@ -275,7 +421,7 @@ class OutboxTest {
             assertTrue(Files.size(file()) > 1_200_000);
         }
         try (OutboxFile kept = new OutboxFile(file(), json)) {
-            assertEquals(List.of("small", "last"), kept.oldest(9, 1000).stream().map(each -> each.get("key")).toList());
+            assertEquals(List.of("small", "last"), kept.oldest(9, 1000, Set.of()).stream().map(each -> each.get("key")).toList());
         }
     }
 
@@ -296,7 +442,7 @@ class OutboxTest {
         outbox.close();
         Files.writeString(file(), "{\"key\": \"cut", StandardOpenOption.APPEND);
         try (OutboxFile next = new OutboxFile(file(), new JettyJSONContextClient())) {
-            String key = next.oldest(9, 1000).get(0).get("key").toString();
+            String key = next.oldest(9, 1000, Set.of()).get(0).get("key").toString();
             next.add(next.line(Map.of("key", "last", "channel", "/orders", "data", 2)));
             Files.delete(beside.resolve("any"));
             next.settle(List.of(new OutboxFile.Outcome(key, null)));
@@ -381,6 +527,24 @@ class OutboxTest {
             assertTrue(outbox.drained(LIMIT));
             List<String> codes = outbox.refused().stream().map(RefusedPublish::errorCode).toList();
             assertEquals(List.of("user.maxSizeExceed", "user.maxSizeExceed", "user.ptp.unknownDestination"), codes);
+        }
+    }
+
+    @Test
+    void aCapOfTheServerIsWaitedFor() throws Exception {
+        try (Server server = new Server(directory, "limits.max_scheduled=1"); Person shop = new Person(server)) {
+            Outbox outbox = Outbox.addTo(shop.client, file());
+            opened.add(outbox);
+            for (int number = 0; number < 2; number++) {
+                outbox.publish("/orders", number, new PublishOptions().field("deliverAfter", 500));
+            }
+            outbox.publish("/orders", "now");
+            shop.open(reply -> { });
+            while (outbox.waiting() > 1) {
+                Thread.onSpinWait(); // the last one is not kept waiting
+            }
+            assertTrue(outbox.drained(LIMIT));
+            assertEquals(List.of(), outbox.refused());
         }
     }
 }

@@ -10,6 +10,7 @@ import java.util.ArrayDeque;
 import java.util.Base64;
 import java.util.List;
 import java.util.Queue;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -130,5 +131,21 @@ class TokensTest {
         assertEquals(TimeoutException.class, failure.getCause().getClass());
         assertTrue(interrupted.await(20, TimeUnit.SECONDS));
         assertEquals(living(100, "2"), hanging.take().join());
+    }
+
+    @Test
+    void whatFollowsAFunctionThatHasAnsweredInTimeIsNotInterrupted() {
+        CompletableFuture<String> answer = new CompletableFuture<>();
+        Tokens prompt = new Tokens(answer::join, () -> now, 1000);
+        CompletableFuture<Boolean> interrupted = prompt.take().thenApply(token -> {
+            try {
+                Thread.sleep(1500); // as a handshake that opens a WebSocket
+                return false;
+            } catch (InterruptedException cut) {
+                return true;
+            }
+        });
+        answer.complete(living(100, "1"));
+        assertFalse(interrupted.join());
     }
 }

@@ -27,6 +27,9 @@ final class Wire extends ClientTransport {
     final List<Object> subscribed = new CopyOnWriteArrayList<>();
     private final BlockingQueue<Held> held = new LinkedBlockingQueue<>();
     volatile boolean cutsSubscribes; // the connection breaks before the reply
+    volatile Map<String, Object> subscribes = Map.of(); // what the replies to subscribes say
+    volatile Exception cut = new IOException("cut"); // how the connection breaks
+    final List<Integer> sizes = new CopyOnWriteArrayList<>(); // publishes in each request that has some
     final List<Message> published = new CopyOnWriteArrayList<>();
     /** The answer to a publish; null cuts the connection before the reply. */
     volatile Function<Message, Map<String, Object>> publishes = message -> Map.of("successful", true);
@@ -54,6 +57,10 @@ final class Wire extends ClientTransport {
 
     @Override
     public void send(TransportListener listener, List<Message.Mutable> messages) {
+        int size = (int) messages.stream().filter(Wire::isPublish).count();
+        if (size > 0) {
+            sizes.add(size);
+        }
         for (Message message : messages) {
             Object told = message.getChannel().equals("/service/update")
                 ? message.getData()
@@ -62,7 +69,7 @@ final class Wire extends ClientTransport {
             if (Channel.META_SUBSCRIBE.equals(message.getChannel())) {
                 subscribed.add(message.get(Message.SUBSCRIPTION_FIELD));
                 if (cutsSubscribes) {
-                    listener.onFailure(new IOException("cut"), List.of(message));
+                    listener.onFailure(cut, List.of(message));
                     continue;
                 }
             }
@@ -70,11 +77,14 @@ final class Wire extends ClientTransport {
                 held.add(new Held(listener, message));
             } else {
                 Message.Mutable reply = reply(message);
-                if (!message.isMeta() && !message.getChannel().equals("/service/update")) {
+                if (Channel.META_SUBSCRIBE.equals(message.getChannel())) {
+                    reply.putAll(subscribes);
+                }
+                if (isPublish(message)) {
                     published.add(message);
                     Map<String, Object> answer = publishes.apply(message);
                     if (answer == null) {
-                        listener.onFailure(new IOException("cut"), List.of(message));
+                        listener.onFailure(cut, List.of(message));
                         continue;
                     }
                     reply.putAll(answer);
@@ -89,6 +99,10 @@ final class Wire extends ClientTransport {
                 listener.onMessages(List.of(reply));
             }
         }
+    }
+
+    private static boolean isPublish(Message message) {
+        return !message.isMeta() && !message.getChannel().equals("/service/update");
     }
 
     private static Message.Mutable reply(Message message) {
