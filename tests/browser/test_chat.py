@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Meet
+from tests.browser.person import COUNT_CHANGES
 from tests.conftest import StartServer
 from tests.server_process import Server
 
@@ -157,6 +158,34 @@ def test_private_messages_reach_only_those_they_are_for(base: str, meet: Meet):
     assert eve.texts() == ["for all"]
     joe.say("nobody::hello?")
     joe.sees("Nobody here is called nobody")
+
+
+def test_a_private_line_stays_private_when_its_addressee_has_left(base: str, meet: Meet):
+    joe, sue, eve = [meet(base, name).join() for name in ("joe", "sue", "eve")]
+    joe.sees_members(3)
+    joe.page.get_by_role("button", name="sue", exact=True).click()
+    sue.press("Leave")
+    joe.sees_members(2)
+    joe.say("for sue")
+    joe.sees("Nobody here is called sue")
+    joe.page.get_by_label("To", exact=True).select_option("everyone")
+    joe.say("for all")
+    eve.sees("for all")
+    assert eve.texts() == ["for all"]
+
+
+def test_the_list_of_members_keeps_the_focus_and_the_state_is_read_aloud_once(base: str, meet: Meet):
+    joe, sue = [meet(base, name).join(transport="long-polling") for name in ("joe", "sue")]
+    joe.sees_members(2)
+    button = joe.page.get_by_role("button", name="sue", exact=True)
+    button.focus()
+    joe.page.locator("#state").evaluate(COUNT_CHANGES)
+    meet(base, "eve").join()
+    joe.sees_members(3)
+    expect(button).to_be_focused()
+    sue.say("hello")
+    joe.sees("hello")
+    assert joe.page.evaluate("changes") == 0
 
 
 def test_members_leave_by_the_button_and_by_vanishing(start_server: StartServer, meet: Meet):
