@@ -346,6 +346,21 @@ def test_orders_survive_the_server_and_the_tab(
     use_readme(readme)
 
 
+def test_a_double_click_is_one_order_and_a_refused_order_is_shown(
+    start_server: StartServer, site: str, context: BrowserContext
+) -> None:
+    server = start_server(f"http.allowed_origins={site}")
+    page = context.new_page()
+    page.goto(f"{site}/?server={server.url}&name=shop/3")
+    status(page, "connected, 0 waiting")
+    page.get_by_label("Pizza").fill("Margherita")
+    page.get_by_role("button", name="Order").dblclick()
+    order(page, "x" * 61_000)  # more than the client sends
+    expect(page.get_by_role("alert")).to_contain_text("was refused: ", timeout=LIMIT_MS)
+    order(page, "Funghi")
+    shows(page, "Margherita", "Funghi")
+
+
 HOT = """
 import {StrictMode} from "react";
 import {createRoot} from "react-dom/client";
