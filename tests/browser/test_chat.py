@@ -193,7 +193,7 @@ def test_members_leave_by_the_button_and_by_vanishing(start_server: StartServer,
     server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
     joe, sue, eve = [meet(server.base, name).join() for name in ("joe", "sue", "eve")]
     joe.sees_members(3)
-    sue.press("Leave")
+    sue.page.get_by_role("button", name="Leave", exact=True).dblclick()
     joe.sees("sue has left")
     joe.sees_members(2)
     eve.page.close()
