@@ -6,7 +6,7 @@ import {Refused, Unreachable, get, post} from "./api.js";
 import {audit} from "./audit.js";
 import {showBadges} from "./badges.js";
 import {commands} from "./commands.js";
-import {h, say} from "./elements.js";
+import {h, keep, result, say} from "./elements.js";
 import {Feed} from "./feed.js";
 import {sentence, time, zone} from "./format.js";
 import {group} from "./groups.js";
@@ -185,6 +185,9 @@ async function refresh(view) {
             warn("");
         }
     } catch (error) {
+        if (me === null) {
+            return; // the form to sign in says why
+        }
         if (error instanceof Unreachable) {
             lose();
         } else if (isNews(began)) {
@@ -351,7 +354,9 @@ async function signOut() {
         late.replaceChildren();
         signIn("");
     } catch (error) {
-        warn(`The sign-out is not complete: ${error.message}`);
+        const output = h("p", {class: "outcome trouble", "data-of": "The sign-out is not complete"}, error.message);
+        result(output);
+        keep(output); // a warning would go with the next refresh
     }
 }
 

@@ -213,7 +213,23 @@ def test_what_came_of_an_action_outlives_its_view_and_the_sign_in(console: Conso
     expect(page.locator("main .outcome")).to_have_text("Released.")
     console.context.clear_cookies()
     expect(page.get_by_text("Your sign-in has ended.")).to_be_visible()
+    expect(page.locator("#trouble")).to_be_hidden()
     expect(late).to_contain_text("Released.")
+
+
+def test_sign_out_that_fails_is_said_until_the_operator_has_read_it(console: Console) -> None:
+    console.refusals.append("503")
+    page = console.open("/jobs").page
+    page.route("**/admin/api/sign-out", answering(503))
+    page.get_by_role("button", name="Sign out").click()
+    failed = page.get_by_role("region", name="What came of earlier actions")
+    expect(failed).to_contain_text("the server answered 503")
+    console.show("/audit")
+    expect(failed).to_be_visible()
+    page.unroute("**/admin/api/sign-out")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    expect(failed).to_be_hidden()
 
 
 def test_enter_that_is_pressed_twice_or_held_drops_no_queue(console: Console) -> None:
