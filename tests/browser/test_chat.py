@@ -160,6 +160,14 @@ def test_private_messages_reach_only_those_they_are_for(base: str, meet: Meet):
     joe.sees("Nobody here is called nobody")
 
 
+def test_many_addressees_fit_a_telephone(base: str, meet: Meet):
+    joe, sue = meet(base, "joe", viewport={"width": 390, "height": 844}).join(), meet(base, "sue").join()
+    joe.sees_members(2)
+    sue.say(f"joe,{','.join(f'somebody who is not here {number}' for number in range(9))}::hello")
+    joe.sees("hello")
+    assert joe.page.evaluate("log.scrollWidth <= log.clientWidth")
+
+
 def test_a_private_line_stays_private_when_its_addressee_has_left(base: str, meet: Meet):
     joe, sue, eve = [meet(base, name).join() for name in ("joe", "sue", "eve")]
     joe.sees_members(3)
