@@ -66,7 +66,9 @@ export function usePresence(connection, channel, {enter = true, data = null} = {
             return undefined;
         }
         const presence = connection.presence(channel, {enter: false});
-        const forget = presence.on(() => setState({members: presence.members, id: presence.id, error: presence.error}));
+        const show = () => setState({members: presence.members, id: presence.id, error: presence.error});
+        const forget = presence.on(show);
+        show(); // what another component has learned already, such as a refusal, is no change
         current.current = presence;
         return () => {
             current.current = null;

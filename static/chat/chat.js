@@ -3,6 +3,7 @@
  */
 import {BreakPanel} from "./break.js";
 import {Connection} from "./connection.js";
+import {setText} from "./elements.js";
 import {Log} from "./log.js";
 import {parsePhrase} from "./phrase.js";
 
@@ -44,7 +45,7 @@ const connection = new Connection(bayeuxUrl(), {
     session: showSession,
 });
 const breaking = new BreakPanel(page, log, () => connection.settle());
-/** Lines that the server did not take, {typed, key}, until they are in the input; the one that is there, or null. */
+/** Lines that the server did not take, {typed, key}, until they are in the input; the one that is there, or null, with `to`, who was chosen. */
 const refused = [];
 let draft = null;
 
@@ -73,16 +74,18 @@ function keepRefused({chat, peer}, key, reason) {
 /** Puts the next refused line into the input, unless something stands there. */
 function showDraft() {
     if (page.phrase.value === "" && refused.length > 0) {
-        draft = refused.shift();
+        draft = {...refused.shift(), to: page.to.value};
         page.to.value = "";
         page.phrase.value = draft.typed;
         page.phrase.placeholder = placeholder();
     }
 }
 
-/** Returns the key of the line in the input if it was refused and is as it was, else null; empties the input. */
+/** Returns the key of the line in the input if it was refused and is as it was, else null; empties the input. The person chosen before is chosen again. */
 function takeDraft() {
     const key = draft?.typed === page.phrase.value ? draft.key : null;
+    page.to.value ||= draft?.to ?? "";
+    page.phrase.placeholder = placeholder();
     draft = null;
     page.phrase.value = "";
     return key;
@@ -134,13 +137,14 @@ function showLeft(reason) {
     breaking.left();
     refused.length = 0;
     takeDraft();
+    page.to.value = "";
     showMembers([]);
     showState("idle");
     page.name.focus();
 }
 
 function showState(state, detail = {}) {
-    page.state.textContent = STATES[state];
+    setText(page.state, STATES[state]);
     page.state.dataset.state = state;
     page.offline.textContent = state === "offline" ? "Go online" : "Go offline";
     page.offlineHint.textContent = OFFLINE_HINTS[state === "offline" ? "mend" : "cut"];
@@ -148,9 +152,9 @@ function showState(state, detail = {}) {
     page.roomButton.disabled = state !== "online";
     page.transportNow.textContent = detail.transport || "–";
     showOffered(detail.offered ?? []);
-    page.hint.textContent = hint(state, detail);
+    setText(page.hint, hint(state, detail));
     if (page.talk.hidden && state === "lost" && detail.error) {
-        page.trouble.textContent = `The server replied ${detail.error}. Trying again…`;
+        setText(page.trouble, `The server replied ${detail.error}. Trying again…`);
     }
     markOffered(detail.offered ?? []);
 }
@@ -206,14 +210,18 @@ function showFigures({batch, acknowledged, open, resends}) {
     page.resends.textContent = batch === null ? "–" : resends;
 }
 
+/** Shows the members. The chosen one stays chosen after they have left: what is meant for one person is not sent to everyone. */
 function showMembers(names) {
     const own = connection.person?.name;
+    const focused = page.members.contains(document.activeElement) ? document.activeElement.textContent : null;
     page.members.replaceChildren(...names.map((name) => memberOf(name, own)));
+    [...page.members.querySelectorAll("button")].find((button) => button.textContent === focused)?.focus();
     page.count.textContent = names.length;
     const chosen = page.to.value;
     const peers = names.filter((name) => name !== own);
-    page.to.replaceChildren(new Option("everyone", ""), ...peers.map((name) => new Option(name, name)));
-    page.to.value = peers.includes(chosen) ? chosen : "";
+    const gone = [...new Set([chosen, draft?.to ?? ""])].filter((name) => name !== "" && !peers.includes(name));
+    page.to.replaceChildren(new Option("everyone", ""), ...peers.map((name) => new Option(name, name)), ...gone.map((name) => new Option(`${name} (left)`, name)));
+    page.to.value = chosen;
     page.phrase.placeholder = placeholder();
 }
 
@@ -268,10 +276,19 @@ page.switch.addEventListener("submit", (event) => {
     if (room !== connection.person.room) {
         connection.enter(room);
         log.clear();
+        if (page.phrase.value === "") { // what is typed already may be for one only
+            page.to.value = "";
+        }
         showMembers([]);
         showRoom(room);
     }
     page.phrase.focus();
+});
+
+page.phrase.addEventListener("input", () => {
+    if (page.phrase.value === "") {
+        takeDraft(); // it was deleted
+    }
 });
 
 page.to.addEventListener("change", () => {

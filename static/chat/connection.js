@@ -121,6 +121,9 @@ export class Connection {
 
     /** Says good-bye and ends the session; left() follows. */
     leave() {
+        if (this.#leaving) {
+            return; // a second click: the client publishes nothing any more
+        }
         this.#leaving = true;
         this.#reason = "";
         this.#line.forget();

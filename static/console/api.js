@@ -32,21 +32,32 @@ export async function call(method, about, {query = {}, body} = {}) {
         credentials: "same-origin",
         headers: body === undefined ? {} : {"Content-Type": "application/json"},
         body: body === undefined ? undefined : stringify(body),
-    }).catch(() => {
-        throw new Unreachable();
-    });
-    if (response.ok) {
-        const answer = parseAnswer(await response.text());
+    }).catch(unreachable);
+    const answer = read(await response.text().catch(unreachable));
+    if (response.ok && answer !== null) {
         if (typeof about !== "string") {
             about.check(answer);
         }
         return answer;
     }
-    const told = await response.json().catch(() => ({message: `the server answered ${response.status}`}));
     if (response.status === 401 && path !== "/sign-in") {
         window.dispatchEvent(new Event("signedout"));
     }
-    throw new Refused(response.status, told.errorCode, told.message);
+    const usual = response.ok ? "something on the way to the server has answered in its place" : `the server answered ${response.status}`;
+    throw new Refused(response.status, answer?.errorCode, answer?.message || usual);
+}
+
+function unreachable() {
+    throw new Unreachable();
+}
+
+/** The answer; null for what is no JSON, such as the page of a proxy. */
+function read(text) {
+    try {
+        return parseAnswer(text);
+    } catch {
+        return null;
+    }
 }
 
 export const get = (about, query) => call("GET", about, {query});

@@ -22,14 +22,15 @@ const TIMES = ["until", "since", "before", "at"];
 
 export function audit({query, go}) {
     const asked = Object.fromEntries(query);
-    const wanted = Object.fromEntries([...FIELDS.map(([name]) => name), "outcome"].filter((name) => asked[name]).map((name) => [name, asked[name]]));
+    const wanted = Object.fromEntries([...FIELDS.map(([name]) => name), "outcome"].filter((name) => asked[name])
+        .map((name) => [name, name === "what" ? asked[name].replace(RELEASE, "activate") : asked[name]]));
     const form = filters(FIELDS, asked, go, select("outcome", "Outcome", [["", "any"], ...OUTCOMES.map((each) => [each, each])], asked.outcome ?? "", go));
     const total = h("p", {class: "hint"});
     const list = h("div", {class: "stack"});
     const element = h("div", {class: "stack"}, h("h1", {}, "Audit"), form, total, list);
 
     async function refresh() {
-        const told = await get("/audit", {...wanted, what: wanted.what?.replace(RELEASE, "activate"), after: asked.after, count: pageSize(PAGE)});
+        const told = await get("/audit", {...wanted, after: asked.after, count: pageSize(PAGE)});
         total.textContent = `${things(told.kept, "entry", "entries")} kept, of at most ${count(told.max)}${told.held.length ? `; the most: ${told.held.slice(0, 3).map((each) => `${each.who || "refused sign-ins"} ${count(each.entries)}`).join(", ")}` : ""}.`;
         swap(list,
             table("Audit", HEADINGS, told.entries.map(row), told.next ? "No match so far; the search continues on the next page." : Object.keys(wanted).length ? "No entry matches." : "Nothing yet. What operators do, and what is refused to them, stands here."),

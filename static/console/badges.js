@@ -20,9 +20,13 @@ export function showBadges(nav, told) {
         const [number, words, areSeen, all] = numberOf(told);
         const badge = number ? h("a", {class: "badge", href: address, "data-of": address, title: all ?? `${count(number)} ${words}`}, figure(number), h("span", {class: areSeen ? "" : "unseen"}, ` ${words}`)) : null;
         const old = nav.querySelector(`.badge[data-of="${address}"]`);
-        if (old?.title !== badge?.title) { // one that has the focus keeps it
+        if (old?.title !== badge?.title) {
+            const hadFocus = old !== null && old === document.activeElement;
             old?.remove();
             nav.querySelector(`a[href="${address}"]:not(.badge)`)?.after(...badge ? [badge] : []);
+            if (hadFocus) {
+                badge?.focus({preventScroll: true});
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 
 import {get, post} from "./api.js";
 import {ask, may} from "./dialogs.js";
-import {h, say, swap, table} from "./elements.js";
+import {h, keep, result, say, swap, table} from "./elements.js";
 import {stringify} from "./exact_numbers.js";
 import {time} from "./format.js";
 
@@ -81,6 +81,8 @@ export function commands({query, me, note}) {
     let offering = Promise.resolve();
     let place = past.length;
     let asked = 0;
+    let loading = null;
+    let isRunning = false;
     const options = h("ul", {id: "completions", role: "listbox", "aria-label": "Completions", class: "completions", hidden: true});
     const field = h("input", {
         id: "command", value: (query.get("command") ?? "").replace(PREFIX, ""), autocomplete: "off", autocapitalize: "off", spellcheck: "false",
@@ -91,7 +93,10 @@ export function commands({query, me, note}) {
     const log = h("ol", {class: "log", "aria-label": "Results, the newest first"});
     const form = h("form", {class: "prompt", onsubmit: (event) => {
         event.preventDefault();
-        run();
+        if (!isRunning) { // a second Enter does not run it twice
+            isRunning = true;
+            run().finally(() => { isRunning = false; });
+        }
     }}, h("label", {for: "command"}, PREFIX), h("div", {class: "completing"}, field, options), h("button", {class: "primary"}, "Run"));
     const list = h("details", {class: "card"});
     const element = h("div", {class: "stack"}, h("h1", {}, "Commands"), form, hint, log, list);
@@ -181,20 +186,25 @@ export function commands({query, me, note}) {
         if (text === "") {
             return;
         }
-        const {row, changes} = rowOf(text, known);
-        if (changes && await ask({title: PREFIX + text, effect: meaning(row), button: "Run", isFinal: row.role === "destroy", hasReason: false}) === null) {
-            return;
-        }
         const command = PREFIX + text;
-        if (past.at(-1) !== text) {
-            past.push(text);
-        }
-        place = past.length;
-        note({command: text});
-        let shown;
+        let shown, isChange = false;
         try {
-            const {result} = await post("/commands", {command});
-            shown = h("pre", {}, typeof result === "string" ? result || "(empty)" : stringify(result, 2));
+            await refresh(); // without the list, it is not known what changes something
+            const {row, changes} = rowOf(text, known);
+            if (!element.isConnected) {
+                return; // the operator has left the view
+            }
+            if (changes && await ask({title: command, effect: meaning(row), button: "Run", isFinal: row.role === "destroy", hasReason: false}) === null) {
+                return;
+            }
+            isChange = changes;
+            if (past.at(-1) !== text) {
+                past.push(text);
+            }
+            place = past.length;
+            note({command: text});
+            const {result: told} = await post("/commands", {command});
+            shown = h("pre", {}, typeof told === "string" ? told || "(empty)" : stringify(told, 2));
         } catch (error) {
             shown = h("p", {class: "trouble"}, error.message);
         }
@@ -204,12 +214,22 @@ export function commands({query, me, note}) {
         }
         say(shown.textContent.slice(0, 200));
         field.select();
+        if (isChange && !element.isConnected) {
+            const output = h("div", {class: "outcome", "data-of": command}, shown);
+            result(output);
+            keep(output);
+        }
     }
 
-    async function refresh() {
-        if (known.length > 0) {
-            return;
-        }
+    function refresh() {
+        loading ??= load().catch((error) => {
+            loading = null; // the next refresh tries again
+            throw error;
+        });
+        return loading;
+    }
+
+    async function load() {
         known = (await get("/commands")).commands;
         const rows = known.filter((each) => may(me.role, each.role)).map((each) => [
             h("button", {type: "button", class: "plain", onclick: () => fill(each)}, h("code", {}, each.path.replace(PREFIX, "") + each.name)),

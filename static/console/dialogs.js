@@ -2,7 +2,7 @@
  * Asks before something is done: what it does, to how many, and why.
  */
 
-import {h, say} from "./elements.js";
+import {h, keep, say} from "./elements.js";
 import {parse, stringify} from "./exact_numbers.js";
 
 const RANKS = ["view", "operate", "destroy"];
@@ -15,12 +15,15 @@ export function may(role, needed) {
 /**
  * Resolves to `{reason, rate, values}`, the first two of which may be empty, or to null if the operator does not want it after all.
  * `warning` says what stands in its way; `thing` is what a rate counts; without it none is asked for. `leave` is the button that does nothing. `fields` have `name`, `element` and `value()` of what else is asked.
+ * The Enter that asked for it, pressed twice or held, does not confirm what cannot be undone (`isFinal`).
  */
 export function ask({title, effect, warning = "", button, leave = "Cancel", isFinal = false, hasReason = true, thing = "", fields = []}) {
     return new Promise((resolve) => {
         const reason = h("input", {id: "reason", maxlength: "1024", autocomplete: "off"});
         const rate = h("input", {id: "rate", type: "number", min: "0.001", max: "1000000", step: "any", inputmode: "decimal"});
-        const form = h("form", {method: "dialog"},
+        const leaving = h("button", {value: "", formnovalidate: true}, leave);
+        const onkeydown = (event) => event.repeat && event.key === "Enter" && event.target.tagName !== "TEXTAREA" && event.preventDefault();
+        const form = h("form", {method: "dialog", onkeydown},
             h("h2", {}, title),
             h("p", {}, effect),
             warning ? h("p", {class: "trouble"}, warning) : null,
@@ -32,7 +35,7 @@ export function ask({title, effect, warning = "", button, leave = "Cancel", isFi
                 h("span", {class: "hint"}, "Optional. Without a limit all are sent at once, as far as the queues have room.")) : "",
             h("p", {class: "actions"},
                 h("button", {value: "yes", class: "primary"}, button),
-                h("button", {value: "", formnovalidate: true}, leave)));
+                leaving));
         const dialog = h("dialog", {"aria-label": title}, form);
         dialog.addEventListener("close", () => {
             dialog.remove();
@@ -41,6 +44,9 @@ export function ask({title, effect, warning = "", button, leave = "Cancel", isFi
         });
         document.body.append(dialog);
         dialog.showModal();
+        if (isFinal) {
+            leaving.focus();
+        }
     });
 }
 
@@ -71,37 +77,54 @@ export function check(name, label, hint = "") {
 /** How long an answer may take until that is said. */
 const PATIENCE_MS = 2000;
 
-/** A button that asks, does, and says what came of it in `output`. `began` is called when the server is asked. */
+/**
+ * A button that asks, does, and says what came of it in `output`. A question that is a text says why there is nothing to do; work that
+ * returns null has nothing left to say. `began` is called when the server is asked.
+ */
 export function action({name, question, work, output, again, began = () => {}, kind = ""}) {
     const button = h("button", {type: "button", class: kind}, name);
-    const failed = (error) => {
-        output.textContent = error.message;
-        output.classList.add("trouble");
-        say(error.message);
+    const show = (came, isTrouble = false) => {
+        output.replaceChildren(...[came].flat());
+        output.classList.toggle("trouble", isTrouble);
+        keep(output);
+        say(output.textContent);
     };
     button.addEventListener("click", async () => {
         let told = null;
         button.disabled = true;
+        output.dataset.of = name;
         try {
             const asked = await question();
-            told = asked === null ? null : await ask(asked);
+            if (typeof asked === "string") {
+                show(asked);
+            } else if (output.isConnected) { // else the operator has left the view
+                told = await ask(asked);
+            }
             if (told !== null) {
+                output.dataset.of = asked.title;
                 output.replaceChildren();
                 output.classList.remove("trouble", "closed");
                 const waiting = setTimeout(() => output.hasChildNodes() || output.classList.contains("closed") || output.append(`${name}: no answer yet. While the store is out, the server does what it can, and the entry in the audit waits for the store.`), PATIENCE_MS);
                 const working = work(told.reason, told.rate, told.values);
                 began();
-                output.replaceChildren(...[await working.finally(() => clearTimeout(waiting))].flat());
-                say(output.textContent);
+                const came = await working.finally(() => clearTimeout(waiting));
+                if (came !== null) {
+                    show(came);
+                }
             }
         } catch (error) {
+            if (told !== null || output.isConnected) {
+                show(error.message, true);
+            }
             told = null;
-            failed(error);
         } finally {
             button.disabled = false; // before the view is shown again, which may disable it
+            if (document.activeElement === document.body) {
+                button.focus({preventScroll: true}); // a button that is disabled loses it
+            }
         }
         if (told !== null) {
-            await again().catch(failed);
+            await again();
         }
     });
     return button;

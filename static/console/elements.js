@@ -37,20 +37,24 @@ export function pageSize(usual) {
 /** What the operator may have scrolled within a part of the page. */
 const SCROLLED = ".scroll, pre, .data, .names";
 
-/** What tells an element of one state of the page from others, and finds its successor in the next one. */
+/** What tells an element of one state of the page from others, and finds its successor in the next one. A summary has ages, so its key does. */
 function trait(element) {
-    return [element.tagName, element.getAttribute("href"), element.getAttribute("aria-label"), element.getAttribute("href") ? "" : element.textContent].join();
+    const text = element.getAttribute("href") ? "" : element.parentElement.dataset.key ?? element.textContent;
+    return [element.tagName, element.getAttribute("href"), element.getAttribute("aria-label"), text].join();
 }
 
 /**
  * Shows these children in place of those that are there. The link or button that had the focus keeps it, scrolled parts stay
- * scrolled, and details with a key stay open.
+ * scrolled, and details with a key stay open. If a link or box is gone, the focus goes to the one in its place, but never to
+ * another button.
  */
 export function swap(element, ...children) {
     const active = element.contains(document.activeElement) && document.activeElement !== element ? document.activeElement : null;
     const wanted = active && trait(active);
     const alike = (root) => [...root.querySelectorAll("a, button, input, select, summary")].filter((each) => trait(each) === wanted);
     const place = active ? alike(element).indexOf(active) : 0;
+    const kin = (root) => active.tagName === "BUTTON" ? [] : [...root.querySelectorAll(active.tagName)];
+    const among = active ? kin(element).indexOf(active) : 0;
     const scrolled = [...element.querySelectorAll(SCROLLED)].map(({scrollLeft, scrollTop}) => [scrollLeft, scrollTop]);
     const opened = new Set([...element.querySelectorAll("details[open][data-key]")].map(({dataset: {key}}) => key));
     element.replaceChildren(...children);
@@ -64,7 +68,7 @@ export function swap(element, ...children) {
     }
     if (active && !active.isConnected) {
         const next = alike(element);
-        (next[place] ?? next.at(-1))?.focus({preventScroll: true});
+        (next[place] ?? next.at(-1) ?? kin(element)[among] ?? kin(element).at(-1))?.focus({preventScroll: true});
     }
 }
 
@@ -178,6 +182,13 @@ function close(output) {
     output.classList.add("closed");
 }
 
+/** An outcome whose view is no longer there stands above the one that is, until the operator closes it. */
+export function keep(output) {
+    if (!output.isConnected) {
+        document.querySelector("#late").append(output.parentElement);
+    }
+}
+
 let hints = 0;
 
 /** A button with a short line about what it does. */
@@ -186,6 +197,14 @@ export function described(button, text) {
     button.setAttribute("aria-describedby", hint.id);
     return h("span", {class: "act"}, button, hint);
 }
+
+/** Sets a text if it is another one: what is read aloud is read once. */
+export function setText(element, text) {
+    if (element.textContent !== text) {
+        element.textContent = text;
+    }
+}
+
 /** Says a sentence to people who cannot see the page change. */
 export function say(text) {
     document.querySelector("#said").textContent = text;

@@ -59,18 +59,30 @@ async function wholeOutcome(id, output) {
     }
 }
 
-/** Begins a job and shows in `output` how far it is, until it has ended or the operator closes that. Returns what is left to say. */
+/**
+ * Begins a job and shows in `output` how far it is, until it has ended or the operator closes that. Returns what is left to say; null for
+ * an operator who has left the view, and has seen that it began: the job has a page of its own. If it cannot be asked for a
+ * while, it continues all the same.
+ */
 export async function work(body, output) {
     let job = await post("/jobs", body);
+    let canAsk = true;
+    const wasSeen = output.isConnected;
     const told = () => [sentence(job), " ", h("a", {href: hrefOf(job.id)}, `Job ${job.id}`)];
-    while (job.state === "running" && output.isConnected) {
+    while (job.state === "running" && output.isConnected && canAsk) {
         if (!output.classList.contains("closed")) {
             output.replaceChildren(...told());
         }
         await new Promise((wake) => setTimeout(wake, FOLLOW_MS));
-        job = await get(jobOf(job.id));
+        job = await get(jobOf(job.id)).catch((error) => {
+            canAsk = ![401, 403, 404].includes(error.status); // else the sign-in has ended, or the job is forgotten
+            return job;
+        });
     }
-    const became = outcome(await wholeOutcome(job.id, output), job.done);
+    if (wasSeen && !output.isConnected) {
+        return null;
+    }
+    const became = await wholeOutcome(job.id, output).then((each) => outcome(each, job.done), () => "");
     return became ? [...told(), `: ${became}.`] : told();
 }
 
@@ -128,6 +140,7 @@ export function job({words: [id], query, go, again}) {
             }
             swap(head, h("p", {class: "hint"}, asSentence(error.message)));
             actions.replaceChildren();
+            known = null; // it may come back
             return;
         }
         const role = told.what === "discard" ? "destroy" : "operate";

@@ -104,6 +104,7 @@ function editing(id, letter, output, again) {
 
 export function deadLetter({words: [id], me, again}) {
     let shown = null;
+    let offered = "";
     const body = h("div", {class: "stack"});
     const output = h("p", {class: "outcome"});
     const choice = h("div", {class: "actions"});
@@ -117,7 +118,8 @@ export function deadLetter({words: [id], me, again}) {
             return;
         }
         shown = letter;
-        if (!choice.hasChildNodes()) {
+        if (offered !== "works") {
+            offered = "works";
             const made = works(letter.may, () => ({ids: [id]}), output, again).map(([button, does]) => described(button, does));
             choice.replaceChildren(...made, ...may(letter.may, "operate") ? [described(editing(id, letter, output, again), "sends other data to the receiver")] : []);
         }
@@ -129,7 +131,11 @@ export function deadLetter({words: [id], me, again}) {
     /** It has gone: into the bin, from where it can come back, or for good. */
     async function showGone() {
         const [told, kept] = [await end(id, me), await find(new Resource("/dead-letters/bin/{id}", {id}, {id}))];
-        choice.replaceChildren(...kept !== null && may(kept.may, "operate") ? [restored(id, kept, output, again)] : []);
+        const now = kept !== null && may(kept.may, "operate") ? "restore" : "none";
+        if (offered !== now) { // a button that has the focus, or works, stays
+            offered = now;
+            choice.replaceChildren(...now === "restore" ? [restored(id, kept, output, again)] : []);
+        }
         const letter = kept ?? shown;
         const until = kept && h("p", {class: "hint"}, `The bin keeps it for ${span(kept.discarded.until - Date.now())} more.`);
         swap(body, told, ...[until, letter && h("section", {class: "card"}, facts(reasons(letter)))].filter(Boolean),

@@ -6,7 +6,7 @@
 import {post} from "./api.js";
 import {awayText} from "./conditions.js";
 import {action, may} from "./dialogs.js";
-import {h, say} from "./elements.js";
+import {h, keep, say} from "./elements.js";
 import {count, things} from "./format.js";
 import {work} from "./jobs.js";
 
@@ -54,8 +54,7 @@ export function works(role, which, output, again, began) {
             const {count: number, receivers: {groups, values, partial}, ...asked} = await post(`/dead-letters/${verb}`, {...which(), dryRun: true});
             until = asked.until ?? "";
             if (number === 0) {
-                output.textContent = "No dead letter matches.";
-                return null;
+                return "No dead letter matches.";
             }
             const isOne = Boolean(which().receiver); // the groups of many dead letters are counted in part
             const receivers = phrase(groups.map((each) => [each.value, each.count]), values, partial && !isOne);
@@ -98,7 +97,7 @@ async function few(verb, body, output, again) {
 /** All that match are the work of a job. */
 async function many(verb, body, output, again) {
     const told = await work({what: verb, ...body}, output);
-    const job = verb === "discard" && told.flat().find((each) => each.hash?.startsWith("#/jobs/"))?.hash.slice("#/jobs/".length);
+    const job = verb === "discard" && told?.flat().find((each) => each.hash?.startsWith("#/jobs/"))?.hash.slice("#/jobs/".length);
     return job ? [...told, " ", undo({job}, output, again)] : told;
 }
 
@@ -132,13 +131,16 @@ function undo(choice, output, again) {
         button.disabled = true;
         try {
             output.replaceChildren(...restoredText(await restore(choice)));
+            keep(output);
             say(output.textContent);
-            await again();
         } catch (error) {
             button.disabled = false;
             say(error.message);
             output.append(" ", h("span", {class: "trouble"}, error.message));
+            keep(output);
+            return;
         }
+        await again();
     }}, "Undo");
     return button;
 }

@@ -84,7 +84,7 @@ export function deadLetters({query, go, me, again, changed}) {
         const dropped = told.dropped ? ` ${count(told.dropped)} were dropped, because there were too many.` : "";
         const number = `${told.partial ? "At least " : ""}${things(told.count, "dead letter")}`;
         total.textContent = `${number} ${!Object.keys(wanted).length ? "in all" : told.count === 1 && !told.partial ? "matches" : "match"}.${dropped}`;
-        kept.replaceChildren(h("a", {href: "#/dead-letters/bin"}, told.binned === null ? "Bin" : `Bin: ${things(told.binned, "discarded dead letter")}`));
+        swap(kept, h("a", {href: "#/dead-letters/bin"}, told.binned === null ? "Bin" : `Bin: ${things(told.binned, "discarded dead letter")}`));
         selection.total = told.partial ? null : told.count;
         for (const [place, [by, heading, field]] of KINDS.entries()) {
             swap(groups.children[place], ...group(told.groups[by], heading, field, asked, changed));

@@ -6,7 +6,7 @@ import {Refused, Unreachable, get, post} from "./api.js";
 import {audit} from "./audit.js";
 import {showBadges} from "./badges.js";
 import {commands} from "./commands.js";
-import {h, say} from "./elements.js";
+import {h, keep, result, say} from "./elements.js";
 import {Feed} from "./feed.js";
 import {sentence, time, zone} from "./format.js";
 import {group} from "./groups.js";
@@ -63,6 +63,8 @@ const GATHERED_MS = 500;
 const main = document.querySelector("#view");
 const nav = document.querySelector("#nav");
 const trouble = document.querySelector("#trouble");
+/** What came of actions whose view had gone by then. */
+const late = document.querySelector("#late");
 let me = null;
 let shown = null;
 let timer = 0;
@@ -108,6 +110,15 @@ function viewOf(path) {
     return VIEWS.find((each) => each.address.test(path));
 }
 
+/** The arguments of a view in its address; null if they are wrongly encoded, such as a % alone. */
+function wordsOf(view, path) {
+    try {
+        return view.address.exec(path).slice(1).map((word) => decodeURIComponent(word));
+    } catch {
+        return null;
+    }
+}
+
 /**
  * Shows the view of the address. A view is a function that returns `{element, refresh, everyMs, close}`; and, for the live feed,
  * `hears`, the kinds of notices that concern it, `show`, which takes an overview, and `liveMs` in place of `everyMs`.
@@ -122,6 +133,7 @@ async function route({focus = false} = {}) {
         return;
     }
     const view = viewOf(path);
+    const words = view && wordsOf(view, path);
     close();
     openMenu(false);
     tellTrouble();
@@ -134,18 +146,24 @@ async function route({focus = false} = {}) {
             link.removeAttribute("aria-current");
         }
     }
-    if (view === undefined) {
+    if (!words) {
         main.replaceChildren(h("h1", {}, "There is no such view"), h("p", {}, h("a", {href: "#/"}, "To the overview")));
         return;
     }
     document.title = `${view.name} – Crewel`;
-    const words = view.address.exec(path).slice(1).map((word) => decodeURIComponent(word));
-    shown = view.show({me, query, words, go, note, changed, badges, has: (href) => viewOf(href.split("?")[0]) !== undefined, again: () => Promise.all([refresh(shown), lookAround(true)])});
+    shown = view.show({me, query, words, go, note, changed, badges, again, has: (href) => viewOf(href.split("?")[0]) !== undefined});
     main.replaceChildren(shown.element);
     if (focus) {
         main.focus({preventScroll: true});
     }
     await refresh(shown);
+}
+
+/** Shows the view again, whichever is there when an action has ended; after the end of the sign-in there is none. */
+async function again() {
+    if (shown !== null) {
+        await Promise.all([refresh(shown), lookAround(true)]);
+    }
 }
 
 function close() {
@@ -167,6 +185,9 @@ async function refresh(view) {
             warn("");
         }
     } catch (error) {
+        if (me === null) {
+            return; // the form to sign in says why
+        }
         if (error instanceof Unreachable) {
             lose();
         } else if (isNews(began)) {
@@ -196,7 +217,10 @@ function warn(text) {
 /** One line above each view: what keeps it from being shown, else that the store is out. What to do is in the overview. */
 function tellTrouble() {
     const text = warning || (storeOut && me !== null ? `${storeOut.title} since ${time(storeOut.since)}: what the store knows is missing here.` : "");
-    trouble.replaceChildren(text, ...text && storeOut && me?.everywhere !== null ? [" ", h("a", {href: "#/"}, "What to do")] : []);
+    const told = h("p", {}, text, text && storeOut && me?.everywhere !== null ? [" ", h("a", {href: "#/"}, "What to do")] : []);
+    if (trouble.textContent !== told.textContent) { // else it would be read aloud again and again
+        trouble.replaceChildren(...told.childNodes);
+    }
     trouble.hidden = text === "" || (warning === "" && place().path === "/"); // which says it first
 }
 
@@ -267,8 +291,13 @@ function note(changes) {
 
 // Signing in
 
+/** The code of a link that signs in; null in the address of a view, whose query may have a `code` too. */
+function codeOfLink() {
+    return location.hash.startsWith("#code=") ? new URLSearchParams(location.hash.slice(1)).get("code") : null;
+}
+
 async function begin() {
-    const code = new URLSearchParams(location.hash.slice(1)).get("code");
+    const code = codeOfLink();
     if (code !== null) {
         history.replaceState(null, "", "#/"); // before anything else can see it
         try {
@@ -322,9 +351,12 @@ function showTools(isSignedIn) {
 async function signOut() {
     try {
         await post("/sign-out");
+        late.replaceChildren();
         signIn("");
     } catch (error) {
-        warn(`The sign-out is not complete: ${error.message}`);
+        const output = h("p", {class: "outcome trouble", "data-of": "The sign-out is not complete"}, error.message);
+        result(output);
+        keep(output); // a warning would go with the next refresh
     }
 }
 
@@ -335,6 +367,9 @@ function signIn(why) {
     warn("");
     document.title = "Sign in – Crewel";
     showTools(false);
+    if (why) {
+        late.append(...main.querySelectorAll(".result")); // which the operator may not have read
+    }
     const said = h("p", {class: "trouble", role: "alert"}, sentence(why));
     const field = h("input", {id: "token", type: "password", autocomplete: "current-password", required: true});
     const form = h("form", {class: "card join"},
@@ -364,7 +399,7 @@ function signIn(why) {
 let leader = false;
 
 function onKey(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) {
+    if (me === null || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) {
         return;
     }
     const wasLeader = leader;
@@ -420,7 +455,11 @@ document.addEventListener("visibilitychange", () => {
         }
     }
 });
-window.addEventListener("hashchange", () => route({focus: true}).then(() => say(document.title)));
+document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is that of the view
+    main.focus();
+});
+window.addEventListener("hashchange", () => codeOfLink() === null ? route({focus: true}).then(() => say(document.title)) : begin());
 window.addEventListener("signedout", () => me === null ? undefined : signIn("Your sign-in has ended."));
 begin();
 pulse();

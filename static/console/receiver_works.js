@@ -63,20 +63,17 @@ export class ReceiverWorks {
         }
     }
 
-    /** The sessions that are chosen, as they are now. */
+    /** The sessions that are chosen, as they are now, without those that have left the list; and how many were chosen. */
     async #chosen() {
-        if (!this.#selection.isAll) {
-            return this.#selection.rows;
-        }
+        const {isAll, ids} = this.#selection;
         const found = [];
-        for (let after = ""; ;) {
+        let after = "";
+        do {
             const told = await get("/receivers", {...this.#filters, sort: "name", kind: "session", after, count: PAGE});
             found.push(...told.receivers);
             after = told.next;
-            if (!after) {
-                return found;
-            }
-        }
+        } while (after);
+        return isAll ? [found, found.length] : [found.filter(({name}) => ids.includes(name)), ids.length];
     }
 
     /** For a skip, the message of each that the question is about. */
@@ -98,15 +95,14 @@ export class ReceiverWorks {
         return action({
             name: text,
             question: async () => {
-                const chosen = await this.#chosen();
+                const [chosen, number] = await this.#chosen();
                 fitting = chosen.filter(fits);
                 if (fitting.length === 0) {
-                    this.#output.textContent = verb === "activate" ? "None of them is on hold." : "None of them has messages.";
-                    return null;
+                    return verb === "activate" ? "None of them is on hold." : "None of them has messages.";
                 }
                 messagesOf = await this.#messages(verb, fitting);
                 const messages = fitting.reduce((sum, each) => sum + each.waiting, 0);
-                const others = chosen.length - fitting.length;
+                const others = number - fitting.length;
                 const left = others ? ` ${things(others, "other")} selected ${others === 1 ? "is" : "are"} left as ${others === 1 ? "it is" : "they are"}.` : "";
                 return {title: text, effect: effect(named(fitting), `${things(messages, "message")} wait${messages === 1 ? "s" : ""}.`) + left,
                     button: `${text}: ${count(fitting.length)}`, isFinal: needed === "destroy"};

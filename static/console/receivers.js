@@ -225,7 +225,7 @@ function session({words: [name], query, go, me, again}) {
     /** Adds who did what to the receiver, and why: the audit has that, for those who may read it. */
     async function named(happened) {
         const verbs = me.everywhere === null ? [] : [...new Set(happened.events.map(({what}) => AUDITED[what]).filter(Boolean))];
-        const entries = new Map(await Promise.all(verbs.map(async (verb) => [verb, (await get("/audit", {about: name, what: verb, outcome: "done"})).entries])));
+        const entries = new Map(await Promise.all(verbs.map(async (verb) => [verb, await get("/audit", {about: name, what: verb, outcome: "done"}).then(({entries: each}) => each, () => [])])));
         for (const event of happened.events) {
             const entry = entries.get(AUDITED[event.what])?.find(({at}) => Math.abs(at - event.at) < AUDITED_MS);
             Object.assign(event, entry ? {who: entry.who, reason: entry.reason} : {});

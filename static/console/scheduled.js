@@ -93,8 +93,7 @@ export function cancelling(role, chosen, output, again) {
             const messages = await chosen();
             ids = messages.map(({id}) => id);
             if (ids.length === 0) {
-                output.textContent = "No scheduled message matches.";
-                return null;
+                return "No scheduled message matches.";
             }
             const what = things(ids.length, "scheduled message");
             return {title: `Cancel ${what}`, effect: `${named(messages)} will not be published.`, button: `Cancel ${what}`, leave: ids.length === 1 ? "Keep it" : "Keep them", isFinal: true};

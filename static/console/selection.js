@@ -2,7 +2,7 @@
  * A choice of rows in a table: each by its box, a range with Shift, a page, or all that match. Nothing is chosen at first.
  */
 
-import {h} from "./elements.js";
+import {h, setText} from "./elements.js";
 import {capital, count, things} from "./format.js";
 
 /** A box that a finger meets: its label is larger than itself. */
@@ -130,8 +130,8 @@ export class Selection {
         }
         const number = this.#total === null ? "" : ` ${count(this.#total)}`;
         const all = this.#total === 1 ? "the one that matches" : `all${number} that match`;
-        this.text.textContent = this.#isAll ? `${capital(all)} ${this.#total === 1 ? "is" : "are"} selected.`
-            : this.#chosen.size ? `${things(this.#chosen.size, this.#thing)} selected.` : "Nothing is selected.";
+        setText(this.text, this.#isAll ? `${capital(all)} ${this.#total === 1 ? "is" : "are"} selected.`
+            : this.#chosen.size ? `${things(this.#chosen.size, this.#thing)} selected.` : "Nothing is selected.");
         this.all.textContent = `Select ${all}`;
         this.all.hidden = this.#isAll || this.#order.length === 0;
         this.none.hidden = this.isEmpty;

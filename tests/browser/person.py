@@ -8,6 +8,13 @@ LIMIT_MS = 30_000
 AGAIN = re.compile(r"^sent again .\d+$")
 expect.set_options(timeout=LIMIT_MS)
 
+COUNT_CHANGES = """(each) => {
+    window.changes = 0;
+    new MutationObserver((all) => { window.changes += all.length; })
+        .observe(each, {childList: true, characterData: true, subtree: true});
+}"""
+"""Counts in `changes` how often an element gets content, the same one included: a screen reader reads it each time."""
+
 
 class Person:
     """A page of its own at the chat. `complaints` is what the browser held against it; `room` is where they go unless told."""

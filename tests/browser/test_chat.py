@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Meet
+from tests.browser.person import COUNT_CHANGES
 from tests.conftest import StartServer
 from tests.server_process import Server
 
@@ -159,12 +160,48 @@ def test_private_messages_reach_only_those_they_are_for(base: str, meet: Meet):
     joe.sees("Nobody here is called nobody")
 
 
+def test_many_addressees_fit_a_telephone(base: str, meet: Meet):
+    joe, sue = meet(base, "joe", viewport={"width": 390, "height": 844}).join(), meet(base, "sue").join()
+    joe.sees_members(2)
+    sue.say(f"joe,{','.join(f'somebody who is not here {number}' for number in range(9))}::hello")
+    joe.sees("hello")
+    assert joe.page.evaluate("log.scrollWidth <= log.clientWidth")
+
+
+def test_a_private_line_stays_private_when_its_addressee_has_left(base: str, meet: Meet):
+    joe, sue, eve = [meet(base, name).join() for name in ("joe", "sue", "eve")]
+    joe.sees_members(3)
+    joe.page.get_by_role("button", name="sue", exact=True).click()
+    sue.press("Leave")
+    joe.sees_members(2)
+    joe.say("for sue")
+    joe.sees("Nobody here is called sue")
+    joe.page.get_by_label("To", exact=True).select_option("everyone")
+    joe.say("for all")
+    eve.sees("for all")
+    assert eve.texts() == ["for all"]
+
+
+def test_the_list_of_members_keeps_the_focus_and_the_state_is_read_aloud_once(base: str, meet: Meet):
+    joe, sue = [meet(base, name).join(transport="long-polling") for name in ("joe", "sue")]
+    joe.sees_members(2)
+    button = joe.page.get_by_role("button", name="sue", exact=True)
+    button.focus()
+    joe.page.locator("#state").evaluate(COUNT_CHANGES)
+    meet(base, "eve").join()
+    joe.sees_members(3)
+    expect(button).to_be_focused()
+    sue.say("hello")
+    joe.sees("hello")
+    assert joe.page.evaluate("changes") == 0
+
+
 def test_members_leave_by_the_button_and_by_vanishing(start_server: StartServer, meet: Meet):
     # A closed socket leaves its session the rest of the hold, so the hold is short here.
     server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
     joe, sue, eve = [meet(server.base, name).join() for name in ("joe", "sue", "eve")]
     joe.sees_members(3)
-    sue.press("Leave")
+    sue.page.get_by_role("button", name="Leave", exact=True).dblclick()
     joe.sees("sue has left")
     joe.sees_members(2)
     eve.page.close()

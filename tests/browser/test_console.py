@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from crewel.security.sign_in import code
 from tests.admin.desk import SETS, TOKEN, Desk, Receiver, audit
+from tests.browser.person import COUNT_CHANGES
 from tests.browser.test_looks import PHONE, look_at
 from tests.functional.wire import until
 from tests.security.issuer import secret_file, signed
@@ -20,6 +22,7 @@ from tests.server_process import Server
 pytestmark = pytest.mark.timeout(300)  # the longest takes 20 seconds, but much longer on a machine under load
 
 HOSTILE = "<img src=x onerror=alert(1)>"
+BAD_GATEWAY = "<h1>Bad gateway</h1>"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +112,24 @@ class Console:
         assert self.complaints == []
 
 
+def keeping(routes: list[Route]) -> Callable[[Route], None]:
+    """What keeps each request in the list, for the test to answer it."""
+
+    def keep(route: Route) -> None:
+        routes.append(route)
+
+    return keep
+
+
+def answering(status: int, body: str = BAD_GATEWAY) -> Callable[[Route], None]:
+    """What answers each request as a proxy does."""
+
+    def answer(route: Route) -> None:
+        route.fulfill(status=status, body=body, content_type="text/html")
+
+    return answer
+
+
 @pytest.fixture
 def console(browser: Browser, mess: Server) -> Iterator[Console]:
     operator = Console(browser, mess)
@@ -134,6 +155,188 @@ def test_link_signs_in_once_and_leaves_the_address_at_once(console: Console) -> 
     expect(page.get_by_role("alert").filter(has_text="has been used")).to_be_visible()
 
 
+def test_link_signs_in_a_tab_that_has_the_page_open(console: Console) -> None:
+    page = console.page
+    page.goto(f"{console.server.base}/admin/")
+    expect(page.get_by_label("Token")).to_be_visible()
+    for _ in range(2):  # in the second round, the tab is signed in
+        page.goto(f"{console.server.base}/admin/#code={code(TOKEN)}")
+        expect(page.get_by_role("heading", name="What is wrong")).to_be_visible()
+        assert "code" not in page.url
+        console.show("/jobs")
+
+
+def test_address_with_a_code_among_its_filters_is_no_link(console: Console) -> None:
+    page = console.open("/dead-letters?channel=/kitchen/orders&code=user.update.error").page
+    page.reload()
+    expect(page.get_by_text("2 dead letters match.")).to_be_visible()
+
+
+def test_skip_link_leads_to_the_content_of_the_view(console: Console) -> None:
+    page = console.open("/jobs").page
+    page.get_by_role("link", name="Skip to the content").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    assert page.url.endswith("#/jobs")
+
+
+def test_address_with_wrong_encoding_is_no_view(console: Console) -> None:
+    page = console.open("/jobs").page
+    page.goto(f"{console.server.base}/admin/#/topics/100%")
+    expect(page.get_by_role("heading", name="There is no such view")).to_be_visible()
+
+
+def test_what_came_of_an_action_outlives_its_view_and_the_sign_in(console: Console) -> None:
+    page = console.open("/receivers/client/joe/1").page
+    asked: list[Route] = []
+    page.route("**/admin/api/sessions/joe/1/activate", keeping(asked))
+
+    def release() -> Route:
+        asked.clear()
+        confirm(page, "Release", "paper is in")
+        until(lambda: page.evaluate("1") and asked)
+        return asked[0]
+
+    answer = {"name": "client/joe/1", "active": True}
+    held = release()
+    console.show("/jobs")
+    held.fulfill(json=answer)
+    late = page.get_by_role("region", name="What came of earlier actions")
+    expect(late.locator(".outcome")).to_have_text("Released.")
+    expect(late.locator(".outcome")).to_have_attribute("data-of", "Release: client/joe/1")
+    late.get_by_role("button", name="Close").click()
+    expect(late).to_be_hidden()
+
+    console.show("/receivers/client/joe/1")
+    release().fulfill(json=answer)
+    expect(page.locator("main .outcome")).to_have_text("Released.")
+    console.context.clear_cookies()
+    expect(page.get_by_text("Your sign-in has ended.")).to_be_visible()
+    expect(page.locator("#trouble")).to_be_hidden()
+    expect(late).to_contain_text("Released.")
+
+
+def test_sign_out_that_fails_is_said_until_the_operator_has_read_it(console: Console) -> None:
+    console.refusals.append("503")
+    page = console.open("/jobs").page
+    page.route("**/admin/api/sign-out", answering(503))
+    page.get_by_role("button", name="Sign out").click()
+    failed = page.get_by_role("region", name="What came of earlier actions")
+    expect(failed).to_contain_text("the server answered 503")
+    console.show("/audit")
+    expect(failed).to_be_visible()
+    page.unroute("**/admin/api/sign-out")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    expect(failed).to_be_hidden()
+
+
+def test_enter_that_is_pressed_twice_or_held_drops_no_queue(console: Console) -> None:
+    page = console.open("/receivers/client/joe/1").page
+    clear, dialog = page.get_by_role("button", name="Clear", exact=True), page.get_by_role("dialog")
+    clear.focus()
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(dialog).to_have_count(0)
+    expect(clear).to_be_focused()
+    page.keyboard.down("Enter")
+    expect(dialog).to_be_visible()
+    page.keyboard.down("Enter")  # as a key that is held
+    expect(dialog).to_be_visible()
+    page.keyboard.up("Enter")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)
+    assert Desk(console.server).get("/sessions/joe/1")["waiting"] > 0
+
+
+def test_command_that_changes_something_is_a_question_before_the_list_is_there(console: Console) -> None:
+    """And what came of it stands in the next view if the operator has gone there."""
+    page = console.page
+    listing: list[Route] = []
+    run: list[Route] = []
+
+    def keep(route: Route) -> None:
+        (listing if route.request.method == "GET" else run).append(route)
+
+    page.route("**/admin/api/commands", keep)
+    console.open("/commands?command=client/joe/1/?dispatcherActive=true")
+    page.get_by_role("button", name="Run").click()
+    until(lambda: page.evaluate("1") and listing)
+    listing[0].continue_()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("client/joe/1/?dispatcherActive=true")
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(dialog).to_have_count(0)
+    assert run == []
+    page.get_by_role("button", name="Run", exact=True).click()
+    dialog.get_by_role("button", name="Run").click()
+    until(lambda: page.evaluate("1") and run)
+    console.show("/jobs")
+    run[0].fulfill(json={"result": "OK"})
+    expect(page.get_by_role("region", name="What came of earlier actions")).to_contain_text("OK")
+
+
+def test_refresh_of_a_list_keeps_the_focus_and_is_not_read_aloud(console: Console) -> None:
+    page = console.open("/receivers").page
+    why = page.locator("tbody tr", has_text="client/joe/1").locator("summary")
+    why.focus()
+    page.locator(".chosen [role=status]").evaluate(COUNT_CHANGES)
+    page.wait_for_function("each => !each.isConnected", arg=why.element_handle(), timeout=15_000)
+    expect(why).to_be_focused()
+    assert page.evaluate("changes") == 0
+
+
+def test_page_without_one_of_its_parts_is_not_blank(console: Console) -> None:
+    console.refusals.append("502")
+    page = console.page
+    part = "**/admin/page/format.js"
+    page.route(part, answering(502))
+    page.goto(f"{console.server.base}/admin/")
+    expect(page.locator("main")).to_contain_text("a part of the page did not arrive: reload it")
+    page.unroute(part)
+    page.reload()
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_answer_of_a_proxy_is_named(console: Console) -> None:
+    console.refusals += ["502", "503"]
+    page = console.open("/jobs").page
+    for state, status, body, text in (
+        ("done", 502, BAD_GATEWAY, "The server answered 502."),
+        ("failed", 503, '{"error": "no upstream"}', "The server answered 503."),
+        ("paused", 200, BAD_GATEWAY, "Something on the way to the server has answered in its place."),
+    ):
+        page.route("**/admin/api/jobs*", answering(status, body))
+        page.goto(f"{console.server.base}/admin/#/jobs?state={state}")
+        expect(page.locator("#trouble")).to_have_text(text)
+        page.unroute("**/admin/api/jobs*")
+
+
+def test_job_that_cannot_be_asked_for_a_while_has_not_failed(browser: Browser, own_mess: Server) -> None:
+    console = Console(browser, own_mess).open("/dead-letters?code=user.update.error")
+    console.refusals.append("502")
+    page = console.page
+    failed: list[str] = []
+
+    def answer(route: Route) -> None:
+        if len(failed) < 2:
+            failed.append(route.request.url)
+            answering(502)(route)
+        else:
+            route.continue_()
+
+    page.route(re.compile(r"/admin/api/jobs/\d+-\d+"), answer)
+    page.get_by_role("button", name="Select all 2 that match").click()
+    page.get_by_role("button", name="Redrive", exact=True).click()
+    page.get_by_label("per second").fill("0.5")
+    page.get_by_role("dialog").locator(".primary").click()
+    expect(page.locator(".outcome")).to_contain_text("2 dead letters redriven. Job")
+    assert len(failed) == 2
+    console.close()
+
+
 def test_audit_has_the_words_of_the_page_and_times(browser: Browser, own_mess: Server) -> None:
     desk = Desk(own_mess)
     desk.post("/sessions/joe/1/activate", {"reason": "paper is in"})
@@ -142,6 +345,10 @@ def test_audit_has_the_words_of_the_page_and_times(browser: Browser, own_mess: S
     entry = console.page.locator("tbody tr")
     expect(entry).to_have_count(1)
     expect(entry).to_contain_text(re.compile("release.*client/joe/1.*paper is in"))
+    exported = console.page.get_by_role("link", name="Export").evaluate(
+        "each => fetch(each.href).then((answer) => answer.text())"
+    )
+    assert [json.loads(line)["reason"] for line in exported.splitlines()] == ["paper is in"]
     console.page.goto(f"{own_mess.base}/admin/#/audit?what=begin")
     expect(entry.first).to_contain_text(re.compile(r"until 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"))
     console.close()
@@ -202,6 +409,8 @@ def test_wrong_token_is_refused_with_the_reason(console: Console) -> None:
     expect(page.get_by_label("Token")).to_be_visible()
     expect(tools).to_have_count(4)
     assert not any(each.is_visible() for each in tools.all())  # they are for those who have signed in
+    page.get_by_role("button", name="Sign in").focus()
+    page.keyboard.press("/")  # and so are the keys
     page.get_by_label("Token").fill("not-the-token-of-this-server")
     page.get_by_role("button", name="Sign in").click()
     expect(

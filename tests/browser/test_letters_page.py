@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.admin.desk import SETS, STORED, Desk, Receiver
 from tests.browser.test_console import Console, confirm
+from tests.browser.test_looks import PHONE
 from tests.functional.bayeux import Message
 from tests.functional.wire import until
 from tests.server_process import Server
@@ -244,6 +245,78 @@ def test_operator_releases_several_receivers_at_once(
     assert "Drops the whole queues of client/ann/1" in confirm(page, "Clear queues", "not needed")
     expect(page.locator(".outcome")).to_have_text("1 receiver cleared.")
     assert desk.get("/sessions/ann/1")["waiting"] == 0
+    console.close()
+
+
+def test_receiver_that_has_left_the_list_keeps_its_queue(
+    browser: Browser, receivers: tuple[Server, Receiver, Receiver]
+) -> None:
+    """The question has the figures of the others as they are now, and the focus stays in the list."""
+    server, *_ = receivers
+    desk, publisher = Desk(server), Receiver(server).be()
+    for name, channel in (("joe/1", "/kitchen/bar"), ("ann/1", "/kitchen/orders")):
+        desk.post(f"/sessions/{name}/hold")
+        publisher.publish(channel, 1, ext=STORED)
+    console = Console(browser, server).open("/receivers?condition=on%20hold")
+    page = console.page
+    joe, ann = (page.get_by_label(f"Select client/{name}/1") for name in ("joe", "ann"))
+    ann.check()
+    joe.check()
+    joe.focus()
+    desk.post("/sessions/joe/1/activate")
+    publisher.publish("/kitchen/orders", 2, ext=STORED)
+    expect(joe).to_have_count(0)
+    expect(ann).to_be_focused()
+    told = confirm(page, "Clear queues", "not needed")
+    assert "Drops the whole queues of client/ann/1 without dead letters. 2 messages wait. 1 other" in told
+    expect(page.locator(".outcome")).to_have_text("1 receiver cleared.")
+    assert [desk.get(f"/sessions/{name}/1")["waiting"] for name in ("joe", "ann")] == [1, 0]
+    console.close()
+
+
+LONG = "x" * 200
+"""A name without a place to break."""
+TOO_WIDE = "document.documentElement.scrollWidth - window.innerWidth"
+
+
+def test_long_names_fit_a_telephone(browser: Browser, receivers: tuple[Server, Receiver, Receiver]) -> None:
+    server, *_ = receivers
+    receiver, channel = Receiver(server).be(f"{LONG}/1"), f"/{LONG}/{LONG}"
+    receiver.subscribe(channel)
+    publisher = Receiver(server).be()
+    publisher.publish(channel, 1, ext=STORED)
+    receiver.reject(until(receiver.take))
+    (letter,) = until(Desk(server).letters)
+    publisher.publish(channel, 2, ext=STORED)
+    console = Console(browser, server, **PHONE).open("/jobs")
+    console.refusals.append("404")  # of a subject without a queue
+    page = console.page
+    found = {}
+    for view in (
+        "/receivers",
+        f"/receivers?contains={LONG}",
+        f"/receivers/client/{LONG}",
+        f"/receivers/client/{LONG}/1",
+        "/topics",
+        f"/topics{channel}",
+        f"/dead-letters?receiver=client/{LONG}/1",
+        f"/dead-letters/{letter['id']}",
+        f"/message/{letter['message']}",
+    ):
+        console.show(view)
+        found[view] = page.evaluate(TOO_WIDE)
+    console.show(f"/receivers/client/{LONG}/1")
+    page.get_by_role("button", name="Hold", exact=True).click()
+    found["question"] = page.get_by_role("dialog").evaluate("each => each.scrollWidth - each.clientWidth")
+    page.get_by_role("dialog").locator(".primary").click()
+    expect(page.locator(".outcome")).to_have_text("On hold.")
+    console.show("/audit")
+    found["audit"] = page.evaluate(TOO_WIDE)
+    console.show(f"/commands?command=client/{LONG}/1/?dispatcherActive")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_role("list", name="Results").locator("li")).to_contain_text("false")
+    found["command"] = page.evaluate(TOO_WIDE)
+    assert {view: more for view, more in found.items() if more > 0} == {}
     console.close()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.browser.test_console import Console, mess
+from tests.browser.person import COUNT_CHANGES
+from tests.browser.test_console import Console, keeping, mess
 from tests.functional.wire import until
 from tests.server_process import Server
 
@@ -39,11 +40,7 @@ def test_an_answer_that_was_on_its_way_does_not_hide_the_loss(browser: Browser, 
     console = Console(browser, mess).open("/audit")
     page = console.page
     held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        held.append(route)
-
-    page.route("**/admin/api/audit*", hold)
+    page.route("**/admin/api/audit*", keeping(held))
     page.goto(f"{mess.base}/admin/#/audit?what=sign")
     until(lambda: page.evaluate("1") and held)
     asked = held[:]
@@ -58,4 +55,19 @@ def test_an_answer_that_was_on_its_way_does_not_hide_the_loss(browser: Browser, 
     page.unroute("**/admin/api/audit*")
     console.context.set_offline(False)
     expect(alert).to_be_hidden(timeout=2 * LOSS_MS)
+    close(console)
+
+
+def test_loss_is_read_aloud_once(browser: Browser, mess: Server) -> None:
+    console = Console(browser, mess).open("/audit")
+    page = console.page
+    console.context.set_offline(True)
+    expect(page.get_by_role("alert")).to_have_text(LOST)
+    page.get_by_role("alert").evaluate(COUNT_CHANGES)
+    for _ in range(3):  # the page asks again and again
+        with page.expect_event("requestfailed"):
+            pass
+    assert page.evaluate("changes") == 0
+    console.context.set_offline(False)
+    expect(page.get_by_role("alert")).to_be_hidden()
     close(console)

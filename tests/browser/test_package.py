@@ -346,8 +346,23 @@ def test_orders_survive_the_server_and_the_tab(
     use_readme(readme)
 
 
+def test_a_double_click_is_one_order_and_a_refused_order_is_shown(
+    start_server: StartServer, site: str, context: BrowserContext
+) -> None:
+    server = start_server(f"http.allowed_origins={site}")
+    page = context.new_page()
+    page.goto(f"{site}/?server={server.url}&name=shop/3")
+    status(page, "connected, 0 waiting")
+    page.get_by_label("Pizza").fill("Margherita")
+    page.get_by_role("button", name="Order").dblclick()
+    order(page, "x" * 61_000)  # more than the client sends
+    expect(page.get_by_role("alert")).to_contain_text("was refused: ", timeout=LIMIT_MS)
+    order(page, "Funghi")
+    shows(page, "Margherita", "Funghi")
+
+
 HOT = """
-import {StrictMode} from "react";
+import {StrictMode, useState} from "react";
 import {createRoot} from "react-dom/client";
 import {connect} from "@crewel/client";
 import {usePresence} from "@crewel/client/react";
@@ -363,8 +378,14 @@ function Room() {
     return <p aria-label="members">{members.map((each) => `${each.id} ${each.sessions}${each.id === id ? "!" : ""}`)}</p>;
 }
 
+function Rooms() {
+    const [isSecond, setSecond] = useState(false);
+    Object.assign(window, {addRoom: () => setSecond(true)});
+    return <><Room />{isSecond && <Room />}</>;
+}
+
 function render(Page: typeof Orders): void {
-    root.render(<StrictMode><Page /><Room /></StrictMode>);
+    root.render(<StrictMode><Page /><Rooms /></StrictMode>);
     window.renderings += 1;
 }
 
@@ -416,7 +437,12 @@ def test_a_new_version_of_a_module_keeps_the_session(
         shows(page, "Funghi")
         status(page, "connected, 0 waiting")
         assert page.evaluate("connection.cometd.getClientId()") == client
-        expect(page.get_by_label("members", exact=True)).to_have_text("dev 1!", timeout=LIMIT_MS)
+        members = page.get_by_label("members", exact=True)
+        expect(members).to_have_text("dev 1!", timeout=LIMIT_MS)
+        server.kill()
+        status(page, "offline, 0 waiting")
+        page.evaluate("addRoom()")  # which learns nothing from the server
+        expect(members).to_have_text(["dev 1!", "dev 1!"], timeout=LIMIT_MS)
 
 
 WITHOUT_A_BUNDLER = """

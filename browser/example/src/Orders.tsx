@@ -1,5 +1,6 @@
+import type {RefusedPublish} from "@crewel/client";
 import {useChannel, useConnection, useOutbox} from "@crewel/client/react";
-import {useState} from "react";
+import {useEffect, useState} from "react";
 
 import {connection} from "./crewel";
 
@@ -12,6 +13,11 @@ export function Orders() {
     const {waiting, publish} = useOutbox(connection);
     const [orders, setOrders] = useState<Order[]>([]);
     const [pizza, setPizza] = useState("");
+    const [refused, setRefused] = useState<RefusedPublish[]>([]);
+    const [failure, setFailure] = useState("");
+    useEffect(() => {
+        void connection.outbox.refused().then(setRefused);
+    }, [waiting]); // a refused order waits no more
     const {error} = useChannel(connection, "/orders/today", (message) => {
         setOrders((before) => [...before, message.data as Order]);
     });
@@ -21,14 +27,25 @@ export function Orders() {
                 {state}, {waiting} waiting
             </p>
             {error && <p role="alert">{error.message}</p>}
+            {failure && <p role="alert">{failure}</p>}
+            {refused.map(({key, data, message}) => (
+                <p role="alert" key={key}>
+                    {(data as Order).pizza} was refused: {message}
+                </p>
+            ))}
             <form
                 onSubmit={(event) => {
                     event.preventDefault();
-                    void publish("/orders/today", {pizza}).then(() => setPizza(""));
+                    setPizza(""); // at once, so that a double click is one order
+                    setFailure("");
+                    publish("/orders/today", {pizza}).catch((problem: Error) => {
+                        setPizza((typed) => typed || pizza);
+                        setFailure(problem.message);
+                    });
                 }}
             >
                 <label>
-                    Pizza <input value={pizza} onChange={(event) => setPizza(event.target.value)} />
+                    Pizza <input required value={pizza} onChange={(event) => setPizza(event.target.value)} />
                 </label>
                 <button>Order</button>
             </form>
