@@ -267,6 +267,37 @@ async def test_a_session_that_was_taken_over_is_told_what_it_was_not_told() -> N
         assert not world.update.repeats(delivery("1", initial=True))
 
 
+async def test_what_the_application_has_is_not_delivered_again_after_a_login() -> None:
+    async with World() as world:
+        kept, failed = world.deliver("1"), world.deliver("2")
+        world.deliver("3", initial=True)
+        assert not world.update.repeats(delivery("1", redeliver=1))
+        world.shake({"update": True, "reconnected": True})
+        failed.reject("communication.noConnection", "later")
+        assert world.update.repeats(delivery("1", redeliver=2))
+        assert world.update.repeats(delivery("3", redeliver=1, initial=True))
+        assert not world.update.repeats(delivery("2", redeliver=1))
+        assert not world.update.repeats(delivery("1", redeliver=3))  # its time at the server has passed
+        kept.settle()
+        assert world.connect() == [
+            {"id": "2", "errorCode": "communication.noConnection", "message": "later"},
+            *ok("1"),
+        ]
+
+
+async def test_what_no_listener_takes_comes_again_after_a_login() -> None:
+    async with World() as world:
+        world.shake({**GRANTED, "unclaimed": True})
+        before, after = world.update.begin(delivery("1")), world.update.begin(delivery("2"))
+        assert before is not None
+        assert after is not None
+        before.unclaimed()
+        world.shake({"update": True, "reconnected": True, "unclaimed": True})
+        after.unclaimed()
+        assert not world.update.repeats(delivery("1", redeliver=1))
+        assert not world.update.repeats(delivery("2", redeliver=1))
+
+
 @pytest.mark.parametrize("session", [None, 7, {}, {"update": False}, {"update": "true"}])
 async def test_without_the_servers_half_nothing_is_done_and_that_is_said(
     session: Any, caplog: pytest.LogCaptureFixture
