@@ -1,14 +1,15 @@
 """How the client tells the server of its messages: with connects, at once while one is held, again until confirmed."""
 
 import asyncio
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import orjson
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Client, Consumer, Message, Overflow, Subscription, settle
+from crewel.client import Client, Consumer, Message, Overflow, Subscription, WorkerOptions, settle
 from crewel.client.client_extension import AckExtension
 from crewel.client.errors import INTERNAL_ERROR, NoReplyError
 from crewel.client.router import Router
@@ -399,10 +400,10 @@ class Hands:
             self.router.deliver(delivery(message_id, **more), retained=False, handling=handling)
             handling.end()
 
-    def worker(self) -> Consumer:
+    def worker(self, **options: Unpack[WorkerOptions]) -> Consumer:
         """A worker of the channel."""
         client = Client("http://127.0.0.1:1/cometd")
-        worker: Consumer = Consumer(client, "/a", options={})
+        worker: Consumer = Consumer(client, "/a", options=options)
         worker._subscription = subscribed(self.router, "/a")
         return worker
 
@@ -495,6 +496,16 @@ class TestContract:
         first = await anext(worker)
         first.retry()
         hands.deliver("1")
+        again = await asyncio.wait_for(anext(worker), LIMIT_S)
+        assert (again is first, again.attempt) == (True, 2)
+
+    @pytest.mark.parametrize("ack_wait", [None, -1, math.inf, 0.02])
+    async def test_a_worker_tries_a_message_again_whatever_time_it_has_for_it(self, ack_wait: float | None) -> None:
+        hands = Hands()
+        worker = hands.worker(ack_wait=ack_wait)
+        hands.deliver("1")
+        first = await anext(worker)
+        first.retry(0.05)
         again = await asyncio.wait_for(anext(worker), LIMIT_S)
         assert (again is first, again.attempt) == (True, 2)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from crewel.client.callbacks import result_of
 from crewel.client.client_message import HOLDBACK, DataT, Handling, Message
 from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.subscription import Subscription, of_subscribe
+from crewel.client.time_units import NO_LIMIT
 from crewel.client.traces import NO_TRACES
 from crewel.client.worker_options import PREFETCH, RETRIES, WorkerOptions
 from crewel.errors.codes import Category, is_below
@@ -195,7 +197,8 @@ class Consumer(Generic[DataT]):
         """How often a message that raises an exception is tried."""
         self._channel, self._data, self._options = channel, data, of_subscribe(options)
         self._prefetch = options.get("prefetch", PREFETCH)
-        self._backoff, self._ack_wait = options.get("backoff", RETRIES), options.get("ack_wait")
+        self._backoff, ack_wait = options.get("backoff", RETRIES), options.get("ack_wait")
+        self._ack_wait = math.inf if ack_wait is None or ack_wait == NO_LIMIT else ack_wait
         self._subscription: Subscription[DataT] | None = None
         self._open: dict[str, Delivery[DataT]] = {}
         self._blocks: dict[int, bool] = {}
@@ -412,7 +415,7 @@ class Consumer(Generic[DataT]):
         """Give it out again after so many seconds. Within `ack_wait` the server learns that the work continues."""
         self._stop_waiting(delivery)
         delivery.working()
-        step = after if self._ack_wait is None else min(after, self._ack_wait / 2)
+        step = min(after, self._ack_wait / 2)
         follow: Callable[[], None] = (
             (lambda: self._due(delivery)) if step == after else (lambda: self.retry(delivery, after - step))
         )
