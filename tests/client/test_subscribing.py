@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Message, MessageTooLargeError
+from crewel.client import Client, Message, MessageTooLargeError, NotEncodableError
+from crewel.client.payload import written
 from crewel.client.router import Interest, Router
 from crewel.client.session_loop import Subscriber
 from crewel.client.states import Event, Life
@@ -59,18 +60,23 @@ class World:
     def __init__(self) -> None:
         self.client_id = "first"
         self.asked: list[Any] = []
+        self.unsubscribed: list[str] = []
         self.answers: list[Fields] = []
         self.takes: Callable[[list[Fields]], bool] = lambda messages: True
         self.router = Router()
         life = Life(lambda: self.client_id)
         for event in (Event.OPENED, Event.HANDSHAKEN):
             life.move(event)
-        self._subscriber = Subscriber(self, self.router, life, 1.0)  # type: ignore[arg-type]
+        self.subscriber = Subscriber(self, self.router, life, 1.0)  # type: ignore[arg-type]
 
     async def exchange(self, messages: list[Fields], timeout: float) -> list[Fields]:
         await asyncio.sleep(0)
         if not self.takes(messages):
             raise MessageTooLargeError("too many bytes")
+        written(messages)
+        if messages[0]["channel"] == "/meta/unsubscribe":
+            self.unsubscribed += [message["subscription"] for message in messages]
+            return [{"channel": "/meta/unsubscribe", "successful": True}]
         self.asked += [message.get("ext", {}).get("subscribe") for message in messages]
         answers, self.answers = self.answers[: len(messages)], self.answers[len(messages) :]
         return [{"channel": "/meta/subscribe", "successful": True, "ext": {"subscribe": told}} for told in answers]
@@ -80,7 +86,7 @@ class World:
             channel, bound=9, overflow=Overflow.HOLD, release=no_release, on_room=self.router.made_room
         )
         self.answers = [told]
-        await self._subscriber.subscribe(self.router.add(subscription, subscribe_ext(None, **options)))
+        await self.subscriber.subscribe(self.router.add(subscription, subscribe_ext(None, **options)))
         return subscription
 
     async def renew(self, *told: Fields) -> None:
@@ -92,7 +98,7 @@ class World:
         self.router.forget_session()
         self.router.begin_session(is_reconnected=is_reconnected)
         self.client_id, self.answers = "second", list(told)
-        await self._subscriber.catch_up()
+        await self.subscriber.catch_up()
 
     def deliver(self, message_id: str, channel: str = "/a", **update: Any) -> None:
         fields = {"channel": channel, "data": message_id, "ext": {"update": {"id": message_id, **update}}}
@@ -228,6 +234,84 @@ async def test_a_subscribe_that_is_too_large_alone_ends_alone() -> None:
     assert world.router.unconfirmed() == []
     with pytest.raises(MessageTooLargeError, match="too many bytes"):
         await anext(large)
+
+
+async def test_a_subscribe_that_json_cannot_represent_ends_alone() -> None:
+    world = World()
+    options: Fields = {"filter": "x"}
+    channels = ["/a", "/odd", "/b"]
+    _, odd, _ = [await world.subscribe({}, channel=channel, **options) for channel in channels]
+    _, interest, _ = world.router._interests.values()
+    assert interest.ext is not None
+    interest.ext["subscribe"]["filter"] = object()  # as an application may that has kept its `ext`
+    await world.renew({}, {})
+    assert world.router.unconfirmed() == []
+    with pytest.raises(NotEncodableError, match="which JSON cannot represent"):
+        await anext(odd)
+
+
+async def test_what_json_cannot_represent_is_refused_at_the_call() -> None:
+    client = Client("http://127.0.0.1:1/cometd")
+    with pytest.raises(NotEncodableError, match=r"subscribe\.filter is"):
+        await client.subscribe("/a", filter=object())  # type: ignore[arg-type]
+    with pytest.raises(NotEncodableError, match="mood is"):
+        await client.subscribe("/a", ext={"mood": {1, 2}})
+
+
+def left(world: World, subscription: Subscription) -> Subscription:
+    """The subscription, which has been ended while there is no connection."""
+    assert world.router.remove(subscription) is not None
+    return subscription
+
+
+async def test_an_unsubscribe_that_was_not_sent_goes_before_the_next_connect() -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    for _ in range(2):
+        await world.subscriber.catch_up()
+        assert world.unsubscribed == ["/a"]
+
+
+@pytest.mark.parametrize("is_reconnected", [True, False])
+async def test_an_unsubscribe_goes_to_the_session_that_has_the_subscription(is_reconnected: bool) -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    await world.login(is_reconnected=is_reconnected)
+    assert world.unsubscribed == ["/a"] * is_reconnected
+
+
+async def test_an_unsubscribe_is_not_sent_where_the_channel_is_wanted_again() -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    await world.subscribe({})
+    await world.subscriber.catch_up()
+    assert world.unsubscribed == []
+
+
+async def test_an_unsubscribe_without_an_answer_is_repeated() -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    unsubscribing = asyncio.create_task(world.subscriber.unsubscribe("/a"))
+    await asyncio.sleep(0)
+    unsubscribing.cancel()
+    await asyncio.wait([unsubscribing])
+    await world.subscriber.catch_up()
+    assert world.unsubscribed == ["/a"]
+
+
+async def test_a_subscribe_whose_call_is_cancelled_is_unsubscribed() -> None:
+    """The server may have it: it would send messages that no one reads."""
+    world = World()
+    subscription = Subscription(
+        "/a", bound=9, overflow=Overflow.HOLD, release=no_release, on_room=world.router.made_room
+    )
+    asking = asyncio.create_task(world.subscriber.subscribe(world.router.add(subscription, None)))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    left(world, subscription)
+    await world.subscriber.catch_up()
+    assert (world.asked, world.unsubscribed) == ([], ["/a"])
 
 
 async def test_one_that_asks_for_no_past_never_does() -> None:

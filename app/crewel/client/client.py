@@ -18,7 +18,6 @@ from crewel.client.callbacks import Callbacks, OnMessage
 from crewel.client.client_extension import Extension, check_extension, checked
 from crewel.client.client_message import (
     KEY_PROPERTY,
-    UNSUBSCRIBE,
     DataT,
     Message,
     Reply,
@@ -38,7 +37,7 @@ from crewel.client.errors import (
     publish_refused,
 )
 from crewel.client.outbox import Outbox
-from crewel.client.payload import Payload
+from crewel.client.payload import Payload, written
 from crewel.client.publish_options import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
 from crewel.client.requests import Requests
 from crewel.client.router import Router, Unclaimed
@@ -389,6 +388,7 @@ class Client:
         bound, overflow = options.get("bound", QUEUE_BOUND), options.get("overflow", Overflow.HOLD)
         subscription = self._subscription(channel, bound, overflow, self._release, payload)
         ext = subscribe_ext(options.get("ext"), **of_subscribe(options))
+        written(ext)  # what JSON cannot represent is an error here, and not in the session that comes after an outage
         interest = self._router.add(subscription, ext)
         if self.state is not State.NEW:
             try:
@@ -488,14 +488,12 @@ class Client:
 
     async def _release(self, subscription: Subscription) -> None:
         interest = self._router.remove(subscription)
-        if interest is None or not interest.confirmed or self.state in (State.DISCONNECTING, State.CLOSED):
+        if interest is None or not interest.may_exist or self.state in (State.DISCONNECTING, State.CLOSED):
             return
         # Refused or unanswered, the local subscription is gone all the same: messages that still come are dropped.
         try:
             await self._session.usable()
-            # Meanwhile there may be another subscription to the channel, of which the server learns before the first connect.
-            if not self._router.is_subscribed(subscription.channel):
-                await self._session.send([{"channel": UNSUBSCRIBE, "subscription": subscription.channel}])
+            await self._session.subscriber.unsubscribe(subscription.channel)
         except ClientError as error:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
 

@@ -115,6 +115,10 @@ class NotEncodableError(ClientError, TypeError):
     sent."""
 
 
+NEVER_SENT: Final = (PayloadRefusedError, MessageDroppedError, NotEncodableError)
+"""The errors of a message that the server cannot get, however often it is sent."""
+
+
 class OutboxFullError(ClientError):
     """The outbox has as many publishes, or bytes, as it may; this one is not in it."""
 

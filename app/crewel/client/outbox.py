@@ -29,14 +29,12 @@ from crewel.bayeux.numbers import parse
 from crewel.client.arguments import check_count, check_function, check_path
 from crewel.client.client_message import SendPayload, is_successful
 from crewel.client.errors import (
+    NEVER_SENT,
     ClientError,
     DisconnectedError,
-    MessageDroppedError,
     MessageTooLargeError,
     NotConnectedError,
-    NotEncodableError,
     OutboxFullError,
-    PayloadRefusedError,
     SocketClosedError,
     TransportError,
     publish_refused,
@@ -297,7 +295,7 @@ class Outbox:
         """Send these in one payload, and note what is answered for good. Raises ClientError if none ever will be."""
         try:
             replies = await request([parse(row.message) for row in rows])
-        except (PayloadRefusedError, MessageDroppedError, NotEncodableError) as error:
+        except NEVER_SENT as error:
             if len(rows) > 1:
                 return _Sent.REFUSED_TOGETHER
             return self._refuse(rows[0], error)

@@ -30,9 +30,9 @@ _MOST_MESSAGES: Final = {True: 10_000, False: 1000}
 class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
-    `has_begun` says whether the session, as long as it is kept, has it. `asked` is set when the question that is on its way to
-    the server, if any, has its answer. `progress` is how far the channel's messages have come, for a subscription that asks for
-    what it missed.
+    `has_begun` says whether the session, as long as it is kept, has it; `may_exist`, whether it may, because it was asked for.
+    `asked` is set when the question that is on its way to the server, if any, has its answer. `progress` is how far the
+    channel's messages have come, for a subscription that asks for what it missed.
     """
 
     channel: str
@@ -42,6 +42,7 @@ class Interest:
     subscriptions: list[Subscription] = field(default_factory=list)
     confirmed: bool = False
     has_begun: bool = False
+    may_exist: bool = False
     refusal: Exception | None = None
     asked: asyncio.Event | None = None
 
@@ -59,6 +60,7 @@ class Router:
         self._erased: dict[str, list[Subscription]] = {}  # of erased topics, until the application has read the notice
         self._failed: dict[str, tuple[SubscribeRefused, Handling | None]] = {}
         self._unwanted: set[str] = set()
+        self._left: dict[str, None] = {}  # to be unsubscribed
         self._knows_all: bool | None = None
         self._is_over = False
         self._error: Exception | None = None
@@ -80,6 +82,7 @@ class Router:
         if interest.confirmed:
             subscription.confirmed(interest.recovered, interest.progress.position)
         self._unwanted.discard(subscription.channel)
+        self._left.pop(subscription.channel, None)
         self._deliver_unclaimed(subscription)
         return interest
 
@@ -151,11 +154,25 @@ class Router:
             return None
         if subscription.is_unwanted:
             self._unwanted.add(subscription.channel)
+        if interest.may_exist:
+            self._left[subscription.channel] = None
         return self._interests.pop(subscription.channel)
 
-    def is_subscribed(self, channel: str) -> bool:
-        """Whether there is a local subscription to just this channel or wildcard."""
-        return channel in self._interests
+    @property
+    def left(self) -> list[str]:
+        """The channels without a local subscription of which the session may have one: they are to be unsubscribed."""
+        return list(self._left)
+
+    def take_left(self, channel: str) -> bool:
+        """The channel is being unsubscribed now. Whether that is still wanted."""
+        is_left = channel in self._left
+        self._left.pop(channel, None)
+        return is_left
+
+    def leave_again(self, channel: str) -> None:
+        """The unsubscribe may not have arrived. It is repeated, unless there is a local subscription again."""
+        if channel not in self._interests:
+            self._left[channel] = None
 
     def refuse(self, interest: Interest, error: Exception) -> None:
         """The server refused this channel: all its local subscriptions end with `error`."""
@@ -216,6 +233,7 @@ class Router:
             self.unclaimed.clear()
             self._failed.clear()
             self._unwanted.clear()
+            self._left.clear()
             self._knows_all = True
         elif self._knows_all is None:
             self._knows_all = False

@@ -22,11 +22,21 @@ from contextlib import contextmanager, suppress
 
 from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.client_extension import Extension
-from crewel.client.client_message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, ext_part, is_successful, with_ext
+from crewel.client.client_message import (
+    CONNECT,
+    DISCONNECT,
+    HANDSHAKE,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    ext_part,
+    is_successful,
+    with_ext,
+)
 from crewel.client.config import Config
 from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
     MISTAKES,
+    NEVER_SENT,
     UNKNOWN_SESSION,
     AccessDenied,
     ClientError,
@@ -444,18 +454,39 @@ class Subscriber:
         await self._life.ready(self._network_delay)
         return not interest.confirmed
 
+    async def unsubscribe(self, channel: str) -> None:
+        """Tell the server that the channel is not wanted any more, unless it knows or the channel is wanted again. What may not
+        have arrived is sent again before the next connect. Raises TransportError, MessageDroppedError."""
+        if not self._router.take_left(channel):
+            return
+        try:
+            [reply] = await self._connection.exchange(
+                [{"channel": UNSUBSCRIBE, "subscription": channel}], self._network_delay
+            )
+        except NEVER_SENT:
+            raise
+        except BaseException:
+            self._router.leave_again(channel)
+            raise
+        if not is_successful(reply) and is_of_session(RefusedError(reply)):
+            self._router.leave_again(channel)
+
     async def catch_up(self) -> None:
-        """Tell the server of every channel that it does not know yet. Those it refuses end."""
+        """Tell the server of every channel that it does not know yet, and of those that are not wanted any more. Those it
+        refuses end."""
+        for channel in self._router.left:
+            with suppress(*NEVER_SENT):
+                await self.unsubscribe(channel)
         interests = self._router.unconfirmed()
         for first in range(0, len(interests), _TOGETHER):
             await self._ask_in_parts(interests[first : first + _TOGETHER])
 
     async def _ask_in_parts(self, interests: list[Interest]) -> None:
-        """Tell the server of these channels in as many payloads as it takes. A single one that it does not take ends: the
-        session must not fail by it."""
+        """Tell the server of these channels in as many payloads as it takes. A single one that cannot be sent, or that it does
+        not take, ends: the session must not fail by it."""
         try:
             await self._ask(interests)
-        except PayloadRefusedError as error:
+        except NEVER_SENT as error:
             if len(interests) == 1:
                 self._router.refuse(interests[0], error)
                 return
@@ -494,7 +525,7 @@ class Subscriber:
 def _being_asked(interests: list[Interest]) -> Iterator[None]:
     settled = asyncio.Event()
     for interest in interests:
-        interest.asked = settled
+        interest.asked, interest.may_exist = settled, True
     try:
         yield
     finally:
