@@ -115,6 +115,17 @@ async def test_without_time_it_is_rejected_at_once() -> None:
     assert status["errorCode"] == DEAD_MESSAGE
 
 
+async def test_a_message_that_cannot_be_rejected_waits_without_limit_and_keeps_no_other_waiting() -> None:
+    desk = Desk(0.05)
+    desk.router.unclaimed.keep({"channel": "/a", "data": 1}, None)
+    desk.come("1")
+    async with asyncio.timeout(LIMIT_S):
+        while len(desk.router.unclaimed) > 1:
+            await asyncio.sleep(0.01)
+    assert [each["id"] for each in desk.told()] == ["1"]
+    assert desk.router.unclaimed._timer is None  # it would be due again at once
+
+
 async def test_the_last_listener_hears_what_nothing_else_hears() -> None:
     desk = Desk()
     desk.come("1", "/b")

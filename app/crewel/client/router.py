@@ -416,19 +416,23 @@ class Unclaimed:
     # Time
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._limit_s is not None and self._timer is None and self._messages:
-            due = next(iter(self._messages.values())).since + self._limit_s
-            self._timer = loop.call_at(due, self._expire)
+        if self._limit_s is None or self._timer is not None:
+            return
+        # A server that takes no statuses cannot be told of a rejection: its messages wait without limit.
+        first = next((each for each in self._messages.values() if each.handling is not None), None)
+        if first is not None:
+            self._timer = loop.call_at(first.since + self._limit_s, self._expire)
 
     def _expire(self) -> None:
         assert self._limit_s is not None
         self._timer, loop = None, asyncio.get_running_loop()
         for key, each in list(self._messages.items()):
+            if each.handling is None:
+                continue
             if each.since + self._limit_s > loop.time():
                 break
-            if each.handling is not None:
-                self._take_out(key)
-                self._reject(each.handling)
+            self._take_out(key)
+            self._reject(each.handling)
         self._set_timer(loop)
 
     def _reject(self, handling: Handling) -> None:
