@@ -1,11 +1,13 @@
 """Which subscriptions hear a message, and what the server has to be told."""
 
 import asyncio
+from datetime import date
 from typing import Any
 
 import pytest
 
 from crewel.client.errors import DisconnectedError, SubscribeRefused
+from crewel.client.payload import Payload
 from crewel.client.router import Router
 from crewel.client.subscription import Overflow, Subscription
 from tests.client.test_subscription import drained
@@ -49,6 +51,18 @@ async def test_every_local_subscription_of_a_channel_hears_it_once() -> None:
     router.deliver(delivered("/a"), retained=False)
     assert (first.queued, second.queued) == (1, 1)
     assert len(router.unconfirmed()) == 1
+
+
+async def test_a_subscription_with_a_type_leaves_the_data_of_the_others_as_it_came() -> None:
+    router = Router()
+    typed = Subscription(
+        "/a", bound=9, overflow=Overflow.HOLD, release=no_release, on_room=router.made_room, payload=Payload(date)
+    )
+    router.add(typed, None)
+    plain = subscribed(router, "/**")
+    router.deliver(delivered("/a", "2026-11-30"), retained=False)
+    assert (await typed.receive(1)).data == date(2026, 11, 30)
+    assert (await plain.receive(1)).data == "2026-11-30"
 
 
 @pytest.mark.parametrize("error", [DisconnectedError("the server ended the session"), None])

@@ -275,12 +275,12 @@ class Router:
     def _offer(
         self, fields: Fields, handling: Handling | None, subscriptions: Iterable[Subscription], *, retained: bool
     ) -> Message:
-        # Each subscription settles a message of its own: the first failure counts, and the last one ends the delivery.
+        # Each subscription has a message of its own, which it may read as another type, and settles its part of the delivery:
+        # the first failure counts, and the last one ends it.
         message = Message(channel_name(fields["channel"]), fields["data"], fields)
         for subscription in subscriptions:
-            if handling is not None and self._settles:
-                message = Message(message.channel, message.data, fields, handling.share())
-            subscription.offer(message, retained=retained)
+            part = handling.share() if handling is not None and self._settles else None
+            subscription.offer(Message(message.channel, message.data, fields, part), retained=retained)
         return message
 
     def has_room(self, batch: Iterable[Fields]) -> bool:
@@ -418,7 +418,7 @@ class Unclaimed:
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._limit_s is None or self._timer is not None:
             return
-        # A server that takes no statuses cannot be told of a rejection: its messages wait without limit.
+        # A server that takes no statuses takes no rejection either: its messages wait without limit.
         first = next((each for each in self._messages.values() if each.handling is not None), None)
         if first is not None:
             self._timer = loop.call_at(first.since + self._limit_s, self._expire)
