@@ -217,7 +217,7 @@ class Config:
             raise ValueError("update needs ack")
         if self.max_open is not None and not self.ack:
             raise ValueError("max_open needs ack")
-        if self.network_delay <= 0:
+        if not self.network_delay > 0:  # which NaN is not
             raise ValueError(f"network_delay is a positive number of seconds, not {self.network_delay!r}")
         object.__setattr__(self, "url", _http(self.url))
         object.__setattr__(self, "through", proxy_for(self.url, self.proxy))

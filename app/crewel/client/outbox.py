@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from crewel.bayeux.message import Fields
 from crewel.bayeux.numbers import parse
-from crewel.client.arguments import check_count, check_function, check_path
+from crewel.client.arguments import check_count, check_function, check_path, check_wait
 from crewel.client.client_message import SendPayload, is_successful
 from crewel.client.errors import (
     NEVER_SENT,
@@ -42,6 +42,7 @@ from crewel.client.errors import (
 from crewel.client.payload import written
 from crewel.client.publish_options import PAUSES, may_be_repeated
 from crewel.client.retry import Backoff
+from crewel.client.time_units import NO_LIMIT
 from crewel.client.traces import NO_TRACES, Traces
 
 log = logging.getLogger("crewel.client.outbox")
@@ -181,8 +182,12 @@ class Outbox:
         self._added.set()
 
     async def drained(self, timeout: float | None = None) -> None:
-        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, the error that ended
-        the session, and DisconnectedError if the client was closed before."""
+        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds (None or -1: no
+        limit), the error that ended the session, and DisconnectedError if the client was closed before."""
+        if timeout == NO_LIMIT:
+            timeout = None
+        if timeout is not None:
+            check_wait("timeout", timeout)
         async with asyncio.timeout(timeout):
             await self._is_empty.wait()
         if self.waiting:
