@@ -530,6 +530,21 @@ class TestContract:
         assert "/a" in caplog.text
         assert "update=True" in caplog.text
 
+    @pytest.mark.parametrize("is_of_worker", [False, True])
+    async def test_a_rejection_without_texts_is_refused_and_leaves_the_message_open(self, is_of_worker: bool) -> None:
+        hands = Hands()
+        receiver: Any = hands.worker() if is_of_worker else subscribed(hands.router, "/a")
+        hands.deliver("1")
+        message: Any = await anext(receiver)
+        for reject in (message.dead_letter, message.hold, lambda text: message.reject("user.update.error", text)):
+            with pytest.raises(TypeError, match="text is a string, not ValueError"):
+                reject(ValueError("no such article"))
+        with pytest.raises(TypeError, match="code is a string, not None"):
+            message.reject(None)
+        assert hands.told() == []
+        message.reject("user.update.error", "no such article")
+        assert hands.told() == ["user.update.error"]
+
     async def test_leaving_the_block_settles_what_is_taken_and_what_is_not_wanted_any_more(self) -> None:
         hands = Hands()
         async with subscribed(hands.router, "/a") as subscription:

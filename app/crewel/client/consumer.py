@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from crewel.client.arguments import check_count, check_seconds
 from crewel.client.callbacks import result_of
-from crewel.client.client_message import HOLDBACK, DataT, Handling, Message
+from crewel.client.client_message import HOLDBACK, DataT, Handling, Message, check_failure
 from crewel.client.errors import INTERNAL_ERROR, failure_of
 from crewel.client.subscription import Subscription, of_subscribe
 from crewel.client.time_units import NO_LIMIT
@@ -78,6 +78,7 @@ class Delivery(Message[DataT]):
     def reject(self, code: str, text: str = "") -> None:
         """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). Raises RuntimeError in a
         transaction in which an `Inbox` has recorded the message, if the server would send it again."""
+        check_failure(code, text)
         if code == HOLDBACK or is_below(code, Category.COMMUNICATION):
             self._check_not_recorded()
         for copy in self._end():
