@@ -289,6 +289,8 @@ class Session:
                 await self._secrets.save(secret)
             except ClientError as error:
                 log.warning("%s: the next process of this session has to wait for it", error)
+            except (Exception, SystemExit) as error:  # a store of the application must not end the session
+                log.warning("resume_store failed: the next process of this session has to wait for it", exc_info=error)
 
     async def _stay_connected(self) -> None:
         """Connect again and again; returns when the session is lost or being closed."""
