@@ -11,7 +11,7 @@ import pytest
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Consumer, Message, Overflow, Subscription, WorkerOptions, settle
 from crewel.client.client_extension import AckExtension
-from crewel.client.errors import INTERNAL_ERROR, NoReplyError
+from crewel.client.errors import INTERNAL_ERROR, NoReplyError, SubscribeRefused
 from crewel.client.router import Router
 from crewel.client.settle import Ledger, UpdateExtension
 from tests.client.support import LIMIT_S
@@ -508,6 +508,15 @@ class TestContract:
         first.retry(0.05)
         again = await asyncio.wait_for(anext(worker), LIMIT_S)
         assert (again is first, again.attempt) == (True, 2)
+
+    async def test_a_batch_has_what_came_before_the_end_of_the_subscription(self) -> None:
+        hands = Hands()
+        worker = hands.worker()
+        hands.deliver("1")
+        hands.router.fail(SubscribeRefused({"subscription": "/a", "error": "413::too expensive"}), None)
+        assert [message.id for message in await worker.batch(2, within=LIMIT_S)] == ["1"]
+        with pytest.raises(SubscribeRefused, match="too expensive"):
+            await worker.batch(2, within=LIMIT_S)
 
     async def test_a_message_of_a_history_reaches_the_application_in_any_case(self) -> None:
         hands = Hands()

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from crewel.client.arguments import check_count, check_seconds
 from crewel.client.callbacks import result_of
 from crewel.client.client_message import HOLDBACK, DataT, Handling, Message, check_failure
-from crewel.client.errors import INTERNAL_ERROR, failure_of
+from crewel.client.errors import INTERNAL_ERROR, SubscribeRefused, failure_of
+from crewel.client.states import State
 from crewel.client.subscription import Subscription, of_subscribe
 from crewel.client.time_units import NO_LIMIT
 from crewel.client.traces import NO_TRACES
@@ -214,8 +215,8 @@ class Consumer(Generic[DataT]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has left the session, or is about to."""
-        return self._is_closed
+        """Whether it has left the session, or is about to, or can get none because its login has failed."""
+        return self._is_closed or (self._subscription is None and self.client.state is State.CLOSED)
 
     @property
     def fetched(self) -> int:
@@ -246,6 +247,7 @@ class Consumer(Generic[DataT]):
             self._channel, data=self._data, bound=self._prefetch, **self._options
         )
         subscription.is_of_worker, subscription.attempts = True, self.attempts
+        self.client.on_state(lambda step: self._room.set())  # what waits for room has to notice the end of the session
         await self.client.__aenter__()
         self._subscription = subscription
         if self._is_stopped:
@@ -338,7 +340,7 @@ class Consumer(Generic[DataT]):
         try:
             with suppress(StopAsyncIteration):
                 messages.append(await self._next_deferred())
-                with suppress(TimeoutError):
+                with suppress(TimeoutError, SubscribeRefused):  # the next call raises why the subscription has ended
                     async with asyncio.timeout(within):
                         while len(messages) < most and (within or self.fetched):
                             messages.append(await self._next_deferred())
@@ -372,15 +374,15 @@ class Consumer(Generic[DataT]):
         if self._subscription is None:
             raise StopAsyncIteration  # it was stopped during the login
         while True:
-            await self._wait_for_room()
+            await self._wait_for_room(self._subscription)
             delivery = self._taken(await anext(self._subscription))
             if delivery is not None:
                 self._subscription.hand_out(delivery)
                 return delivery
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_room(self, subscription: Subscription[DataT]) -> None:
         """As long as too many wait for another attempt, no new ones are taken: each of them takes a place at the server."""
-        while self.retrying >= self._prefetch and not self._is_stopped:
+        while self.retrying >= self._prefetch and not (self._is_stopped or subscription.is_ended):
             self._room.clear()
             await self._room.wait()
 
