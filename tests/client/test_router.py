@@ -88,6 +88,16 @@ async def test_only_the_last_one_of_a_channel_is_worth_telling_the_server() -> N
     assert not router.unconfirmed()
 
 
+async def test_a_subscription_that_a_full_queue_has_ended_keeps_no_channel() -> None:
+    router = Router()
+    full = subscribed(router, "/a", bound=1, overflow=Overflow.CLOSE)
+    for _ in range(2):
+        router.deliver(delivered("/a"), retained=False)
+    assert full.is_ended
+    assert router.remove(subscribed(router, "/a")) is not None
+    assert router.remove(full) is None
+
+
 async def test_a_new_session_is_told_of_everything_again() -> None:
     router = Router()
     subscribed(router, "/a")

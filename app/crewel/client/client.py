@@ -34,6 +34,7 @@ from crewel.client.errors import (
     PublishRefused,
     RemoteCallFailedError,
     RemoteCallTimeoutError,
+    TransportError,
     publish_refused,
 )
 from crewel.client.outbox import Outbox
@@ -288,7 +289,12 @@ class Client:
         connection = self._session.connection
         message["id"] = connection.next_id()
         with connection.exchanges.results.wait_for([message["id"]]) as (result,):
-            [reply] = await self._session.request([message])
+            try:
+                [reply] = await self._session.request([message])
+            except TransportError:
+                if result.done():
+                    return result.result()
+                raise  # it is unknown whether it was sent
             if not is_successful(reply) and not result.done():
                 raise publish_refused(reply)
             if ext_part(reply, "service").get("handled") is False:
@@ -511,7 +517,8 @@ class Client:
             await self._session.open(is_awaited=self.outbox is None)
             if self.outbox is None:
                 for interest in early:
-                    await self._session.subscriber.subscribe(interest)
+                    if interest.subscriptions:  # else it was unsubscribed meanwhile
+                        await self._session.subscriber.subscribe(interest)
             else:
                 self.outbox.start(self._session.request, self.traces)
         except BaseException:

@@ -150,7 +150,7 @@ class Router:
             return None
         interest.subscriptions.remove(subscription)
         self._return_unread(subscription)
-        if interest.subscriptions:
+        if not all(each.is_ended for each in interest.subscriptions):  # as a full queue ends one
             return None
         if subscription.is_unwanted:
             self._unwanted.add(subscription.channel)
