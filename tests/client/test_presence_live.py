@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from crewel.client import Client, Presence, RemoteCallFailedError, SubscribeRefused
+from crewel.bayeux.message import Fields
+from crewel.client import Client, NotConnectedError, Presence, RemoteCallFailedError, SubscribeRefused
 from crewel.client.sync import Client as SyncClient
 from tests.conftest import StartServer
 from tests.server_process import LIMIT_S, Server
@@ -45,6 +47,24 @@ async def test_a_block_is_present_and_sees_the_others_come_and_go(server: Server
             with pytest.raises(RemoteCallFailedError) as refused:
                 await empty.update(1)
             assert refused.value.data["errorCode"] == "user.presence.absent"
+
+
+@pytest.mark.parametrize("error", [NotConnectedError("cut"), asyncio.CancelledError()])
+async def test_a_block_that_is_not_entered_leaves_no_member(server: Server, error: BaseException) -> None:
+    async with Client(url(server), name="joe/1") as joe, Client(url(server), name="ann/1") as ann:
+        presence = joe.presence("/room")
+        call = presence._remote_call
+
+        async def fail(target: str, fields: Fields) -> Any:
+            if fields["action"] == "members":
+                raise error
+            return await call(target, fields)
+
+        presence._remote_call = fail
+        with pytest.raises(type(error)):
+            await presence.__aenter__()
+        async with ann.presence("/room", enter=False) as seen:
+            assert seen.members == {}
 
 
 async def test_after_a_restart_it_is_present_again(start_server: StartServer) -> None:

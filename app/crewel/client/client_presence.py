@@ -128,8 +128,14 @@ class Presence:
         try:
             async with self._lock:
                 await self._list()
-        except BaseException:
-            await self._subscription.unsubscribe()
+        except BaseException as error:
+            # The session may be present: the list failed, or the call was cancelled. Another block may enter again.
+            enters, is_absent = self._is_entered, self.id is None and isinstance(error, Exception)
+            self._is_entered = enters and not is_absent
+            try:
+                await self._part()
+            finally:
+                self._is_entered = enters
             raise
         self._changes.clear()  # the application begins with the list
         self._life.listeners.append(self._on_state)
@@ -145,6 +151,9 @@ class Presence:
             if task is not None:
                 task.cancel()
         self._end(None)
+        await self._part()
+
+    async def _part(self) -> None:
         try:
             if self._is_entered and not self._life.is_ending:
                 await self.leave()

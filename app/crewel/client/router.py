@@ -24,6 +24,8 @@ log = logging.getLogger("crewel.client")
 
 _MOST_MESSAGES: Final = {True: 10_000, False: 1000}
 """The bounds of unclaimed messages: of those that are open at the server as many as it leaves open, and of others fewer."""
+_UNWANTED_REMEMBERED: Final = 10_000
+"""How many channels are remembered that the application has unsubscribed: what still comes for them is dropped."""
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ class Router:
         self._fallbacks: dict[str, list[Subscription]] = {}
         self._erased: dict[str, list[Subscription]] = {}  # of erased topics, until the application has read the notice
         self._failed: dict[str, tuple[SubscribeRefused, Handling | None]] = {}
-        self._unwanted: set[str] = set()
+        self._unwanted: dict[str, None] = {}
         self._left: dict[str, None] = {}  # to be unsubscribed
         self._knows_all: bool | None = None
         self._is_over = False
@@ -81,7 +83,7 @@ class Router:
         interest.subscriptions.append(subscription)
         if interest.confirmed:
             subscription.confirmed(interest.recovered, interest.progress.position)
-        self._unwanted.discard(subscription.channel)
+        self._unwanted.pop(subscription.channel, None)
         self._left.pop(subscription.channel, None)
         self._deliver_unclaimed(subscription)
         return interest
@@ -153,7 +155,9 @@ class Router:
         if not all(each.is_ended for each in interest.subscriptions):  # as a full queue ends one
             return None
         if subscription.is_unwanted:
-            self._unwanted.add(subscription.channel)
+            self._unwanted[subscription.channel] = None
+            if len(self._unwanted) > _UNWANTED_REMEMBERED:
+                del self._unwanted[next(iter(self._unwanted))]
         if interest.may_exist:
             self._left[subscription.channel] = None
         return self._interests.pop(subscription.channel)
