@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Client, Message, MessageTooLargeError, NotEncodableError
+from crewel.client import Client, Message, MessageTooLargeError, NotEncodableError, SubscribeRefused
 from crewel.client.payload import written
 from crewel.client.router import Interest, Router
 from crewel.client.session_loop import Subscriber
@@ -61,6 +61,7 @@ class World:
         self.client_id = "first"
         self.asked: list[Any] = []
         self.unsubscribed: list[str] = []
+        self.refused: dict[str, str] = {}
         self.answers: list[Fields] = []
         self.takes: Callable[[list[Fields]], bool] = lambda messages: True
         self.router = Router()
@@ -78,8 +79,13 @@ class World:
             self.unsubscribed += [message["subscription"] for message in messages]
             return [{"channel": "/meta/unsubscribe", "successful": True}]
         self.asked += [message.get("ext", {}).get("subscribe") for message in messages]
-        answers, self.answers = self.answers[: len(messages)], self.answers[len(messages) :]
-        return [{"channel": "/meta/subscribe", "successful": True, "ext": {"subscribe": told}} for told in answers]
+        return [self._reply(message["subscription"]) for message in messages]
+
+    def _reply(self, channel: str) -> Fields:
+        reply = {"channel": "/meta/subscribe", "subscription": channel}
+        if channel in self.refused:
+            return {**reply, "successful": False, "error": self.refused[channel]}
+        return {**reply, "successful": True, "ext": {"subscribe": self.answers.pop(0)}}
 
     async def subscribe(self, told: Fields, channel: str = "/a", **options: Any) -> Subscription:
         subscription = Subscription(
@@ -234,6 +240,39 @@ async def test_a_subscribe_that_is_too_large_alone_ends_alone() -> None:
     assert world.router.unconfirmed() == []
     with pytest.raises(MessageTooLargeError, match="too many bytes"):
         await anext(large)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "429:limits.subscribes_per_s:resource.temporary.unavailable",
+        "503::resource.unavailable",
+        "503::resource.noMoreSpace",
+    ],
+)
+async def test_a_subscription_outlives_a_refusal_that_passes(error: str) -> None:
+    """After a restart of the server, all clients subscribe again at once."""
+    world = World()
+    subscription = await world.subscribe({})
+    world.refused = {"/a": error}
+    await world.renew()
+    assert not subscription.is_ended
+    assert [each.channel for each in world.router.unconfirmed()] == ["/a"]
+    world.refused, world.answers = {}, [{}]
+    await world.subscriber.catch_up()
+    assert world.router.unconfirmed() == []
+    world.refused = {"/a": "403:/a:subscription_denied"}
+    await world.renew()
+    with pytest.raises(SubscribeRefused, match="subscription_denied"):
+        await anext(subscription)
+
+
+async def test_a_first_subscribe_raises_each_refusal() -> None:
+    world = World()
+    world.refused = {"/a": "429:limits.subscribes_per_s:resource.temporary.unavailable"}
+    with pytest.raises(SubscribeRefused, match="temporary"):
+        await world.subscribe({})
+    assert world.router.unconfirmed() == []
 
 
 async def test_a_subscribe_that_json_cannot_represent_ends_alone() -> None:

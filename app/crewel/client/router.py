@@ -33,8 +33,8 @@ class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
     `has_begun` says whether the session, as long as it is kept, has it; `may_exist`, whether it may, because it was asked for.
-    `asked` is set when the question that is on its way to the server, if any, has its answer. `progress` is how far the
-    channel's messages have come, for a subscription that asks for what it missed.
+    `was_confirmed`: a session had it. `asked` is set when the question that is on its way to the server, if any, has its
+    answer. `progress` is how far the channel's messages have come, for a subscription that asks for what it missed.
     """
 
     channel: str
@@ -45,6 +45,7 @@ class Interest:
     confirmed: bool = False
     has_begun: bool = False
     may_exist: bool = False
+    was_confirmed: bool = False
     refusal: Exception | None = None
     asked: asyncio.Event | None = None
 

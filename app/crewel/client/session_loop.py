@@ -57,6 +57,7 @@ from crewel.client.errors import (
     handshake_refused,
     is_about_token,
     is_of_session,
+    is_temporary,
     said,
 )
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
@@ -69,6 +70,8 @@ log = logging.getLogger("crewel.client")
 
 _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
+_ASK_AGAIN = 1.0
+"""For how many seconds a connect is held while the server has put off a subscribe."""
 _TOGETHER = 100
 """How many are asked for in one payload, at most: servers bound its messages and its bytes."""
 
@@ -337,6 +340,8 @@ class Session:
         message: Fields = {"channel": CONNECT}
         held = self._advice.timeout if hold else 0.0
         patience = self._tokens.renew()
+        if self._router.unconfirmed():
+            patience = min(patience, _ASK_AGAIN)
         if not hold or patience < held:
             held = min(held, patience)
             message["advice"] = {"timeout": math.ceil(held * 1000)}
@@ -509,9 +514,10 @@ class Subscriber:
         messages = [_subscribe_message(interest) for interest in interests]
         with _being_asked(interests):
             replies = await self._connection.exchange(messages, self._network_delay)
-        refusals = []
+        refusals: list[SubscribeRefused] = []
         for interest, message, reply in zip(interests, messages, replies, strict=True):
             if is_successful(reply):
+                interest.was_confirmed = True
                 # The reply may be about a session that was lost while it was on its way.
                 interest.confirmed = client_id == self._connection.client_id
                 if not interest.has_begun:
@@ -519,7 +525,10 @@ class Subscriber:
                 interest.has_begun = interest.confirmed
             elif not is_of_session(RefusedError(reply)):
                 refusals.append(SubscribeRefused(reply))
-                self._router.refuse(interest, refusals[-1])
+                if interest.was_confirmed and is_temporary(refusals[-1]):
+                    log.info("%s: it is asked for again", refusals[-1])  # as after a restart, with all clients at once
+                else:
+                    self._router.refuse(interest, refusals[-1])
         return refusals
 
 
