@@ -76,8 +76,10 @@ class World:
             raise MessageTooLargeError("too many bytes")
         written(messages)
         if messages[0]["channel"] == "/meta/unsubscribe":
-            self.unsubscribed += [message["subscription"] for message in messages]
-            return [{"channel": "/meta/unsubscribe", "successful": True}]
+            [channel] = [message["subscription"] for message in messages]
+            self.unsubscribed.append(channel)
+            error = self.refused.get(channel)
+            return [{"channel": "/meta/unsubscribe", "successful": error is None, "error": error}]
         self.asked += [message.get("ext", {}).get("subscribe") for message in messages]
         return [self._reply(message["subscription"]) for message in messages]
 
@@ -325,6 +327,18 @@ async def test_an_unsubscribe_is_not_sent_where_the_channel_is_wanted_again() ->
     await world.subscribe({})
     await world.subscriber.catch_up()
     assert world.unsubscribed == []
+
+
+@pytest.mark.parametrize(("error", "times"), [("503::resource.unavailable", 2), ("402::unknown", 2), ("404::no", 1)])
+async def test_an_unsubscribe_that_the_server_puts_off_is_repeated(error: str, times: int) -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    world.refused = {"/a": error}
+    await world.subscriber.catch_up()
+    world.refused = {}
+    for _ in range(2):
+        await world.subscriber.catch_up()
+    assert world.unsubscribed == ["/a"] * times
 
 
 async def test_an_unsubscribe_without_an_answer_is_repeated() -> None:

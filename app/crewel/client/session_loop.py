@@ -71,7 +71,7 @@ log = logging.getLogger("crewel.client")
 _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
 _ASK_AGAIN = 1.0
-"""For how many seconds a connect is held while the server has put off a subscribe."""
+"""For how many seconds a connect is held while the server has put off a subscribe or an unsubscribe."""
 _TOGETHER = 100
 """How many are asked for in one payload, at most: servers bound its messages and its bytes."""
 
@@ -340,7 +340,7 @@ class Session:
         message: Fields = {"channel": CONNECT}
         held = self._advice.timeout if hold else 0.0
         patience = self._tokens.renew()
-        if self._router.unconfirmed():
+        if self._router.unconfirmed() or self._router.left:
             patience = min(patience, _ASK_AGAIN)
         if not hold or patience < held:
             held = min(held, patience)
@@ -475,7 +475,7 @@ class Subscriber:
         except BaseException:
             self._router.leave_again(channel)
             raise
-        if not is_successful(reply) and is_of_session(RefusedError(reply)):
+        if not is_successful(reply) and (is_of_session(refusal := RefusedError(reply)) or is_temporary(refusal)):
             self._router.leave_again(channel)
 
     async def catch_up(self) -> None:
