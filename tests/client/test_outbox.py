@@ -514,6 +514,7 @@ async def test_a_drain_may_have_no_limit(timeout: float) -> None:
     await asyncio.sleep(0.01)
     assert not draining.done()
     draining.cancel()
+    await asyncio.wait([draining])
 
 
 async def test_a_wrong_limit_of_a_drain_is_named() -> None:
