@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
 from crewel.bayeux.message import Fields
-from crewel.client.arguments import check_function, check_kind, check_names, check_wait
+from crewel.client.arguments import check_function, check_kind, check_names, check_plain_function, check_wait
 from crewel.client.callbacks import Callbacks, OnMessage
 from crewel.client.client_extension import Extension, check_extension, checked
 from crewel.client.client_message import (
@@ -92,7 +92,7 @@ class Client:
     ) -> None:
         check_names("Client", options, (*Options.__annotations__, *_OWN))
         if on_state is not None:
-            check_function("on_state", on_state)
+            check_plain_function("on_state", on_state)
         if outbox is not None:
             check_kind("outbox", outbox, 'an Outbox, such as Outbox("orders.outbox")', Outbox)
         config = Config(url, **options)
@@ -160,7 +160,7 @@ class Client:
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Call `listener` with every `Transition` of the session. Returns a function that removes the listener."""
-        check_function("listener", listener)
+        check_plain_function("listener", listener)
         self._session.life.listeners.append(listener)
         return lambda: self._session.life.listeners.remove(listener)
 

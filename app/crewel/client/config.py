@@ -16,10 +16,10 @@ from crewel.bayeux.message import Fields
 from crewel.client.arguments import (
     check_count,
     check_fields,
-    check_function,
     check_kind,
     check_methods,
     check_path,
+    check_plain_function,
     check_text,
     check_texts,
     check_time,
@@ -47,7 +47,7 @@ GROWTH = {"factor": 2, "maxDelay": 60_000}
 
 _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
     "url": check_text,
-    "on_rejected": check_function,
+    "on_rejected": check_plain_function,
     "headers": check_texts,
     "cookies": check_texts,
     "handshake": check_fields,

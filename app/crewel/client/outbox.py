@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from crewel.bayeux.message import Fields
 from crewel.bayeux.numbers import parse
-from crewel.client.arguments import check_count, check_function, check_path, check_wait
+from crewel.client.arguments import check_count, check_path, check_plain_function, check_wait
 from crewel.client.client_message import SendPayload, is_successful
 from crewel.client.errors import (
     NEVER_SENT,
@@ -132,7 +132,7 @@ class Outbox:
         if path is not None:
             check_path("path", path)
         if on_refused is not None:
-            check_function("on_refused", on_refused)
+            check_plain_function("on_refused", on_refused)
         self.path = None if path is None else Path(path)
         """Its file; None: it is in memory."""
         self.waiting = 0
