@@ -8,6 +8,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Message, MessageTooLargeError, NotEncodableError, SubscribeRefused
+from crewel.client.errors import SocketClosedError
 from crewel.client.payload import written
 from crewel.client.router import Interest, Router
 from crewel.client.session_loop import Subscriber
@@ -62,6 +63,7 @@ class World:
         self.asked: list[Any] = []
         self.unsubscribed: list[str] = []
         self.refused: dict[str, str] = {}
+        self.closes_beyond = 100
         self.answers: list[Fields] = []
         self.takes: Callable[[list[Fields]], bool] = lambda messages: True
         self.router = Router()
@@ -72,6 +74,8 @@ class World:
 
     async def exchange(self, messages: list[Fields], timeout: float) -> list[Fields]:
         await asyncio.sleep(0)
+        if len(messages) > self.closes_beyond:
+            raise SocketClosedError(1008, "too many messages in one batch")
         if not self.takes(messages):
             raise MessageTooLargeError("too many bytes")
         written(messages)
@@ -231,6 +235,20 @@ async def test_subscribes_that_are_too_large_together_go_in_parts() -> None:
     await world.renew(*[{"recovered": True}] * 25)
     assert world.router.unconfirmed() == []
     assert [each.recovered for each in subscriptions] == [True] * 25
+
+
+async def test_after_a_socket_was_closed_for_a_subscribe_fewer_go_together() -> None:
+    world = World()
+    for number in range(10):
+        await world.subscribe({}, channel=f"/a/{number}")
+    world.router.lose_session()
+    world.closes_beyond = 4
+    world.answers = [{}] * 10
+    for _ in range(2):
+        with pytest.raises(SocketClosedError):
+            await world.subscriber.catch_up()
+    await world.subscriber.catch_up()
+    assert world.router.unconfirmed() == []
 
 
 async def test_a_subscribe_that_is_too_large_alone_ends_alone() -> None:

@@ -334,6 +334,23 @@ async def test_an_unsubscribe_during_an_outage_leaves_a_later_subscription_alone
             assert asked.channels == ["/meta/subscribe"] * 2
 
 
+async def test_more_subscribes_than_the_server_takes_in_one_batch_go_in_several(
+    start_server: StartServer, transport: str
+) -> None:
+    sets = (*SETS, "bayeux.max_batch_messages=4")
+    server, steps = start_server(*sets), Steps()
+    async with Client(server.url, transports=[transport], backoff=QUICK, on_state=steps) as client:
+        subscriptions = [await client.subscribe(f"/many/{number}") for number in range(10)]
+        await steps.reach(State.CONNECTED)
+        server.kill()
+        await steps.reach(State.RECONNECTING)
+        start_server(*sets, port=server.port)
+        await steps.reach(State.CONNECTED, times=2)
+        for number in range(10):
+            await client.publish(f"/many/{number}", number)
+        assert [(await each.receive(LIMIT_S)).data for each in subscriptions] == list(range(10))
+
+
 async def test_an_unsubscribe_that_an_outage_outlasts_is_sent_after_it(
     start_server: StartServer, transport: str
 ) -> None:

@@ -47,6 +47,7 @@ from crewel.client.errors import (
     PayloadRefusedError,
     ProxyDeniedError,
     RefusedError,
+    SocketClosedError,
     SubscribeRefused,
     TokenUnavailableError,
     TransportError,
@@ -74,6 +75,8 @@ _ASK_AGAIN = 1.0
 """For how many seconds a connect is held while the server has put off a subscribe or an unsubscribe."""
 _TOGETHER = 100
 """How many are asked for in one payload, at most: servers bound its messages and its bytes."""
+_REFUSALS = frozenset({1007, 1008, 1009})
+"""The codes with which a server closes a socket for a payload that it does not take."""
 
 
 class Session:
@@ -435,6 +438,7 @@ class Subscriber:
         self._router = router
         self._life = life
         self._network_delay = network_delay
+        self._together = _TOGETHER
 
     async def subscribe(self, interest: Interest) -> None:
         """Tell the server of a channel, unless it knows.
@@ -484,15 +488,19 @@ class Subscriber:
         for channel in self._router.left:
             with suppress(*NEVER_SENT):
                 await self.unsubscribe(channel)
-        interests = self._router.unconfirmed()
-        for first in range(0, len(interests), _TOGETHER):
-            await self._ask_in_parts(interests[first : first + _TOGETHER])
+        interests, most = self._router.unconfirmed(), self._together
+        for first in range(0, len(interests), most):
+            await self._ask_in_parts(interests[first : first + most])
 
     async def _ask_in_parts(self, interests: list[Interest]) -> None:
         """Tell the server of these channels in as many payloads as it takes. A single one that cannot be sent, or that it does
         not take, ends: the session must not fail by it."""
         try:
             await self._ask(interests)
+        except SocketClosedError as error:
+            if error.code in _REFUSALS:  # over HTTP this is an answer; here, the next connection asks for fewer
+                self._together = max(1, len(interests) // 2)
+            raise
         except NEVER_SENT as error:
             if len(interests) == 1:
                 self._router.refuse(interests[0], error)
