@@ -23,6 +23,7 @@ ONE_STYLE = {
     # These reach into the asynchronous client.
     "test_a_worker_that_is_cancelled_twice_closes_its_connections",
     "test_a_client_forgets_the_workers_that_were_closed",
+    "test_a_client_forgets_the_workers_that_could_not_log_in",
     "test_a_session_of_a_worker_has_what_its_client_has_but_its_identity",
     "test_a_copy_that_comes_while_the_worker_has_the_message_ends_with_it",
     "test_what_leaves_the_block_of_a_message_leaves_run",

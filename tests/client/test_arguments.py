@@ -120,6 +120,20 @@ async def test_other_calls_name_the_argument_that_does_not_fit() -> None:
         client.on_state(3)  # type: ignore[arg-type]
 
 
+def test_a_coroutine_function_that_no_code_would_await_is_refused() -> None:
+    async def later(_: object) -> None: ...
+
+    given: Any = later
+    for make in (
+        lambda: Client(URL, on_state=given),
+        lambda: Client(URL, on_rejected=given),
+        lambda: Client(URL).on_state(given),
+        lambda: Outbox(on_refused=given),
+    ):
+        with pytest.raises(TypeError, match="is a plain function, not a coroutine function"):
+            make()
+
+
 def test_what_is_given_to_an_argument_is_checked_too() -> None:
     with pytest.raises(TypeError, match="path is a path, not 3"):
         Outbox(3)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 import pytest
 
+from crewel.bayeux.message import Fields
+from crewel.client import Client, Event
 from crewel.client.awaited import Exchanges
 from crewel.client.connection import common_transports
 from crewel.client.errors import NegotiationError, TransportError
@@ -51,6 +53,21 @@ async def test_a_result_is_told_from_the_answer_to_its_call() -> None:
         assert not reply.done()
         assert exchanges.settle({"channel": "/service/echo", "id": "1", "successful": True})
         assert (await result)["data"] == 5
+
+
+async def test_a_result_counts_that_came_before_the_connection_broke(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client("http://127.0.0.1:1/cometd")
+    session = client._session
+    session.life.begin()
+    session.life.move(Event.HANDSHAKEN)
+
+    async def request(messages: list[Fields]) -> list[Fields]:
+        [call] = messages
+        assert session.connection.exchanges.settle({"channel": "/service/echo", "id": call["id"], "data": 5})
+        raise TransportError("cut")
+
+    monkeypatch.setattr(session, "request", request)
+    assert await client.remote_call("echo", 5) == 5
 
 
 async def test_repeats_and_strangers_find_nobody() -> None:

@@ -22,6 +22,7 @@ from crewel.client import (
     State,
     SupersededError,
     Transition,
+    TransportError,
 )
 from crewel.client.config import Config
 from tests.admin.desk import Desk as Operator
@@ -455,6 +456,16 @@ async def test_the_younger_of_two_workers_with_one_secret_has_the_session(desk: 
                 await waiting
 
 
+async def test_a_worker_that_waits_for_a_retry_notices_that_it_was_superseded(desk: Desk, secret: Path) -> None:
+    async with Client(desk.url) as client, desk.worker(client, secret, prefetch=1) as old:
+        await desk.publish(client, 1)
+        (await take(old)).retry(after=3600)
+        waiting = asyncio.create_task(anext(old))  # type: ignore[arg-type]
+        async with desk.worker(client, secret), asyncio.timeout(LIMIT_S):
+            with pytest.raises(SupersededError):
+                await waiting
+
+
 async def test_a_worker_that_was_superseded_processes_nothing_more(desk: Desk, secret: Path) -> None:
     processed = []
     async with Client(desk.url) as client, desk.worker(client, secret) as old:
@@ -508,6 +519,16 @@ async def test_a_client_forgets_the_workers_that_were_closed() -> None:
     for number in range(1, 4):
         consumer = client.consume("/orders", name=f"worker/{number}")
         await consumer.close()
+    assert client._consumers == [consumer]
+
+
+@pytest.mark.server
+async def test_a_client_forgets_the_workers_that_could_not_log_in() -> None:
+    client = Client("http://127.0.0.1:1/cometd", open_timeout=0)
+    for number in range(1, 4):
+        consumer = client.consume("/orders", name=f"worker/{number}", resume_store=KEPT)
+        with pytest.raises(TransportError):
+            await anext(consumer)
     assert client._consumers == [consumer]
 
 

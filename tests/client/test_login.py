@@ -218,6 +218,25 @@ async def test_a_resume_file_that_cannot_be_read_is_said(server: Server, tmp_pat
         await Client(server.url, name="kept/2", resume_file=tmp_path).__aenter__()
 
 
+class Full:
+    """Keeps no secret, and raises an error of its own."""
+
+    async def load(self) -> None:
+        """Return none."""
+
+    async def save(self, secret: str) -> None:
+        """Fail."""
+        raise OSError("no space left")
+
+
+async def test_a_store_of_the_application_that_fails_does_not_end_the_session(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with asyncio.timeout(LIMIT_S), Client(server.url, name="kept/3", resume_store=Full()) as client:
+        await client.publish("/a", 1)
+    assert "resume_store failed: the next process of this session has to wait for it" in caplog.text
+
+
 async def test_who_is_taken_over_hears_so_and_ends(server: Server, transport: str) -> None:
     steps = Steps()
     async with asyncio.timeout(LIMIT_S):

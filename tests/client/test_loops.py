@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -276,3 +277,9 @@ async def test_times_without_sense_are_refused() -> None:
         await client.remote_call("echo", timeout=-1)
     with pytest.raises(ValueError, match=r"open_timeout is a number of seconds from 0, not -1"):
         Client("http://127.0.0.1:1", open_timeout=-1)
+    with pytest.raises(ValueError, match=r"network_delay is a positive number of seconds, not nan"):
+        Client("http://127.0.0.1:1", network_delay=math.nan)
+    with pytest.raises(ValueError, match=r"a request waits for longer than 0 seconds"):
+        await client.request("/a", timeout=math.nan)
+    with pytest.raises(TypeError, match=r"timeout is a number of seconds, not None"):
+        await client.request("/a", timeout=None)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import pytest
 
 from crewel.client import Client, Consumer, Delivery, DisconnectedError, Outbox, ResumeCallbacks, State
 from tests.client.support import LIMIT_S, QUICK
+from tests.client.test_trouble import Asked
 from tests.ports import free_port
 from tests.server_process import Server
 
@@ -38,6 +39,19 @@ async def test_a_second_opening_leaves_the_session_as_it_is(
     async with asyncio.timeout(LIMIT_S):
         await client.publish("/a", 1)
         await client.__aexit__(None, None, None)
+
+
+async def test_what_is_unsubscribed_while_the_client_opens_is_not_subscribed(server: Server) -> None:
+    asked = Asked()
+    client = Client(server.url, extensions=[asked])
+    subscription = await client.subscribe("/a")
+    opening = asyncio.create_task(client.__aenter__())
+    await asyncio.sleep(0)
+    await subscription.unsubscribe()
+    async with asyncio.timeout(LIMIT_S):
+        await opening
+        await client.__aexit__(None, None, None)
+    assert asked.channels == []
 
 
 async def test_a_client_that_is_closed_while_it_reads_its_secret_ends() -> None:

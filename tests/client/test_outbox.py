@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -505,3 +506,17 @@ async def test_a_drain_that_takes_too_long_ends() -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(LIMIT_S):
             await outbox.drained(0.01)
+
+
+@pytest.mark.parametrize("timeout", [-1, math.inf])
+async def test_a_drain_may_have_no_limit(timeout: float) -> None:
+    draining = asyncio.create_task(Outbox().drained(timeout))
+    await asyncio.sleep(0.01)
+    assert not draining.done()
+    draining.cancel()
+    await asyncio.wait([draining])
+
+
+async def test_a_wrong_limit_of_a_drain_is_named() -> None:
+    with pytest.raises(ValueError, match="timeout is a number of seconds from 0, not -2"):
+        await Outbox().drained(-2)

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from crewel.client import Client, Presence, RemoteCallFailedError, SubscribeRefused
+from crewel.bayeux.message import Fields
+from crewel.client import (
+    Client,
+    Event,
+    NotConnectedError,
+    Presence,
+    RemoteCallFailedError,
+    State,
+    SubscribeRefused,
+    Transition,
+    client_presence,
+)
 from crewel.client.sync import Client as SyncClient
+from tests.client.support import QUICK, Steps
 from tests.conftest import StartServer
 from tests.server_process import LIMIT_S, Server
 
@@ -45,6 +58,55 @@ async def test_a_block_is_present_and_sees_the_others_come_and_go(server: Server
             with pytest.raises(RemoteCallFailedError) as refused:
                 await empty.update(1)
             assert refused.value.data["errorCode"] == "user.presence.absent"
+
+
+@pytest.mark.parametrize("error", [NotConnectedError("cut"), asyncio.CancelledError()])
+async def test_a_block_that_is_not_entered_leaves_no_member(
+    server: Server, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    async with Client(url(server), name="joe/1") as joe, Client(url(server), name="ann/1") as ann:
+        presence = joe.presence("/room")
+        call = presence._remote_call
+
+        async def fail(target: str, fields: Fields) -> Any:
+            if fields["action"] == "members":
+                raise error
+            return await call(target, fields)
+
+        monkeypatch.setattr(presence, "_remote_call", fail)
+        with pytest.raises(type(error)):
+            await presence.__aenter__()
+        async with ann.presence("/room", enter=False) as seen:
+            assert seen.members == {}
+
+
+async def test_a_list_that_fails_after_a_reconnect_is_asked_for_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_presence, "_PAUSES", QUICK)
+    failures = [
+        NotConnectedError("no session"),
+        RemoteCallFailedError("presence", {"errorCode": "resource.unavailable"}),
+    ]
+    steps = Steps()
+    async with (
+        asyncio.timeout(LIMIT_S),
+        Client(url(server), name="joe/1", on_state=steps) as joe,
+        joe.presence("/room") as seen,
+    ):
+        await steps.reach(State.CONNECTED)
+        call = seen._remote_call
+
+        async def fail(target: str, fields: Fields) -> Any:
+            if failures:
+                raise failures.pop()
+            return await call(target, fields)
+
+        monkeypatch.setattr(seen, "_remote_call", fail)
+        seen._on_state(Transition(State.CONNECTING, State.CONNECTED, Event.ANSWERED, None, None))
+        while seen._is_stale or failures:
+            await asyncio.sleep(0.01)
+        assert set(seen.members) == {"joe"}
 
 
 async def test_after_a_restart_it_is_present_again(start_server: StartServer) -> None:

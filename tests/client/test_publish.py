@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from crewel.client import Destination, PublishRefused, Reply
+from crewel.bayeux.message import Fields
+from crewel.client import Batch, Destination, PublishRefused, Reply
 from crewel.client.errors import publish_refused
 from crewel.client.publish_options import PublishOptions, publication
 from crewel.client.time_units import TIMES
@@ -53,6 +54,28 @@ TWO = [
 )
 def test_each_option_is_a_field(options: dict[str, Any], qos: dict[str, Any]) -> None:
     assert publication("/a/", 1, **options) == {"channel": "/a", "data": 1, "ext": {"publish": qos}}
+
+
+def test_what_extensions_write_into_ext_stays_out_of_that_of_the_application() -> None:
+    ext = {"mood": "good"}
+    publication("/a", 1, ext)["ext"]["token"] = "secret"
+    assert ext == {"mood": "good"}
+
+
+async def test_a_batch_sends_each_message_as_it_was_added() -> None:
+    sent: list[Fields] = []
+
+    async def request(messages: list[Fields]) -> list[Fields]:
+        sent.extend(messages)
+        return [{"successful": True}] * len(messages)
+
+    order, properties = {"pizza": 0}, {"oven": 0}
+    async with Batch(request) as batch:
+        for number in (1, 2):
+            order["pizza"] = properties["oven"] = number
+            batch.publish("/orders", order, properties=properties)
+    qos = [{"clientProperties": {"oven": number}} for number in (1, 2)]
+    assert [(each["data"], each["ext"]["publish"]) for each in sent] == [({"pizza": 1}, qos[0]), ({"pizza": 2}, qos[1])]
 
 
 @pytest.mark.parametrize(

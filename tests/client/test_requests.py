@@ -12,6 +12,7 @@ from crewel.bayeux.message import Fields
 from crewel.client import (
     ErrorAnswer,
     Message,
+    NotConnectedError,
     PayloadRefusedError,
     PublishRefused,
     Response,
@@ -287,9 +288,16 @@ class TestResponder:
         assert [response.data for response in published.sent] == [1, None]
         assert "could not be sent" in caplog.text
 
-    async def test_an_answer_that_may_be_lost_is_sent_again(self) -> None:
-        unknown = PublishRefused({"channel": REPLY, "error": "402::session_unknown"})
-        published = Published(TransportError("cut"), unknown)
+    @pytest.mark.parametrize(
+        "failure",
+        [
+            TransportError("cut"),
+            NotConnectedError("no session within 10 s"),
+            PublishRefused({"channel": REPLY, "error": "402::session_unknown"}),
+        ],
+    )
+    async def test_an_answer_that_may_be_lost_is_sent_again(self, failure: Exception) -> None:
+        published = Published(failure, failure)
         await respond(lambda message: 1, published, request())
         assert published.sent == [Response(REPLY, 1)] * 3
 

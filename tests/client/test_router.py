@@ -1,11 +1,13 @@
 """Which subscriptions hear a message, and what the server has to be told."""
 
 import asyncio
+from datetime import date
 from typing import Any
 
 import pytest
 
 from crewel.client.errors import DisconnectedError, SubscribeRefused
+from crewel.client.payload import Payload
 from crewel.client.router import Router
 from crewel.client.subscription import Overflow, Subscription
 from tests.client.test_subscription import drained
@@ -51,6 +53,18 @@ async def test_every_local_subscription_of_a_channel_hears_it_once() -> None:
     assert len(router.unconfirmed()) == 1
 
 
+async def test_a_subscription_with_a_type_leaves_the_data_of_the_others_as_it_came() -> None:
+    router = Router()
+    typed = Subscription(
+        "/a", bound=9, overflow=Overflow.HOLD, release=no_release, on_room=router.made_room, payload=Payload(date)
+    )
+    router.add(typed, None)
+    plain = subscribed(router, "/**")
+    router.deliver(delivered("/a", "2026-11-30"), retained=False)
+    assert (await typed.receive(1)).data == date(2026, 11, 30)
+    assert (await plain.receive(1)).data == "2026-11-30"
+
+
 @pytest.mark.parametrize("error", [DisconnectedError("the server ended the session"), None])
 async def test_a_listener_that_comes_after_the_session_has_ended_ends_too(error: Exception | None) -> None:
     router = Router()
@@ -72,6 +86,16 @@ async def test_only_the_last_one_of_a_channel_is_worth_telling_the_server() -> N
     assert interest.channel == "/a"
     assert router.remove(second) is None
     assert not router.unconfirmed()
+
+
+async def test_a_subscription_that_a_full_queue_has_ended_keeps_no_channel() -> None:
+    router = Router()
+    full = subscribed(router, "/a", bound=1, overflow=Overflow.CLOSE)
+    for _ in range(2):
+        router.deliver(delivered("/a"), retained=False)
+    assert full.is_ended
+    assert router.remove(subscribed(router, "/a")) is not None
+    assert router.remove(full) is None
 
 
 async def test_a_new_session_is_told_of_everything_again() -> None:

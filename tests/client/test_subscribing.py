@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Message, MessageTooLargeError
+from crewel.client import Client, Message, MessageTooLargeError, NotEncodableError, SubscribeRefused
+from crewel.client.errors import SocketClosedError
+from crewel.client.payload import written
 from crewel.client.router import Interest, Router
 from crewel.client.session_loop import Subscriber
 from crewel.client.states import Event, Life
@@ -59,28 +61,44 @@ class World:
     def __init__(self) -> None:
         self.client_id = "first"
         self.asked: list[Any] = []
+        self.unsubscribed: list[str] = []
+        self.refused: dict[str, str] = {}
+        self.closes_beyond = 100
         self.answers: list[Fields] = []
         self.takes: Callable[[list[Fields]], bool] = lambda messages: True
         self.router = Router()
         life = Life(lambda: self.client_id)
         for event in (Event.OPENED, Event.HANDSHAKEN):
             life.move(event)
-        self._subscriber = Subscriber(self, self.router, life, 1.0)  # type: ignore[arg-type]
+        self.subscriber = Subscriber(self, self.router, life, 1.0)  # type: ignore[arg-type]
 
     async def exchange(self, messages: list[Fields], timeout: float) -> list[Fields]:
         await asyncio.sleep(0)
+        if len(messages) > self.closes_beyond:
+            raise SocketClosedError(1008, "too many messages in one batch")
         if not self.takes(messages):
             raise MessageTooLargeError("too many bytes")
+        written(messages)
+        if messages[0]["channel"] == "/meta/unsubscribe":
+            [channel] = [message["subscription"] for message in messages]
+            self.unsubscribed.append(channel)
+            error = self.refused.get(channel)
+            return [{"channel": "/meta/unsubscribe", "successful": error is None, "error": error}]
         self.asked += [message.get("ext", {}).get("subscribe") for message in messages]
-        answers, self.answers = self.answers[: len(messages)], self.answers[len(messages) :]
-        return [{"channel": "/meta/subscribe", "successful": True, "ext": {"subscribe": told}} for told in answers]
+        return [self._reply(message["subscription"]) for message in messages]
+
+    def _reply(self, channel: str) -> Fields:
+        reply = {"channel": "/meta/subscribe", "subscription": channel}
+        if channel in self.refused:
+            return {**reply, "successful": False, "error": self.refused[channel]}
+        return {**reply, "successful": True, "ext": {"subscribe": self.answers.pop(0)}}
 
     async def subscribe(self, told: Fields, channel: str = "/a", **options: Any) -> Subscription:
         subscription = Subscription(
             channel, bound=9, overflow=Overflow.HOLD, release=no_release, on_room=self.router.made_room
         )
         self.answers = [told]
-        await self._subscriber.subscribe(self.router.add(subscription, subscribe_ext(None, **options)))
+        await self.subscriber.subscribe(self.router.add(subscription, subscribe_ext(None, **options)))
         return subscription
 
     async def renew(self, *told: Fields) -> None:
@@ -92,7 +110,7 @@ class World:
         self.router.forget_session()
         self.router.begin_session(is_reconnected=is_reconnected)
         self.client_id, self.answers = "second", list(told)
-        await self._subscriber.catch_up()
+        await self.subscriber.catch_up()
 
     def deliver(self, message_id: str, channel: str = "/a", **update: Any) -> None:
         fields = {"channel": channel, "data": message_id, "ext": {"update": {"id": message_id, **update}}}
@@ -219,6 +237,20 @@ async def test_subscribes_that_are_too_large_together_go_in_parts() -> None:
     assert [each.recovered for each in subscriptions] == [True] * 25
 
 
+async def test_after_a_socket_was_closed_for_a_subscribe_fewer_go_together() -> None:
+    world = World()
+    for number in range(10):
+        await world.subscribe({}, channel=f"/a/{number}")
+    world.router.lose_session()
+    world.closes_beyond = 4
+    world.answers = [{}] * 10
+    for _ in range(2):
+        with pytest.raises(SocketClosedError):
+            await world.subscriber.catch_up()
+    await world.subscriber.catch_up()
+    assert world.router.unconfirmed() == []
+
+
 async def test_a_subscribe_that_is_too_large_alone_ends_alone() -> None:
     world = World()
     channels = ["/a", "/large", "/b"]
@@ -228,6 +260,129 @@ async def test_a_subscribe_that_is_too_large_alone_ends_alone() -> None:
     assert world.router.unconfirmed() == []
     with pytest.raises(MessageTooLargeError, match="too many bytes"):
         await anext(large)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "429:limits.subscribes_per_s:resource.temporary.unavailable",
+        "503::resource.unavailable",
+        "503::resource.noMoreSpace",
+    ],
+)
+async def test_a_subscription_outlives_a_refusal_that_passes(error: str) -> None:
+    """After a restart of the server, all clients subscribe again at once."""
+    world = World()
+    subscription = await world.subscribe({})
+    world.refused = {"/a": error}
+    await world.renew()
+    assert not subscription.is_ended
+    assert [each.channel for each in world.router.unconfirmed()] == ["/a"]
+    world.refused, world.answers = {}, [{}]
+    await world.subscriber.catch_up()
+    assert world.router.unconfirmed() == []
+    world.refused = {"/a": "403:/a:subscription_denied"}
+    await world.renew()
+    with pytest.raises(SubscribeRefused, match="subscription_denied"):
+        await anext(subscription)
+
+
+async def test_a_first_subscribe_raises_each_refusal() -> None:
+    world = World()
+    world.refused = {"/a": "429:limits.subscribes_per_s:resource.temporary.unavailable"}
+    with pytest.raises(SubscribeRefused, match="temporary"):
+        await world.subscribe({})
+    assert world.router.unconfirmed() == []
+
+
+async def test_a_subscribe_that_json_cannot_represent_ends_alone() -> None:
+    world = World()
+    options: Fields = {"filter": "x"}
+    channels = ["/a", "/odd", "/b"]
+    _, odd, _ = [await world.subscribe({}, channel=channel, **options) for channel in channels]
+    _, interest, _ = world.router._interests.values()
+    assert interest.ext is not None
+    interest.ext["subscribe"]["filter"] = object()  # as an application may that has kept its `ext`
+    await world.renew({}, {})
+    assert world.router.unconfirmed() == []
+    with pytest.raises(NotEncodableError, match="which JSON cannot represent"):
+        await anext(odd)
+
+
+async def test_what_json_cannot_represent_is_refused_at_the_call() -> None:
+    client = Client("http://127.0.0.1:1/cometd")
+    with pytest.raises(NotEncodableError, match=r"subscribe\.filter is"):
+        await client.subscribe("/a", filter=object())  # type: ignore[arg-type]
+    with pytest.raises(NotEncodableError, match="mood is"):
+        await client.subscribe("/a", ext={"mood": {1, 2}})
+
+
+def left(world: World, subscription: Subscription) -> Subscription:
+    """The subscription, which has been ended while there is no connection."""
+    assert world.router.remove(subscription) is not None
+    return subscription
+
+
+async def test_an_unsubscribe_that_was_not_sent_goes_before_the_next_connect() -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    for _ in range(2):
+        await world.subscriber.catch_up()
+        assert world.unsubscribed == ["/a"]
+
+
+@pytest.mark.parametrize("is_reconnected", [True, False])
+async def test_an_unsubscribe_goes_to_the_session_that_has_the_subscription(is_reconnected: bool) -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    await world.login(is_reconnected=is_reconnected)
+    assert world.unsubscribed == ["/a"] * is_reconnected
+
+
+async def test_an_unsubscribe_is_not_sent_where_the_channel_is_wanted_again() -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    await world.subscribe({})
+    await world.subscriber.catch_up()
+    assert world.unsubscribed == []
+
+
+@pytest.mark.parametrize(("error", "times"), [("503::resource.unavailable", 2), ("402::unknown", 2), ("404::no", 1)])
+async def test_an_unsubscribe_that_the_server_puts_off_is_repeated(error: str, times: int) -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    world.refused = {"/a": error}
+    await world.subscriber.catch_up()
+    world.refused = {}
+    for _ in range(2):
+        await world.subscriber.catch_up()
+    assert world.unsubscribed == ["/a"] * times
+
+
+async def test_an_unsubscribe_without_an_answer_is_repeated() -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    unsubscribing = asyncio.create_task(world.subscriber.unsubscribe("/a"))
+    await asyncio.sleep(0)
+    unsubscribing.cancel()
+    await asyncio.wait([unsubscribing])
+    await world.subscriber.catch_up()
+    assert world.unsubscribed == ["/a"]
+
+
+async def test_a_subscribe_whose_call_is_cancelled_is_unsubscribed() -> None:
+    """The server may have it: it would send messages that no one reads."""
+    world = World()
+    subscription = Subscription(
+        "/a", bound=9, overflow=Overflow.HOLD, release=no_release, on_room=world.router.made_room
+    )
+    asking = asyncio.create_task(world.subscriber.subscribe(world.router.add(subscription, None)))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    left(world, subscription)
+    await world.subscriber.catch_up()
+    assert (world.asked, world.unsubscribed) == ([], ["/a"])
 
 
 async def test_one_that_asks_for_no_past_never_does() -> None:

@@ -1,10 +1,12 @@
 """One subscription's queue: bound, policies, ends."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from crewel.client.callbacks import Callbacks
 from crewel.client.client_message import Message
 from crewel.client.errors import (
     DisconnectedError,
@@ -156,6 +158,22 @@ async def test_leaving_the_block_unsubscribes_and_ends_the_iteration() -> None:
     assert await drained(offered(queue, 2)) == [1]
     with pytest.raises(SubscriptionEndedError, match="/a"):
         await queue.receive(1)
+
+
+async def test_a_callback_that_catches_its_cancellation_ends_all_the_same() -> None:
+    callbacks, begun = Callbacks(), asyncio.Event()
+
+    async def process(message: Message) -> None:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    queue = offered(Queue(), 1, 2)
+    callbacks.call(process, queue)
+    async with asyncio.timeout(5):
+        await begun.wait()
+        await callbacks.cancel()
+    assert queue.queued == 1
 
 
 def test_a_queue_without_room_for_one_is_refused() -> None:

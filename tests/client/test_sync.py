@@ -160,6 +160,32 @@ def test_a_coroutine_function_is_refused(server: Server) -> None:
         client.consume("/a", name="a/1").run(handle)
 
 
+def test_a_function_that_returns_a_coroutine_has_not_processed_its_message(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def process(_: object) -> None: ...
+
+    def handle(message: Message) -> object:
+        return process(message) if message.data == 1 else ended()
+
+    with (
+        Client(server.url) as client,
+        client.consume("/lazy/worker", name="lazy/1", resume_file=tmp_path / "secret") as worker,
+    ):
+        ended: Callable[[], object] = worker.stop
+        for data in (1, 2):
+            client.publish("/lazy/worker", data, persistent=True)
+        worker.run(handle)
+        called = threading.Event()
+        ended = called.set
+        client.subscribe("/lazy/callback", handle)
+        for data in (1, 2):
+            client.publish("/lazy/callback", data)
+        assert called.wait(LIMIT_S)
+    assert "handler returned a coroutine: it is a plain function here" in caplog.text
+    assert "callback returned a coroutine: it is a plain function here" in caplog.text
+
+
 def test_a_listener_that_waits_for_the_client_fails_instead_of_waiting_for_ever(server: Server) -> None:
     failures: list[BaseException] = []
 

@@ -87,6 +87,24 @@ async def test_a_token_is_renewed_before_it_expires_and_nothing_is_lost_or_comes
     assert len(set(issuer.given)) >= 4
 
 
+async def test_a_message_that_the_application_has_does_not_come_again_with_the_next_token(
+    server: Server, transport: str
+) -> None:
+    channel = f"/chat/open-{transport}"
+    steps, issuer = Steps(), Issuer(publish=["/chat/*"], configure=["/chat/*"])
+    client = Client(server.url, transports=[transport], name="joe/1", update=True, token=issuer, on_state=steps)
+    async with asyncio.timeout(LIMIT_S), with_clock(client, ahead(1.0)):
+        messages = await client.subscribe(channel)
+        await client.publish(channel, 1)
+        first = await messages.receive(defer=True)
+        await steps.reach(State.CONNECTED, 3)
+        await client.publish(channel, 2)
+        second = await messages.receive(defer=True)
+        assert (first.data, second.data, client.login["reconnected"]) == (1, 2, True)
+        first.settle()
+        second.settle()
+
+
 async def test_a_held_connect_does_not_keep_a_silent_client_from_its_next_token(server: Server, transport: str) -> None:
     steps, issuer = Steps(), Issuer()
     client = Client(server.url, transports=[transport], name="joe/1", token=issuer.later, on_state=steps)

@@ -334,6 +334,45 @@ async def test_an_unsubscribe_during_an_outage_leaves_a_later_subscription_alone
             assert asked.channels == ["/meta/subscribe"] * 2
 
 
+async def test_more_subscribes_than_the_server_takes_in_one_batch_go_in_several(
+    start_server: StartServer, transport: str
+) -> None:
+    sets = (*SETS, "bayeux.max_batch_messages=4")
+    server, steps = start_server(*sets), Steps()
+    async with Client(server.url, transports=[transport], backoff=QUICK, on_state=steps) as client:
+        subscriptions = [await client.subscribe(f"/many/{number}") for number in range(10)]
+        await steps.reach(State.CONNECTED)
+        server.kill()
+        await steps.reach(State.RECONNECTING)
+        start_server(*sets, port=server.port)
+        await steps.reach(State.CONNECTED, times=2)
+        for number in range(10):
+            await client.publish(f"/many/{number}", number)
+        assert [(await each.receive(LIMIT_S)).data for each in subscriptions] == list(range(10))
+
+
+async def test_an_unsubscribe_that_an_outage_outlasts_is_sent_after_it(
+    start_server: StartServer, transport: str
+) -> None:
+    server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=60000")
+    steps, asked, slow = Steps(), Asked(), BackoffRule(initial=5.0, factor=1.0, maximum=5.0)
+    async with CuttingProxy(server.port) as proxy:
+        url = f"http://127.0.0.1:{proxy.port}/cometd"
+        client = Client(
+            url, transports=[transport], backoff=slow, network_delay=2.0, on_state=steps, extensions=[asked]
+        )
+        async with client:
+            subscription = await client.subscribe("/left")
+            await steps.reach(State.CONNECTED)
+            first = client.client_id
+            proxy.arm(random_cuts(seed=1, chance=1.0, limit=1))
+            await steps.reach(State.RECONNECTING)
+            await subscription.unsubscribe()
+            assert client.state is State.RECONNECTING
+            await steps.reach(State.CONNECTED, times=2)
+            assert (client.client_id, asked.channels) == (first, ["/meta/subscribe", "/meta/unsubscribe"])
+
+
 async def test_with_acknowledgement_cuts_lose_nothing_and_repeat_nothing(server: Server, transport: str) -> None:
     channel = f"/cuts/{transport}"
     async with CuttingProxy(server.port) as proxy, Client(server.url) as publisher:

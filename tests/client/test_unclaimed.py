@@ -8,6 +8,7 @@ import pytest
 
 from crewel.bayeux.message import Fields
 from crewel.client import Client, Message, Overflow
+from crewel.client import router as router_module
 from crewel.client.client_extension import AckExtension
 from crewel.client.client_message import DEAD_MESSAGE, Handling
 from crewel.client.config import Config
@@ -115,6 +116,17 @@ async def test_without_time_it_is_rejected_at_once() -> None:
     assert status["errorCode"] == DEAD_MESSAGE
 
 
+async def test_a_message_that_cannot_be_rejected_waits_without_limit_and_keeps_no_other_waiting() -> None:
+    desk = Desk(0.05)
+    desk.router.unclaimed.keep({"channel": "/a", "data": 1}, None)
+    desk.come("1")
+    async with asyncio.timeout(LIMIT_S):
+        while len(desk.router.unclaimed) > 1:
+            await asyncio.sleep(0.01)
+    assert [each["id"] for each in desk.told()] == ["1"]
+    assert desk.router.unclaimed._timer is None  # it would be due again at once
+
+
 async def test_the_last_listener_hears_what_nothing_else_hears() -> None:
     desk = Desk()
     desk.come("1", "/b")
@@ -170,6 +182,17 @@ async def test_what_still_comes_for_an_unsubscribed_channel_is_not_wanted() -> N
     assert is_unwanted("/b/c")
     router.begin_session(is_reconnected=False)
     assert not is_unwanted("/b/c")
+
+
+async def test_no_more_channels_are_remembered_than_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router_module, "_UNWANTED_REMEMBERED", 2)
+    router = Router()
+    for number in range(4):
+        reader = subscribed(router, f"/a/{number}")
+        reader.is_unwanted = True
+        router.remove(reader)
+    messages = [Message(f"/a/{number}", 1, delivery("1") | {"channel": f"/a/{number}"}) for number in range(4)]
+    assert [router.is_unwanted(each) for each in messages] == [False, False, True, True]
 
 
 async def test_in_a_session_of_another_client_a_wildcard_that_ended_says_nothing_of_names() -> None:

@@ -1,16 +1,17 @@
 """How the client tells the server of its messages: with connects, at once while one is held, again until confirmed."""
 
 import asyncio
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import orjson
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Client, Consumer, Message, Overflow, Subscription, settle
+from crewel.client import Client, Consumer, Message, Overflow, Subscription, WorkerOptions, settle
 from crewel.client.client_extension import AckExtension
-from crewel.client.errors import INTERNAL_ERROR, NoReplyError
+from crewel.client.errors import INTERNAL_ERROR, NoReplyError, SubscribeRefused
 from crewel.client.router import Router
 from crewel.client.settle import Ledger, UpdateExtension
 from tests.client.support import LIMIT_S
@@ -267,6 +268,37 @@ async def test_a_session_that_was_taken_over_is_told_what_it_was_not_told() -> N
         assert not world.update.repeats(delivery("1", initial=True))
 
 
+async def test_what_the_application_has_is_not_delivered_again_after_a_login() -> None:
+    async with World() as world:
+        kept, failed = world.deliver("1"), world.deliver("2")
+        world.deliver("3", initial=True)
+        assert not world.update.repeats(delivery("1", redeliver=1))
+        world.shake({"update": True, "reconnected": True})
+        failed.reject("communication.noConnection", "later")
+        assert world.update.repeats(delivery("1", redeliver=2))
+        assert world.update.repeats(delivery("3", redeliver=1, initial=True))
+        assert not world.update.repeats(delivery("2", redeliver=1))
+        assert not world.update.repeats(delivery("1", redeliver=3))  # its time at the server has passed
+        kept.settle()
+        assert world.connect() == [
+            {"id": "2", "errorCode": "communication.noConnection", "message": "later"},
+            *ok("1"),
+        ]
+
+
+async def test_what_no_listener_takes_comes_again_after_a_login() -> None:
+    async with World() as world:
+        world.shake({**GRANTED, "unclaimed": True})
+        before, after = world.update.begin(delivery("1")), world.update.begin(delivery("2"))
+        assert before is not None
+        assert after is not None
+        before.unclaimed()
+        world.shake({"update": True, "reconnected": True, "unclaimed": True})
+        after.unclaimed()
+        assert not world.update.repeats(delivery("1", redeliver=1))
+        assert not world.update.repeats(delivery("2", redeliver=1))
+
+
 @pytest.mark.parametrize("session", [None, 7, {}, {"update": False}, {"update": "true"}])
 async def test_without_the_servers_half_nothing_is_done_and_that_is_said(
     session: Any, caplog: pytest.LogCaptureFixture
@@ -368,10 +400,10 @@ class Hands:
             self.router.deliver(delivery(message_id, **more), retained=False, handling=handling)
             handling.end()
 
-    def worker(self) -> Consumer:
+    def worker(self, **options: Unpack[WorkerOptions]) -> Consumer:
         """A worker of the channel."""
         client = Client("http://127.0.0.1:1/cometd")
-        worker: Consumer = Consumer(client, "/a", options={})
+        worker: Consumer = Consumer(client, "/a", options=options)
         worker._subscription = subscribed(self.router, "/a")
         return worker
 
@@ -467,6 +499,25 @@ class TestContract:
         again = await asyncio.wait_for(anext(worker), LIMIT_S)
         assert (again is first, again.attempt) == (True, 2)
 
+    @pytest.mark.parametrize("ack_wait", [None, -1, math.inf, 0.02])
+    async def test_a_worker_tries_a_message_again_whatever_time_it_has_for_it(self, ack_wait: float | None) -> None:
+        hands = Hands()
+        worker = hands.worker(ack_wait=ack_wait)
+        hands.deliver("1")
+        first = await anext(worker)
+        first.retry(0.05)
+        again = await asyncio.wait_for(anext(worker), LIMIT_S)
+        assert (again is first, again.attempt) == (True, 2)
+
+    async def test_a_batch_has_what_came_before_the_end_of_the_subscription(self) -> None:
+        hands = Hands()
+        worker = hands.worker()
+        hands.deliver("1")
+        hands.router.fail(SubscribeRefused({"subscription": "/a", "error": "413::too expensive"}), None)
+        assert [message.id for message in await worker.batch(2, within=LIMIT_S)] == ["1"]
+        with pytest.raises(SubscribeRefused, match="too expensive"):
+            await worker.batch(2, within=LIMIT_S)
+
     async def test_a_message_of_a_history_reaches_the_application_in_any_case(self) -> None:
         hands = Hands()
         subscription = subscribed(hands.router, "/a")
@@ -487,6 +538,21 @@ class TestContract:
         assert [each.levelname for each in caplog.records] == ["WARNING"]
         assert "/a" in caplog.text
         assert "update=True" in caplog.text
+
+    @pytest.mark.parametrize("is_of_worker", [False, True])
+    async def test_a_rejection_without_texts_is_refused_and_leaves_the_message_open(self, is_of_worker: bool) -> None:
+        hands = Hands()
+        receiver: Any = hands.worker() if is_of_worker else subscribed(hands.router, "/a")
+        hands.deliver("1")
+        message: Any = await anext(receiver)
+        for reject in (message.dead_letter, message.hold, lambda text: message.reject("user.update.error", text)):
+            with pytest.raises(TypeError, match="text is a string, not ValueError"):
+                reject(ValueError("no such article"))
+        with pytest.raises(TypeError, match="code is a string, not None"):
+            message.reject(None)
+        assert hands.told() == []
+        message.reject("user.update.error", "no such article")
+        assert hands.told() == ["user.update.error"]
 
     async def test_leaving_the_block_settles_what_is_taken_and_what_is_not_wanted_any_more(self) -> None:
         hands = Hands()

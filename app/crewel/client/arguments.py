@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from inspect import iscoroutinefunction
 from os import PathLike
 from typing import Any, Final
 
@@ -27,6 +28,13 @@ def check_function(name: str, value: object) -> None:
     """Raises TypeError for what cannot be called."""
     if not callable(value):
         raise wrong_type(name, value, "a function")
+
+
+def check_plain_function(name: str, value: object) -> None:
+    """Raises TypeError for what cannot be called, and for a coroutine function: no code awaits what it returns."""
+    check_function(name, value)
+    if iscoroutinefunction(value):
+        raise TypeError(f"{name} is a plain function, not a coroutine function")
 
 
 def check_text(name: str, value: object) -> None:

@@ -37,6 +37,7 @@ class Callbacks:
         task.add_done_callback(self._tasks.discard)
 
     async def _call_with_each(self, callback: OnMessage, subscription: Subscription) -> None:
+        task = asyncio.current_task()
         try:
             async for message in subscription:  # asking for the next one settles it
                 try:
@@ -45,6 +46,11 @@ class Callbacks:
                 except Exception as error:
                     log.exception("a callback of %s failed", subscription.channel)
                     message.reject(*failure_of(error))
+                if (
+                    task is not None and task.cancelling()
+                ):  # and the callback has caught that: the client waits for its end
+                    subscription.settle_taken()
+                    return
         except ClientError as error:
             log.warning("%s ended: %s", subscription.channel, error)
 

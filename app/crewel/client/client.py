@@ -13,12 +13,11 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack, overload
 
 from crewel.bayeux.message import Fields
-from crewel.client.arguments import check_function, check_kind, check_names, check_wait
+from crewel.client.arguments import check_function, check_kind, check_names, check_plain_function, check_wait
 from crewel.client.callbacks import Callbacks, OnMessage
 from crewel.client.client_extension import Extension, check_extension, checked
 from crewel.client.client_message import (
     KEY_PROPERTY,
-    UNSUBSCRIBE,
     DataT,
     Message,
     Reply,
@@ -35,10 +34,11 @@ from crewel.client.errors import (
     PublishRefused,
     RemoteCallFailedError,
     RemoteCallTimeoutError,
+    TransportError,
     publish_refused,
 )
 from crewel.client.outbox import Outbox
-from crewel.client.payload import Payload
+from crewel.client.payload import Payload, written
 from crewel.client.publish_options import Batch, PublishOptions, check_retry_for, publication, retry_until_stored
 from crewel.client.requests import Requests
 from crewel.client.router import Router, Unclaimed
@@ -92,7 +92,7 @@ class Client:
     ) -> None:
         check_names("Client", options, (*Options.__annotations__, *_OWN))
         if on_state is not None:
-            check_function("on_state", on_state)
+            check_plain_function("on_state", on_state)
         if outbox is not None:
             check_kind("outbox", outbox, 'an Outbox, such as Outbox("orders.outbox")', Outbox)
         config = Config(url, **options)
@@ -160,7 +160,7 @@ class Client:
 
     def on_state(self, listener: OnState) -> Callable[[], None]:
         """Call `listener` with every `Transition` of the session. Returns a function that removes the listener."""
-        check_function("listener", listener)
+        check_plain_function("listener", listener)
         self._session.life.listeners.append(listener)
         return lambda: self._session.life.listeners.remove(listener)
 
@@ -289,7 +289,12 @@ class Client:
         connection = self._session.connection
         message["id"] = connection.next_id()
         with connection.exchanges.results.wait_for([message["id"]]) as (result,):
-            [reply] = await self._session.request([message])
+            try:
+                [reply] = await self._session.request([message])
+            except TransportError:
+                if result.done():
+                    return result.result()
+                raise  # it is unknown whether it was sent
             if not is_successful(reply) and not result.done():
                 raise publish_refused(reply)
             if ext_part(reply, "service").get("handled") is False:
@@ -389,6 +394,7 @@ class Client:
         bound, overflow = options.get("bound", QUEUE_BOUND), options.get("overflow", Overflow.HOLD)
         subscription = self._subscription(channel, bound, overflow, self._release, payload)
         ext = subscribe_ext(options.get("ext"), **of_subscribe(options))
+        written(ext)  # what JSON cannot represent is an error here, and not in the session that comes after an outage
         interest = self._router.add(subscription, ext)
         if self.state is not State.NEW:
             try:
@@ -488,14 +494,12 @@ class Client:
 
     async def _release(self, subscription: Subscription) -> None:
         interest = self._router.remove(subscription)
-        if interest is None or not interest.confirmed or self.state in (State.DISCONNECTING, State.CLOSED):
+        if interest is None or not interest.may_exist or self.state in (State.DISCONNECTING, State.CLOSED):
             return
         # Refused or unanswered, the local subscription is gone all the same: messages that still come are dropped.
         try:
             await self._session.usable()
-            # Meanwhile there may be another subscription to the channel, of which the server learns before the first connect.
-            if not self._router.is_subscribed(subscription.channel):
-                await self._session.send([{"channel": UNSUBSCRIBE, "subscription": subscription.channel}])
+            await self._session.subscriber.unsubscribe(subscription.channel)
         except ClientError as error:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
 
@@ -513,7 +517,8 @@ class Client:
             await self._session.open(is_awaited=self.outbox is None)
             if self.outbox is None:
                 for interest in early:
-                    await self._session.subscriber.subscribe(interest)
+                    if interest.subscriptions:  # else it was unsubscribed meanwhile
+                        await self._session.subscriber.subscribe(interest)
             else:
                 self.outbox.start(self._session.request, self.traces)
         except BaseException:

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from crewel.bayeux.channel import parse, why_invalid
 from crewel.bayeux.message import Fields
 from crewel.bayeux.z85 import decode_z85
+from crewel.client.arguments import check_text
 from crewel.qos.update import ERASED, POINT_TO_POINT
 
 HANDSHAKE = "/meta/handshake"
@@ -271,6 +272,7 @@ class Message(Generic[DataT]):
         """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md).
 
         In a client without `update` this has no effect, and a warning in the log names what is missing."""
+        check_failure(code, text)
         if self.handling is not None:
             self.handling.failed(code, text)
             self.settle()
@@ -311,6 +313,12 @@ class Message(Generic[DataT]):
         handling, self.handling = self.handling, None
         self.is_settled = handling is not None or self.is_settled
         return handling
+
+
+def check_failure(code: object, text: object) -> None:
+    """Raises TypeError for what no status can report, while the message is still open: an exception, for example."""
+    check_text("code", code)
+    check_text("text", text)
 
 
 def update_of(fields: Fields) -> Fields:

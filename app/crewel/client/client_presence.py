@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from random import random
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -15,6 +16,7 @@ from crewel.bayeux.channel import PRESENCE
 from crewel.bayeux.message import Fields
 from crewel.client.client_message import Message, channel_name
 from crewel.client.errors import ClientError
+from crewel.client.retry import Backoff, BackoffRule
 from crewel.client.states import Life, State, Transition
 from crewel.client.subscription import Subscription
 
@@ -23,6 +25,8 @@ log = logging.getLogger("crewel.client")
 _SERVICE: Final = "presence"
 _BOUND: Final = 1000
 """Changes that wait to be read. Beyond it, the oldest are dropped: `members` has what they led to."""
+_PAUSES: Final = BackoffRule(initial=1.0, factor=2.0, maximum=60.0)
+"""Between two attempts to list the members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +132,14 @@ class Presence:
         try:
             async with self._lock:
                 await self._list()
-        except BaseException:
-            await self._subscription.unsubscribe()
+        except BaseException as error:
+            # The session may be present: the list failed, or the call was cancelled. Another block may enter again.
+            enters, is_absent = self._is_entered, self.id is None and isinstance(error, Exception)
+            self._is_entered = enters and not is_absent
+            try:
+                await self._part()
+            finally:
+                self._is_entered = enters
             raise
         self._changes.clear()  # the application begins with the list
         self._life.listeners.append(self._on_state)
@@ -145,6 +155,9 @@ class Presence:
             if task is not None:
                 task.cancel()
         self._end(None)
+        await self._part()
+
+    async def _part(self) -> None:
         try:
             if self._is_entered and not self._life.is_ending:
                 await self.leave()
@@ -205,6 +218,8 @@ class Presence:
         event = message.data
         if event.get("reset") or event["epoch"] != self._epoch or event["seq"] > self._seq + 1:
             await self._try_to_list()
+            if self._is_stale and (self._refreshing is None or self._refreshing.done()):
+                self._begin_refresh()
         elif event["seq"] == self._seq + 1:
             self._seq += 1
             for change in event["changes"]:
@@ -216,18 +231,30 @@ class Presence:
     async def _try_to_list(self) -> None:
         try:
             await self._list()
-        except ClientError as error:  # the next connection tries it again
+        except ClientError as error:
             log.warning("%s: the members could not be listed: %s", self.channel, error)
 
     def _on_state(self, transition: Transition) -> None:
         if transition.new is State.CONNECTED and (transition.old is State.CONNECTING or self._is_stale):
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh(self._refreshing))
+            self._begin_refresh()
+
+    def _begin_refresh(self) -> None:
+        self._is_stale = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        self._refreshing = asyncio.get_running_loop().create_task(self._refresh(self._refreshing))
 
     async def _refresh(self, former: asyncio.Task[None] | None) -> None:
+        """List the members, again after a failure. If the connection is lost meanwhile, the next one begins this again."""
         if former is not None:
             await asyncio.wait([former])
-        async with self._lock:
-            await self._try_to_list()
+        pauses = Backoff(_PAUSES, random)
+        while self._life.state is State.CONNECTED:
+            async with self._lock:
+                await self._try_to_list()
+            if not self._is_stale:
+                return
+            await asyncio.sleep(pauses.failed())
 
     def _left(self, member_id: str) -> None:
         left = self._members.pop(member_id, None)

@@ -18,12 +18,13 @@ from crewel.client.callbacks import result_of
 from crewel.client.client_message import Message
 from crewel.client.errors import (
     ClientError,
+    NotConnectedError,
     PayloadRefusedError,
     PublishRefused,
     TransportError,
     failure_of,
-    is_of_session,
 )
+from crewel.client.publish_options import may_be_repeated
 from crewel.client.subscription import Subscription
 from crewel.client.traces import NO_TRACES, Traces
 
@@ -32,7 +33,7 @@ log = logging.getLogger("crewel.client")
 OnRequest = Callable[[Message], Any]
 """What is called with each request; it returns the answer's data or a `Response`, or a coroutine that does."""
 _TRIES: Final = 3
-"""How often an answer is sent while it is unknown whether it arrived: a second one does no harm."""
+"""How often an answer is sent while it may not have arrived: a second one does no harm."""
 _SAME: Final[Any] = object()
 
 
@@ -146,10 +147,8 @@ class Responder:
         for left in reversed(range(_TRIES)):
             try:
                 await self._publish(*response)
-            except (TransportError, PublishRefused) as error:
-                is_taken = not isinstance(error, PayloadRefusedError)
-                is_lost = is_taken and (isinstance(error, TransportError) or is_of_session(error))
-                if not (is_lost and left):
+            except (TransportError, NotConnectedError, PublishRefused) as error:
+                if not (left and may_be_repeated(error)):
                     raise
             else:
                 return

@@ -16,10 +16,10 @@ from crewel.bayeux.message import Fields
 from crewel.client.arguments import (
     check_count,
     check_fields,
-    check_function,
     check_kind,
     check_methods,
     check_path,
+    check_plain_function,
     check_text,
     check_texts,
     check_time,
@@ -47,7 +47,7 @@ GROWTH = {"factor": 2, "maxDelay": 60_000}
 
 _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
     "url": check_text,
-    "on_rejected": check_function,
+    "on_rejected": check_plain_function,
     "headers": check_texts,
     "cookies": check_texts,
     "handshake": check_fields,
@@ -217,7 +217,7 @@ class Config:
             raise ValueError("update needs ack")
         if self.max_open is not None and not self.ack:
             raise ValueError("max_open needs ack")
-        if self.network_delay <= 0:
+        if not self.network_delay > 0:  # which NaN is not
             raise ValueError(f"network_delay is a positive number of seconds, not {self.network_delay!r}")
         object.__setattr__(self, "url", _http(self.url))
         object.__setattr__(self, "through", proxy_for(self.url, self.proxy))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -19,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 
 from crewel.client.arguments import check_count, check_seconds
 from crewel.client.callbacks import result_of
-from crewel.client.client_message import HOLDBACK, DataT, Handling, Message
-from crewel.client.errors import INTERNAL_ERROR, failure_of
+from crewel.client.client_message import HOLDBACK, DataT, Handling, Message, check_failure
+from crewel.client.errors import INTERNAL_ERROR, SubscribeRefused, failure_of
+from crewel.client.states import State
 from crewel.client.subscription import Subscription, of_subscribe
+from crewel.client.time_units import NO_LIMIT
 from crewel.client.traces import NO_TRACES
 from crewel.client.worker_options import PREFETCH, RETRIES, WorkerOptions
 from crewel.errors.codes import Category, is_below
@@ -76,6 +79,7 @@ class Delivery(Message[DataT]):
     def reject(self, code: str, text: str = "") -> None:
         """It cannot be done: `code` decides what the server does with it (docs/reference/errors.md). Raises RuntimeError in a
         transaction in which an `Inbox` has recorded the message, if the server would send it again."""
+        check_failure(code, text)
         if code == HOLDBACK or is_below(code, Category.COMMUNICATION):
             self._check_not_recorded()
         for copy in self._end():
@@ -195,7 +199,8 @@ class Consumer(Generic[DataT]):
         """How often a message that raises an exception is tried."""
         self._channel, self._data, self._options = channel, data, of_subscribe(options)
         self._prefetch = options.get("prefetch", PREFETCH)
-        self._backoff, self._ack_wait = options.get("backoff", RETRIES), options.get("ack_wait")
+        self._backoff, ack_wait = options.get("backoff", RETRIES), options.get("ack_wait")
+        self._ack_wait = math.inf if ack_wait is None or ack_wait == NO_LIMIT else ack_wait
         self._subscription: Subscription[DataT] | None = None
         self._open: dict[str, Delivery[DataT]] = {}
         self._blocks: dict[int, bool] = {}
@@ -210,8 +215,8 @@ class Consumer(Generic[DataT]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has left the session, or is about to."""
-        return self._is_closed
+        """Whether it has left the session, or is about to, or can get none because its login has failed."""
+        return self._is_closed or (self._subscription is None and self.client.state is State.CLOSED)
 
     @property
     def fetched(self) -> int:
@@ -242,6 +247,7 @@ class Consumer(Generic[DataT]):
             self._channel, data=self._data, bound=self._prefetch, **self._options
         )
         subscription.is_of_worker, subscription.attempts = True, self.attempts
+        self.client.on_state(lambda step: self._room.set())  # a wait for room ends with the session
         await self.client.__aenter__()
         self._subscription = subscription
         if self._is_stopped:
@@ -334,7 +340,7 @@ class Consumer(Generic[DataT]):
         try:
             with suppress(StopAsyncIteration):
                 messages.append(await self._next_deferred())
-                with suppress(TimeoutError):
+                with suppress(TimeoutError, SubscribeRefused):  # the next call raises why the subscription has ended
                     async with asyncio.timeout(within):
                         while len(messages) < most and (within or self.fetched):
                             messages.append(await self._next_deferred())
@@ -368,15 +374,15 @@ class Consumer(Generic[DataT]):
         if self._subscription is None:
             raise StopAsyncIteration  # it was stopped during the login
         while True:
-            await self._wait_for_room()
+            await self._wait_for_room(self._subscription)
             delivery = self._taken(await anext(self._subscription))
             if delivery is not None:
                 self._subscription.hand_out(delivery)
                 return delivery
 
-    async def _wait_for_room(self) -> None:
+    async def _wait_for_room(self, subscription: Subscription[DataT]) -> None:
         """As long as too many wait for another attempt, no new ones are taken: each of them takes a place at the server."""
-        while self.retrying >= self._prefetch and not self._is_stopped:
+        while self.retrying >= self._prefetch and not (self._is_stopped or subscription.is_ended):
             self._room.clear()
             await self._room.wait()
 
@@ -412,7 +418,7 @@ class Consumer(Generic[DataT]):
         """Give it out again after so many seconds. Within `ack_wait` the server learns that the work continues."""
         self._stop_waiting(delivery)
         delivery.working()
-        step = after if self._ack_wait is None else min(after, self._ack_wait / 2)
+        step = min(after, self._ack_wait / 2)
         follow: Callable[[], None] = (
             (lambda: self._due(delivery)) if step == after else (lambda: self.retry(delivery, after - step))
         )

@@ -13,6 +13,7 @@ _LONGEST_WAIT_MS: Final = 3_600_000
 _IDENTICAL = "user.configuration.identicalClient"
 _SECURITY: Final = "user.security"
 _EXPIRED: Final = "user.security.authentication.expired"
+_TEMPORARY: Final = ("resource.temporary", "resource.unavailable", "resource.noMoreSpace")
 UNKNOWN_SESSION = frozenset({401, 402})
 """Codes that say "I do not know you" (Faye: 401)."""
 WRONG_PATHS: Final = frozenset({404, 405})
@@ -113,6 +114,10 @@ class MessageDroppedError(ClientError):
 class NotEncodableError(ClientError, TypeError):
     """JSON cannot say what is in the message: NaN, Infinity, bytes, a set. The text names it and its place; nothing was
     sent."""
+
+
+NEVER_SENT: Final = (PayloadRefusedError, MessageDroppedError, NotEncodableError)
+"""The errors of a message that the server cannot get, however often it is sent."""
 
 
 class OutboxFullError(ClientError):
@@ -272,6 +277,11 @@ def is_of_session(error: RefusedError) -> bool:
     """Whether something was refused because the server does not know its session, or the token of that has expired. The server
     has not taken it; another session follows, or another token."""
     return error.code in UNKNOWN_SESSION or "token_expired" in error.arguments or error.error_code == _EXPIRED
+
+
+def is_temporary(error: RefusedError) -> bool:
+    """Whether the server may take the same later: a rate is exceeded, or the store is unavailable or full."""
+    return any(is_below(error.error_code, code) for code in _TEMPORARY)
 
 
 def publish_refused(reply: Fields) -> PublishRefused:

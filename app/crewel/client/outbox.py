@@ -26,17 +26,15 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from crewel.bayeux.message import Fields
 from crewel.bayeux.numbers import parse
-from crewel.client.arguments import check_count, check_function, check_path
+from crewel.client.arguments import check_count, check_path, check_plain_function, check_wait
 from crewel.client.client_message import SendPayload, is_successful
 from crewel.client.errors import (
+    NEVER_SENT,
     ClientError,
     DisconnectedError,
-    MessageDroppedError,
     MessageTooLargeError,
     NotConnectedError,
-    NotEncodableError,
     OutboxFullError,
-    PayloadRefusedError,
     SocketClosedError,
     TransportError,
     publish_refused,
@@ -44,6 +42,7 @@ from crewel.client.errors import (
 from crewel.client.payload import written
 from crewel.client.publish_options import PAUSES, may_be_repeated
 from crewel.client.retry import Backoff
+from crewel.client.time_units import NO_LIMIT
 from crewel.client.traces import NO_TRACES, Traces
 
 log = logging.getLogger("crewel.client.outbox")
@@ -133,7 +132,7 @@ class Outbox:
         if path is not None:
             check_path("path", path)
         if on_refused is not None:
-            check_function("on_refused", on_refused)
+            check_plain_function("on_refused", on_refused)
         self.path = None if path is None else Path(path)
         """Its file; None: it is in memory."""
         self.waiting = 0
@@ -183,8 +182,12 @@ class Outbox:
         self._added.set()
 
     async def drained(self, timeout: float | None = None) -> None:
-        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, the error that ended
-        the session, and DisconnectedError if the client was closed before."""
+        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds (None or -1: no
+        limit), the error that ended the session, and DisconnectedError if the client was closed before."""
+        if timeout == NO_LIMIT:
+            timeout = None
+        if timeout is not None:
+            check_wait("timeout", timeout)
         async with asyncio.timeout(timeout):
             await self._is_empty.wait()
         if self.waiting:
@@ -297,7 +300,7 @@ class Outbox:
         """Send these in one payload, and note what is answered for good. Raises ClientError if none ever will be."""
         try:
             replies = await request([parse(row.message) for row in rows])
-        except (PayloadRefusedError, MessageDroppedError, NotEncodableError) as error:
+        except NEVER_SENT as error:
             if len(rows) > 1:
                 return _Sent.REFUSED_TOGETHER
             return self._refuse(rows[0], error)

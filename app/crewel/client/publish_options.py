@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -115,7 +116,8 @@ def publication(
     if qos:
         asked = ext.get("publish") if ext is not None else None
         ext = {**(ext or {}), "publish": {**(asked if isinstance(asked, dict) else {}), **qos}}
-    return message if ext is None else {**message, "ext": ext}
+    # A dict of its own: extensions write into it, a token for example.
+    return message if ext is None else {**message, "ext": {**ext}}
 
 
 def _binary(content: bytes, content_type: str) -> Fields:
@@ -171,7 +173,9 @@ class Batch:
 
     def publish(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> None:
         """Add one message. Raises ValueError for a channel that takes no publish."""
-        message = publication(channel, data, ext, **options)
+        message = copy.deepcopy(
+            publication(channel, data, ext, **options)
+        )  # as it is now: a loop may use its data again
         with self._traces.sending("publish", message):
             self._messages.append(message)
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Unpack
 from crewel.bayeux.answers import error_of
 from crewel.bayeux.channel import REPLIES
 from crewel.bayeux.message import Fields
+from crewel.client.arguments import check_time
 from crewel.client.client_message import Message, is_successful
 from crewel.client.errors import (
     AnswerTimeoutError,
@@ -99,7 +100,8 @@ class Requests:
         self, channel: str, data: Any, timeout: float, ext: Fields | None, **options: Unpack[PublishOptions]
     ) -> Message:
         """Publish, and return the answer; see `Client.request`."""
-        if timeout <= 0:
+        check_time("timeout", timeout)
+        if not timeout > 0:  # which NaN is not
             raise ValueError("a request waits for longer than 0 seconds")
         if options.get("reply_to") is not None:
             raise ValueError("the reply channel of a request is the client's own choice")

@@ -24,15 +24,17 @@ log = logging.getLogger("crewel.client")
 
 _MOST_MESSAGES: Final = {True: 10_000, False: 1000}
 """The bounds of unclaimed messages: of those that are open at the server as many as it leaves open, and of others fewer."""
+_UNWANTED_REMEMBERED: Final = 10_000
+"""How many channels are remembered that the application has unsubscribed: what still comes for them is dropped."""
 
 
 @dataclass(slots=True)
 class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
-    `has_begun` says whether the session, as long as it is kept, has it. `asked` is set when the question that is on its way to
-    the server, if any, has its answer. `progress` is how far the channel's messages have come, for a subscription that asks for
-    what it missed.
+    `has_begun` says whether the session, as long as it is kept, has it; `may_exist`, whether it may, because it was asked for.
+    `was_confirmed`: a session had it. `asked` is set when the question that is on its way to the server, if any, has its
+    answer. `progress` is how far the channel's messages have come, for a subscription that asks for what it missed.
     """
 
     channel: str
@@ -42,6 +44,8 @@ class Interest:
     subscriptions: list[Subscription] = field(default_factory=list)
     confirmed: bool = False
     has_begun: bool = False
+    may_exist: bool = False
+    was_confirmed: bool = False
     refusal: Exception | None = None
     asked: asyncio.Event | None = None
 
@@ -58,7 +62,8 @@ class Router:
         self._fallbacks: dict[str, list[Subscription]] = {}
         self._erased: dict[str, list[Subscription]] = {}  # of erased topics, until the application has read the notice
         self._failed: dict[str, tuple[SubscribeRefused, Handling | None]] = {}
-        self._unwanted: set[str] = set()
+        self._unwanted: dict[str, None] = {}
+        self._left: dict[str, None] = {}  # to be unsubscribed
         self._knows_all: bool | None = None
         self._is_over = False
         self._error: Exception | None = None
@@ -79,7 +84,8 @@ class Router:
         interest.subscriptions.append(subscription)
         if interest.confirmed:
             subscription.confirmed(interest.recovered, interest.progress.position)
-        self._unwanted.discard(subscription.channel)
+        self._unwanted.pop(subscription.channel, None)
+        self._left.pop(subscription.channel, None)
         self._deliver_unclaimed(subscription)
         return interest
 
@@ -147,15 +153,31 @@ class Router:
             return None
         interest.subscriptions.remove(subscription)
         self._return_unread(subscription)
-        if interest.subscriptions:
+        if not all(each.is_ended for each in interest.subscriptions):  # as a full queue ends one
             return None
         if subscription.is_unwanted:
-            self._unwanted.add(subscription.channel)
+            self._unwanted[subscription.channel] = None
+            if len(self._unwanted) > _UNWANTED_REMEMBERED:
+                del self._unwanted[next(iter(self._unwanted))]
+        if interest.may_exist:
+            self._left[subscription.channel] = None
         return self._interests.pop(subscription.channel)
 
-    def is_subscribed(self, channel: str) -> bool:
-        """Whether there is a local subscription to just this channel or wildcard."""
-        return channel in self._interests
+    @property
+    def left(self) -> list[str]:
+        """The channels without a local subscription of which the session may have one: they are to be unsubscribed."""
+        return list(self._left)
+
+    def take_left(self, channel: str) -> bool:
+        """The channel is being unsubscribed now. Whether that is still wanted."""
+        is_left = channel in self._left
+        self._left.pop(channel, None)
+        return is_left
+
+    def leave_again(self, channel: str) -> None:
+        """The unsubscribe may not have arrived. It is repeated, unless there is a local subscription again."""
+        if channel not in self._interests:
+            self._left[channel] = None
 
     def refuse(self, interest: Interest, error: Exception) -> None:
         """The server refused this channel: all its local subscriptions end with `error`."""
@@ -216,6 +238,7 @@ class Router:
             self.unclaimed.clear()
             self._failed.clear()
             self._unwanted.clear()
+            self._left.clear()
             self._knows_all = True
         elif self._knows_all is None:
             self._knows_all = False
@@ -257,12 +280,12 @@ class Router:
     def _offer(
         self, fields: Fields, handling: Handling | None, subscriptions: Iterable[Subscription], *, retained: bool
     ) -> Message:
-        # Each subscription settles a message of its own: the first failure counts, and the last one ends the delivery.
+        # Each subscription has a message of its own, which it may read as another type, and settles its part of the delivery:
+        # the first failure counts, and the last one ends it.
         message = Message(channel_name(fields["channel"]), fields["data"], fields)
         for subscription in subscriptions:
-            if handling is not None and self._settles:
-                message = Message(message.channel, message.data, fields, handling.share())
-            subscription.offer(message, retained=retained)
+            part = handling.share() if handling is not None and self._settles else None
+            subscription.offer(Message(message.channel, message.data, fields, part), retained=retained)
         return message
 
     def has_room(self, batch: Iterable[Fields]) -> bool:
@@ -398,19 +421,23 @@ class Unclaimed:
     # Time
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._limit_s is not None and self._timer is None and self._messages:
-            due = next(iter(self._messages.values())).since + self._limit_s
-            self._timer = loop.call_at(due, self._expire)
+        if self._limit_s is None or self._timer is not None:
+            return
+        # A server that takes no statuses takes no rejection either: its messages wait without limit.
+        first = next((each for each in self._messages.values() if each.handling is not None), None)
+        if first is not None:
+            self._timer = loop.call_at(first.since + self._limit_s, self._expire)
 
     def _expire(self) -> None:
         assert self._limit_s is not None
         self._timer, loop = None, asyncio.get_running_loop()
         for key, each in list(self._messages.items()):
+            if each.handling is None:
+                continue
             if each.since + self._limit_s > loop.time():
                 break
-            if each.handling is not None:
-                self._take_out(key)
-                self._reject(each.handling)
+            self._take_out(key)
+            self._reject(each.handling)
         self._set_timer(loop)
 
     def _reject(self, handling: Handling) -> None:

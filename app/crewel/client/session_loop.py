@@ -22,11 +22,21 @@ from contextlib import contextmanager, suppress
 
 from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.client_extension import Extension
-from crewel.client.client_message import CONNECT, DISCONNECT, HANDSHAKE, SUBSCRIBE, ext_part, is_successful, with_ext
+from crewel.client.client_message import (
+    CONNECT,
+    DISCONNECT,
+    HANDSHAKE,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    ext_part,
+    is_successful,
+    with_ext,
+)
 from crewel.client.config import Config
 from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
     MISTAKES,
+    NEVER_SENT,
     UNKNOWN_SESSION,
     AccessDenied,
     ClientError,
@@ -37,6 +47,7 @@ from crewel.client.errors import (
     PayloadRefusedError,
     ProxyDeniedError,
     RefusedError,
+    SocketClosedError,
     SubscribeRefused,
     TokenUnavailableError,
     TransportError,
@@ -47,6 +58,7 @@ from crewel.client.errors import (
     handshake_refused,
     is_about_token,
     is_of_session,
+    is_temporary,
     said,
 )
 from crewel.client.retry import Advice, Backoff, BackoffRule, NameWait, Reconnect, read_advice
@@ -59,8 +71,12 @@ log = logging.getLogger("crewel.client")
 
 _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
+_ASK_AGAIN = 1.0
+"""For how many seconds a connect is held while the server has put off a subscribe or an unsubscribe."""
 _TOGETHER = 100
 """How many are asked for in one payload, at most: servers bound its messages and its bytes."""
+_REFUSALS = frozenset({1007, 1008, 1009})
+"""The codes with which a server closes a socket for a payload that it does not take."""
 
 
 class Session:
@@ -279,6 +295,8 @@ class Session:
                 await self._secrets.save(secret)
             except ClientError as error:
                 log.warning("%s: the next process of this session has to wait for it", error)
+            except (Exception, SystemExit) as error:  # a store of the application must not end the session
+                log.warning("resume_store failed: the next process of this session has to wait for it", exc_info=error)
 
     async def _stay_connected(self) -> None:
         """Connect again and again; returns when the session is lost or being closed."""
@@ -325,6 +343,8 @@ class Session:
         message: Fields = {"channel": CONNECT}
         held = self._advice.timeout if hold else 0.0
         patience = self._tokens.renew()
+        if self._router.unconfirmed() or self._router.left:
+            patience = min(patience, _ASK_AGAIN)
         if not hold or patience < held:
             held = min(held, patience)
             message["advice"] = {"timeout": math.ceil(held * 1000)}
@@ -418,6 +438,7 @@ class Subscriber:
         self._router = router
         self._life = life
         self._network_delay = network_delay
+        self._together = _TOGETHER
 
     async def subscribe(self, interest: Interest) -> None:
         """Tell the server of a channel, unless it knows.
@@ -444,18 +465,43 @@ class Subscriber:
         await self._life.ready(self._network_delay)
         return not interest.confirmed
 
+    async def unsubscribe(self, channel: str) -> None:
+        """Tell the server that the channel is not wanted any more, unless it knows or the channel is wanted again. What may not
+        have arrived is sent again before the next connect. Raises TransportError, MessageDroppedError."""
+        if not self._router.take_left(channel):
+            return
+        try:
+            [reply] = await self._connection.exchange(
+                [{"channel": UNSUBSCRIBE, "subscription": channel}], self._network_delay
+            )
+        except NEVER_SENT:
+            raise
+        except BaseException:
+            self._router.leave_again(channel)
+            raise
+        if not is_successful(reply) and (is_of_session(refusal := RefusedError(reply)) or is_temporary(refusal)):
+            self._router.leave_again(channel)
+
     async def catch_up(self) -> None:
-        """Tell the server of every channel that it does not know yet. Those it refuses end."""
-        interests = self._router.unconfirmed()
-        for first in range(0, len(interests), _TOGETHER):
-            await self._ask_in_parts(interests[first : first + _TOGETHER])
+        """Tell the server of every channel that it does not know yet, and of those that are not wanted any more. Those it
+        refuses end."""
+        for channel in self._router.left:
+            with suppress(*NEVER_SENT):
+                await self.unsubscribe(channel)
+        interests, most = self._router.unconfirmed(), self._together
+        for first in range(0, len(interests), most):
+            await self._ask_in_parts(interests[first : first + most])
 
     async def _ask_in_parts(self, interests: list[Interest]) -> None:
-        """Tell the server of these channels in as many payloads as it takes. A single one that it does not take ends: the
-        session must not fail by it."""
+        """Tell the server of these channels in as many payloads as it takes. A single one that cannot be sent, or that it does
+        not take, ends: the session must not fail by it."""
         try:
             await self._ask(interests)
-        except PayloadRefusedError as error:
+        except SocketClosedError as error:
+            if error.code in _REFUSALS:  # over HTTP this is an answer; here, the next connection asks for fewer
+                self._together = max(1, len(interests) // 2)
+            raise
+        except NEVER_SENT as error:
             if len(interests) == 1:
                 self._router.refuse(interests[0], error)
                 return
@@ -476,9 +522,10 @@ class Subscriber:
         messages = [_subscribe_message(interest) for interest in interests]
         with _being_asked(interests):
             replies = await self._connection.exchange(messages, self._network_delay)
-        refusals = []
+        refusals: list[SubscribeRefused] = []
         for interest, message, reply in zip(interests, messages, replies, strict=True):
             if is_successful(reply):
+                interest.was_confirmed = True
                 # The reply may be about a session that was lost while it was on its way.
                 interest.confirmed = client_id == self._connection.client_id
                 if not interest.has_begun:
@@ -486,7 +533,10 @@ class Subscriber:
                 interest.has_begun = interest.confirmed
             elif not is_of_session(RefusedError(reply)):
                 refusals.append(SubscribeRefused(reply))
-                self._router.refuse(interest, refusals[-1])
+                if interest.was_confirmed and is_temporary(refusals[-1]):
+                    log.info("%s: it is asked for again", refusals[-1])  # as after a restart, with all clients at once
+                else:
+                    self._router.refuse(interest, refusals[-1])
         return refusals
 
 
@@ -494,7 +544,7 @@ class Subscriber:
 def _being_asked(interests: list[Interest]) -> Iterator[None]:
     settled = asyncio.Event()
     for interest in interests:
-        interest.asked = settled
+        interest.asked, interest.may_exist = settled, True
     try:
         yield
     finally:

@@ -107,6 +107,7 @@ class Ledger:
         self._in_progress: dict[str, Handling] = {}
         self._unclaimed: set[str] = set()
         self._named: set[str] = set()  # of these an acknowledgement says nothing any more
+        self._resent: set[str] = set()  # those in progress at a login: the server sends each of them once more
         self._done: dict[str, None] = {}
 
     @property
@@ -118,8 +119,20 @@ class Ledger:
         """Whether the server knows of all messages that no listener takes, or learns of them with this request."""
         return not any(self.statuses.is_waiting(message_id, request) for message_id in self._unclaimed)
 
-    def repeats(self, message_id: str) -> bool:
-        """Whether a message that came again is not to be delivered again; if it was settled, that is reported again."""
+    def log_in_again(self) -> None:
+        """This client has logged in to its session again, for example with its next token. What was not reported is reported
+        now. The server sends all open messages again, and the application has those that are in progress."""
+        self.statuses.release()
+        self._resent = self._in_progress.keys() - self._unclaimed
+
+    def repeats(self, message_id: str, *, is_initial: bool = False) -> bool:
+        """Whether a message that came again is not to be delivered again; if it was settled, that is reported again. One of a
+        history (`is_initial`) comes again after a login only."""
+        if message_id in self._resent:
+            self._resent.remove(message_id)
+            return True
+        if is_initial:
+            return False
         if message_id in self._done:
             # The server sends it again, so it does not know.
             self._ok(message_id)
@@ -132,6 +145,7 @@ class Ledger:
         of a history (`is_initial`) takes no place."""
 
         def ended(handling: Handling, failure: Failure | None) -> None:
+            self._resent.discard(message_id)  # the server may send it again because it has failed
             latest = self._in_progress.get(message_id)
             if latest is handling:
                 del self._in_progress[message_id]
@@ -161,6 +175,7 @@ class Ledger:
                 return
             self._unclaimed.add(message_id)
             self._named.add(message_id)
+            self._resent.discard(message_id)
         elif is_last:
             self._unclaimed.discard(message_id)
         self.statuses.put({"id": message_id, "state": state})
@@ -268,7 +283,7 @@ class UpdateExtension(Extension):
         given = ext_part(reply, "session")
         self.is_granted = given.get("update") is True
         if self.is_granted and given.get("reconnected") is True:
-            self._ledger.statuses.release()  # the same session: what was not reported is reported now
+            self._ledger.log_in_again()
         else:
             self._ledger = self._new_ledger()
         limit = given.get("maxMessageBytes")
@@ -299,8 +314,8 @@ class UpdateExtension(Extension):
         if not self.is_granted or not is_queued(fields):
             return False
         update = update_of(fields)
-        message_id = update.get("id")
-        return isinstance(message_id, str) and not update.get("initial") and self._ledger.repeats(message_id)
+        message_id, is_initial = update.get("id"), update.get("initial") is True
+        return isinstance(message_id, str) and self._ledger.repeats(message_id, is_initial=is_initial)
 
     def begin(self, fields: Fields) -> Handling | None:
         """Begin with a delivery; None if no status is to be reported."""

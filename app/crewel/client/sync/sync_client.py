@@ -26,7 +26,7 @@ from crewel.client.states import OnState, State
 from crewel.client.subscription import Overflow, ReceiveOptions, SubscribeOptions
 from crewel.client.sync.background import Fact, background
 from crewel.client.sync.sync_batch import Batch
-from crewel.client.sync.sync_consumer import Consumer
+from crewel.client.sync.sync_consumer import Consumer, check_result
 from crewel.client.sync.sync_message import Message
 from crewel.client.sync.sync_outbox import Outbox
 from crewel.client.sync.sync_presence import Presence
@@ -272,7 +272,8 @@ class Client:
 
         async def call(received: client_message.Message) -> object:
             try:
-                return await in_thread(pool, callback, Message.of(received, self._background))
+                result = await in_thread(pool, callback, Message.of(received, self._background))
+                return check_result("callback", result)
             except ProgramExit as end:
                 log.error("a callback of %s raised %s, which does not end the program", received.channel, end)
                 if is_answer:

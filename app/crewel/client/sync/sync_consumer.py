@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from inspect import iscoroutinefunction
+from inspect import iscoroutine, iscoroutinefunction
 from typing import TYPE_CHECKING, Generic, Self
 
 from crewel.client import consumer
@@ -80,7 +80,7 @@ class Consumer(Block[consumer.Consumer[DataT]], Generic[DataT]):
             async def handle(delivery: consumer.Delivery[DataT]) -> None:
                 shown = Delivery.of(delivery, self._background)
                 try:
-                    await in_thread(pool, handler, shown)
+                    check_result("handler", await in_thread(pool, handler, shown))
                 finally:
                     hand_back(shown)
 
@@ -108,3 +108,11 @@ def check_handler(handler: object) -> None:
     check_function("handler", handler)
     if iscoroutinefunction(handler):
         raise TypeError("handler is a plain function here; crewel.client calls coroutine functions")
+
+
+def check_result(name: str, result: object) -> object:
+    """Return the result of a function. Raises TypeError for a coroutine, which no code awaits: the message is not processed."""
+    if iscoroutine(result):
+        result.close()
+        raise TypeError(f"{name} returned a coroutine: it is a plain function here; crewel.client awaits coroutines")
+    return result

@@ -38,8 +38,8 @@ class Outbox:
     """Why it sends no more: the client's session has ended."""
 
     def drained(self, timeout: float | None = None) -> None:
-        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds, the error that ended
-        the session, and DisconnectedError if the client was closed before."""
+        """Wait until the server has replied to all publishes. Raises TimeoutError after `timeout` seconds (None or -1: no
+        limit), the error that ended the session, and DisconnectedError if the client was closed before."""
         self._background.wait_for(lambda: self.origin.drained(timeout))
 
     def refused(self) -> list[RefusedPublish]:
