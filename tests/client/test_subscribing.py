@@ -251,6 +251,19 @@ async def test_after_a_socket_was_closed_for_a_subscribe_fewer_go_together() -> 
     assert world.router.unconfirmed() == []
 
 
+async def test_what_is_unsubscribed_while_others_are_asked_for_is_not_subscribed() -> None:
+    world = World()
+    _, second = [await world.subscribe({}, channel=channel) for channel in ("/a", "/b")]
+    world.router.lose_session()
+    world.asked, world.answers, world.subscriber._together = [], [{}], 1
+    catching_up = asyncio.create_task(world.subscriber.catch_up())
+    await asyncio.sleep(0)
+    left(world, second)
+    await catching_up
+    assert len(world.asked) == 1
+    assert world.router.unconfirmed() == []
+
+
 async def test_a_subscribe_that_is_too_large_alone_ends_alone() -> None:
     world = World()
     channels = ["/a", "/large", "/b"]

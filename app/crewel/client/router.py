@@ -218,7 +218,12 @@ class Router:
 
     def unconfirmed(self) -> list[Interest]:
         """What the server does not know yet, and no request is asking for."""
-        return [each for each in self._interests.values() if not each.confirmed and each.asked is None]
+        return [each for each in self._interests.values() if self.is_unconfirmed(each)]
+
+    def is_unconfirmed(self, interest: Interest) -> bool:
+        """Whether it still has local subscriptions, the server does not know it yet, and no request is asking for it."""
+        is_wanted = self._interests.get(interest.channel) is interest
+        return is_wanted and not interest.confirmed and interest.asked is None
 
     def forget_session(self) -> None:
         """The next session may know of no subscription."""

@@ -495,6 +495,10 @@ class Subscriber:
     async def _ask_in_parts(self, interests: list[Interest]) -> None:
         """Tell the server of these channels in as many payloads as it takes. A single one that cannot be sent, or that it does
         not take, ends: the session must not fail by it."""
+        # While others were asked for, some may have been unsubscribed, or another call may ask for them.
+        interests = [each for each in interests if self._router.is_unconfirmed(each)]
+        if not interests:
+            return
         try:
             await self._ask(interests)
         except SocketClosedError as error:
