@@ -15,7 +15,7 @@ from crewel.client.session_loop import Subscriber
 from crewel.client.states import Event, Life
 from crewel.client.subscription import Overflow, SubscribeOptions, Subscription, subscribe_ext
 from crewel.qos.subscribe import HISTORY, SUBSCRIBE
-from tests.client.test_router import no_release
+from tests.client.test_router import no_release, subscribed
 
 
 @pytest.mark.parametrize(
@@ -379,6 +379,23 @@ async def test_an_unsubscribe_without_an_answer_is_repeated() -> None:
     await asyncio.sleep(0)
     unsubscribing.cancel()
     await asyncio.wait([unsubscribing])
+    await world.subscriber.catch_up()
+    assert world.unsubscribed == ["/a"]
+
+
+@pytest.mark.parametrize("is_under_way", [True, False])
+async def test_an_unsubscribe_is_repeated_if_the_next_subscribe_was_never_sent(is_under_way: bool) -> None:
+    world = World()
+    left(world, await world.subscribe({}))
+    if is_under_way:
+        unsubscribing = asyncio.create_task(world.subscriber.unsubscribe("/a"))
+        await asyncio.sleep(0)
+        later = subscribed(world.router, "/a")
+        unsubscribing.cancel()
+        await asyncio.wait([unsubscribing])
+    else:
+        later = subscribed(world.router, "/a")
+    left(world, later)
     await world.subscriber.catch_up()
     assert world.unsubscribed == ["/a"]
 

@@ -32,9 +32,10 @@ _UNWANTED_REMEMBERED: Final = 10_000
 class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
-    `has_begun` says whether the session, as long as it is kept, has it; `may_exist`, whether it may, because it was asked for.
-    `was_confirmed`: a session had it. `asked` is set when the question that is on its way to the server, if any, has its
-    answer. `progress` is how far the channel's messages have come, for a subscription that asks for what it missed.
+    `has_begun` says whether the session, as long as it is kept, has it; `may_exist`, whether it may, because it was asked for,
+    or one before it may not have been unsubscribed. `was_confirmed`: a session had it. `asked` is set when the question that
+    is on its way to the server, if any, has its answer. `progress` is how far the channel's messages have come, for a
+    subscription that asks for what it missed.
     """
 
     channel: str
@@ -78,7 +79,8 @@ class Router:
             if handling is not None:
                 handling.end()
             raise error
-        interest = self._interests.setdefault(subscription.channel, Interest(subscription.channel, ext))
+        new = Interest(subscription.channel, ext, may_exist=subscription.channel in self._left)
+        interest = self._interests.setdefault(subscription.channel, new)
         if _options(interest.ext) != _options(ext):
             raise ValueError(f"this client is subscribed to {subscription.channel} with other options")
         interest.subscriptions.append(subscription)
@@ -176,8 +178,11 @@ class Router:
 
     def leave_again(self, channel: str) -> None:
         """The unsubscribe may not have arrived. It is repeated, unless there is a local subscription again."""
-        if channel not in self._interests:
+        interest = self._interests.get(channel)
+        if interest is None:
             self._left[channel] = None
+        else:
+            interest.may_exist = True
 
     def refuse(self, interest: Interest, error: Exception) -> None:
         """The server refused this channel: all its local subscriptions end with `error`."""
