@@ -276,6 +276,7 @@ async def test_what_the_application_has_is_not_delivered_again_after_a_login() -
         world.shake({"update": True, "reconnected": True})
         failed.reject("communication.noConnection", "later")
         assert world.update.repeats(delivery("1", redeliver=2))
+        assert not world.update.repeats(delivery("3", initial=True))  # another subscription asks for the history
         assert world.update.repeats(delivery("3", redeliver=1, initial=True))
         assert not world.update.repeats(delivery("2", redeliver=1))
         assert not world.update.repeats(delivery("1", redeliver=3))  # its time at the server has passed

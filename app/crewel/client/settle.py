@@ -315,6 +315,8 @@ class UpdateExtension(Extension):
             return False
         update = update_of(fields)
         message_id, is_initial = update.get("id"), update.get("initial") is True
+        if is_initial and not update.get("redeliver"):
+            return False  # sent for the first time: another subscription has asked for the history
         return isinstance(message_id, str) and self._ledger.repeats(message_id, is_initial=is_initial)
 
     def begin(self, fields: Fields) -> Handling | None:
