@@ -17,6 +17,7 @@ from crewel.client import (
     State,
     SubscribeRefused,
     Transition,
+    TransportError,
     client_presence,
 )
 from crewel.client.sync import Client as SyncClient
@@ -75,6 +76,26 @@ async def test_a_block_that_is_not_entered_leaves_no_member(
 
         monkeypatch.setattr(presence, "_remote_call", fail)
         with pytest.raises(type(error)):
+            await presence.__aenter__()
+        async with ann.presence("/room", enter=False) as seen:
+            assert seen.members == {}
+
+
+async def test_a_block_whose_enter_was_not_answered_leaves_no_member(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Client(url(server), name="joe/1") as joe, Client(url(server), name="ann/1") as ann:
+        presence = joe.presence("/room")
+        call = presence._remote_call
+
+        async def cut(target: str, fields: Fields) -> Any:
+            answer = await call(target, fields)
+            if fields["action"] == "enter":
+                raise TransportError("cut")
+            return answer
+
+        monkeypatch.setattr(presence, "_remote_call", cut)
+        with pytest.raises(TransportError):
             await presence.__aenter__()
         async with ann.presence("/room", enter=False) as seen:
             assert seen.members == {}

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from crewel.bayeux.channel import PRESENCE
 from crewel.bayeux.message import Fields
 from crewel.client.client_message import Message, channel_name
-from crewel.client.errors import ClientError
+from crewel.client.errors import ClientError, TransportError
 from crewel.client.retry import Backoff, BackoffRule
 from crewel.client.states import Life, State, Transition
 from crewel.client.subscription import Subscription
@@ -133,8 +133,10 @@ class Presence:
             async with self._lock:
                 await self._list()
         except BaseException as error:
-            # The session may be present: the list failed, or the call was cancelled. Another block may enter again.
-            enters, is_absent = self._is_entered, self.id is None and isinstance(error, Exception)
+            # The session may be present: the list failed, an answer was lost, or the call was cancelled. Another block may
+            # enter again.
+            is_unknown = isinstance(error, TransportError) or not isinstance(error, Exception)
+            enters, is_absent = self._is_entered, self.id is None and not is_unknown
             self._is_entered = enters and not is_absent
             try:
                 await self._part()
