@@ -46,9 +46,8 @@ class Callbacks:
                 except Exception as error:
                     log.exception("a callback of %s failed", subscription.channel)
                     message.reject(*failure_of(error))
-                if (
-                    task is not None and task.cancelling()
-                ):  # and the callback has caught that: the client waits for its end
+                # The callback has caught its cancellation: the client waits for the end of this task.
+                if task is not None and task.cancelling():
                     subscription.settle_taken()
                     return
         except ClientError as error:

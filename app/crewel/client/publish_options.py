@@ -173,9 +173,8 @@ class Batch:
 
     def publish(self, channel: str, data: Any, ext: Fields | None = None, **options: Unpack[PublishOptions]) -> None:
         """Add one message. Raises ValueError for a channel that takes no publish."""
-        message = copy.deepcopy(
-            publication(channel, data, ext, **options)
-        )  # as it is now: a loop may use its data again
+        # As it is now: a loop may use its data again.
+        message = copy.deepcopy(publication(channel, data, ext, **options))
         with self._traces.sending("publish", message):
             self._messages.append(message)
 
