@@ -116,8 +116,8 @@ class NotEncodableError(ClientError, TypeError):
     sent."""
 
 
-NEVER_SENT: Final = (PayloadRefusedError, MessageDroppedError, NotEncodableError)
-"""The errors of a message that the server cannot get, however often it is sent."""
+NEVER_TAKEN: Final = (PayloadRefusedError, MessageDroppedError, NotEncodableError)
+"""The errors of a message that the server does not get, or does not take, however often it is sent."""
 
 
 class OutboxFullError(ClientError):

@@ -29,7 +29,7 @@ from crewel.bayeux.numbers import parse
 from crewel.client.arguments import check_count, check_path, check_plain_function, check_wait
 from crewel.client.client_message import SendPayload, is_successful
 from crewel.client.errors import (
-    NEVER_SENT,
+    NEVER_TAKEN,
     ClientError,
     DisconnectedError,
     MessageTooLargeError,
@@ -300,7 +300,7 @@ class Outbox:
         """Send these in one payload, and note what is answered for good. Raises ClientError if none ever will be."""
         try:
             replies = await request([parse(row.message) for row in rows])
-        except NEVER_SENT as error:
+        except NEVER_TAKEN as error:
             if len(rows) > 1:
                 return _Sent.REFUSED_TOGETHER
             return self._refuse(rows[0], error)

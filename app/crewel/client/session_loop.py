@@ -36,7 +36,7 @@ from crewel.client.config import Config
 from crewel.client.connection import Connection, common_transports
 from crewel.client.errors import (
     MISTAKES,
-    NEVER_SENT,
+    NEVER_TAKEN,
     UNKNOWN_SESSION,
     AccessDenied,
     ClientError,
@@ -474,7 +474,7 @@ class Subscriber:
             [reply] = await self._connection.exchange(
                 [{"channel": UNSUBSCRIBE, "subscription": channel}], self._network_delay
             )
-        except NEVER_SENT:
+        except NEVER_TAKEN:
             raise
         except BaseException:
             self._router.leave_again(channel)
@@ -486,7 +486,7 @@ class Subscriber:
         """Tell the server of every channel that it does not know yet, and of those that are not wanted any more. Those it
         refuses end."""
         for channel in self._router.left:
-            with suppress(*NEVER_SENT):
+            with suppress(*NEVER_TAKEN):
                 await self.unsubscribe(channel)
         interests, most = self._router.unconfirmed(), self._together
         for first in range(0, len(interests), most):
@@ -505,7 +505,7 @@ class Subscriber:
             if error.code in _REFUSALS:  # over HTTP this is an answer; here, the next connection asks for fewer
                 self._together = max(1, len(interests) // 2)
             raise
-        except NEVER_SENT as error:
+        except NEVER_TAKEN as error:
             if len(interests) == 1:
                 self._router.refuse(interests[0], error)
                 return
