@@ -406,6 +406,7 @@ class Hands:
         client = Client("http://127.0.0.1:1/cometd")
         worker: Consumer = Consumer(client, "/a", options=options)
         worker._subscription = subscribed(self.router, "/a")
+        worker._subscription.on_end = worker._room.set
         return worker
 
     def told(self) -> list[Any]:
@@ -509,6 +510,17 @@ class TestContract:
         first.retry(0.05)
         again = await asyncio.wait_for(anext(worker), LIMIT_S)
         assert (again is first, again.attempt) == (True, 2)
+
+    async def test_a_worker_that_waits_for_a_retry_notices_the_end_of_its_subscription(self) -> None:
+        hands = Hands()
+        worker = hands.worker(prefetch=1)
+        hands.deliver("1")
+        (await anext(worker)).retry(3600)
+        waiting = asyncio.create_task(anext(worker))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        hands.router.fail(SubscribeRefused({"subscription": "/a", "error": "413::too expensive"}), None)
+        with pytest.raises(SubscribeRefused, match="too expensive"):
+            await asyncio.wait_for(waiting, LIMIT_S)
 
     async def test_a_batch_has_what_came_before_the_end_of_the_subscription(self) -> None:
         hands = Hands()

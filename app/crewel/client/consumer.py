@@ -247,7 +247,7 @@ class Consumer(Generic[DataT]):
             self._channel, data=self._data, bound=self._prefetch, **self._options
         )
         subscription.is_of_worker, subscription.attempts = True, self.attempts
-        self.client.on_state(lambda step: self._room.set())  # a wait for room ends with the session
+        subscription.on_end = self._room.set  # a wait for room ends with it
         await self.client.__aenter__()
         self._subscription = subscription
         if self._is_stopped:

@@ -234,6 +234,8 @@ class Subscription(Generic[DataT]):
         self.is_unwanted = False
         """Whether the application has unsubscribed it: what still comes for it alone is not wanted any more."""
         self._on_room = on_room
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when it ends, for whatever reason."""
         self.recovered: bool | None = None
         """Whether all that was missed since the position came or comes; None if no position was given."""
         self._progress = Progress()
@@ -357,6 +359,7 @@ class Subscription(Generic[DataT]):
         if not self._ended:
             self._ended, self._error = True, error
             self._changed.set()
+            self.on_end()
 
     def fail(self, error: Exception, notice: Handling | None) -> None:
         """The server has ended it: what is queued can still be read, then `error` is raised, and the notice is settled."""
