@@ -170,10 +170,13 @@ export class Attempts {
         proceed({...failure, action: "none"});
     }
 
-    /** It is not tried again. */
+    /** It is not tried again, and the first reason stays: the end of a session may arrive after the refusal of its connect. */
     #finish(reason) {
         this.#undo();
-        this.#show(statusOf("refused", reason, true));
+        this.#cancel(); // what is waited for would open a session that the page does not have
+        if (!this.#status.isFinal) {
+            this.#show(statusOf("refused", reason, true));
+        }
     }
 
     #show(status) {

@@ -243,6 +243,9 @@ export class Outbox {
                 this.#together = TOGETHER;
                 break;
             }
+            if (this.#cometd === null) { // while it read
+                break;
+            }
             const {left, gone, wait} = await this.#sendTogether(rows);
             await this.#look();
             if (gone) {

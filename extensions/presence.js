@@ -148,7 +148,13 @@ class Follower {
         const replies = cometd?.addListener("/meta/subscribe", (reply) => this.#subscribed(reply));
         this.#endings = [
             () => replies && cometd.removeListener(replies),
-            connection.on("status", ({state}) => state === "connected" && this.#settle()),
+            connection.on("status", ({state, reason, isFinal}) => {
+                if (isFinal) {
+                    this.#lose(new PresenceError(channel, {data: reason})); // there will be no session any more
+                } else if (state === "connected") {
+                    this.#settle();
+                }
+            }),
             connection.on("ended", ({subscription, ...data}) => subscription === CHANGES + channel && this.#lose(new PresenceError(channel, {data}))),
         ];
         connection.subscribe(CHANGES + channel, ({data}) => this.#take(data), {signal: this.#leaving.signal}).catch((error) => this.#lose(error));

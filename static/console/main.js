@@ -65,6 +65,8 @@ const nav = document.querySelector("#nav");
 const trouble = document.querySelector("#trouble");
 /** What came of actions whose view had gone by then. */
 const late = document.querySelector("#late");
+/** Who has signed in last. */
+let lastWho = "";
 let me = null;
 let shown = null;
 let timer = 0;
@@ -315,6 +317,10 @@ async function begin() {
 }
 
 function enter(operator) {
+    if (operator.who !== lastWho) {
+        late.replaceChildren(); // another operator may have no right to see what it names
+    }
+    lastWho = operator.who;
     me = operator;
     nav.replaceChildren(...VIEWS.filter(isOpen).map((view) =>
         h("a", {href: view.href, title: `Key: g ${view.key}`, class: view.isFirst ? "first" : null}, view.name)));

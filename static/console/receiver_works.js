@@ -12,6 +12,7 @@ import {Selection} from "./selection.js";
 
 const PAGE = 1000;
 const AT_ONCE = 4;
+const FEW = 10;
 const NAMED = 3;
 
 /** The operation, its name, the role that it needs, the receivers that it fits, what it does, what came of it, and what it does in short. */
@@ -66,14 +67,26 @@ export class ReceiverWorks {
     /** The sessions that are chosen, as they are now, without those that have left the list; and how many were chosen. */
     async #chosen() {
         const {isAll, ids} = this.#selection;
+        if (isAll) {
+            const found = await this.#listed();
+            return [found, found.length];
+        }
+        // A few are asked for by their names: the list may be very long.
+        const lists = ids.length > FEW ? [await this.#listed()]
+            : await Promise.all(ids.sort().map(async (id) => (await this.#listed({contains: id})).filter(({name}) => name === id)));
+        return [lists.flat().filter(({name}) => ids.includes(name)), ids.length];
+    }
+
+    /** All sessions of the list, by name. */
+    async #listed(more = {}) {
         const found = [];
         let after = "";
         do {
-            const told = await get("/receivers", {...this.#filters, sort: "name", kind: "session", after, count: PAGE});
+            const told = await get("/receivers", {...this.#filters, ...more, sort: "name", kind: "session", after, count: PAGE});
             found.push(...told.receivers);
             after = told.next;
         } while (after);
-        return isAll ? [found, found.length] : [found.filter(({name}) => ids.includes(name)), ids.length];
+        return found;
     }
 
     /** For a skip, the message of each that the question is about. */

@@ -205,7 +205,9 @@ function attempts(token) {
     const made = new Attempts(cometd, session, token, {minDelay: 1000, maxDelay: 5000}, ({state}) => states.push(state));
     const proceed = (failure) => failure.delay === 0 && proceeded.push(failure.action);
     const fail = (channel, cause, action, error = "") => cometd.onTransportFailure({channel, error}, {cause, action}, proceed);
-    return {made, fail, due, proceeded, states, succeed: () => listeners["/meta/connect"]({successful: true})};
+    const succeed = () => listeners["/meta/connect"]({successful: true});
+    const end = () => listeners["/meta/disconnect"]({successful: true});
+    return {made, fail, due, proceeded, states, succeed, end};
 }
 
 test("a session that is lost in an outage is replaced as soon as the server answers; the next ones with pauses", () => {
@@ -223,6 +225,28 @@ test("a session that is lost in an outage is replaced as soon as the server answ
     fail("/meta/connect", "unsuccessful", "handshake", "402::session_unknown");
     assert.equal(due.at(-1).delay, 0);
     assert.deepEqual(states, ["connected", "offline", "connecting", "connected", "connecting"]);
+});
+
+test("after the end of its session, a page makes no attempt that it has waited for", async () => {
+    const {made, fail, due, proceeded, states, succeed, end} = attempts(new Token(undefined));
+    succeed();
+    fail("/meta/connect", "unsuccessful", "handshake", "402::session_unknown");
+    fail("/meta/connect", "unsuccessful", "handshake", "402::session_unknown");
+    end();
+    due.at(-1).make(); // its timer
+    await settled();
+    assert.deepEqual(proceeded, []);
+    assert.deepEqual(states, ["connected", "connecting", "refused"]);
+    assert.deepEqual(made.status, {state: "refused", reason: {errorCode: "", message: "the session was ended"}, isFinal: true});
+});
+
+test("a page that was refused for good keeps the reason when its session ends", () => {
+    const {made, fail, states, end} = attempts(new Token(undefined));
+    fail("/meta/connect", "unsuccessful", "none", "402:client/joe/1:user.security.authentication.accessDenied.identicalClient");
+    const {status} = made;
+    end();
+    assert.equal(made.status, status);
+    assert.deepEqual(states, ["refused"]);
 });
 
 test("a page says that it has no token if the function does not answer, and asks again", async () => {

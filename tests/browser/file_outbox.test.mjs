@@ -361,6 +361,25 @@ test("a rate of the server puts publishes off for as long as the server says, an
     await outbox.close();
 });
 
+test("an outbox that is unregistered while it reads sends nothing, and has no failure", async (context) => {
+    const {mock: errors} = context.mock.method(console, "error", () => {});
+    const {outbox, sent, connect} = connected(() => ({successful: true}));
+    await outbox.publish("/orders", 1);
+    const read = new Promise((resolve) => {
+        context.mock.method(OutboxFile.prototype, "oldest", async () => {
+            await fs.stat(directory); // it takes a moment
+            outbox.unregistered();
+            resolve();
+            return [{...row("mine"), position: 1}];
+        });
+    });
+    connect();
+    await read;
+    await outbox.close();
+    assert.deepEqual(errors.calls.map(({arguments: [text]}) => text), []);
+    assert.deepEqual(sent, []);
+});
+
 test("a publish that is on disk is no failure, even if the outbox cannot be counted then", async (context) => {
     const {mock: errors} = context.mock.method(console, "error", () => {});
     const path = newPath();

@@ -20,6 +20,7 @@ function served(answer) {
     const on = {status: [], ended: []};
     const connection = {
         status: {state: "connected"},
+        change: (status) => on.status.forEach((listener) => listener(status)),
         calls,
         on: (event, listener) => on[event].push(listener) && (() => {}),
         subscribe: async (channel, listener, {signal}) => {
@@ -170,6 +171,18 @@ test("a call that the server itself refuses fails, and one beyond a rate is trie
         await settled();
     }
     assert.equal(connection.calls.length, calls + 1);
+});
+
+test("after the end of the connection, what is asked for is rejected with the reason", async () => {
+    const connection = served((action) => (action === "members" ? list(1, member("joe")) : entered));
+    const presence = new Presence(connection, "/room");
+    connection.confirm();
+    await presence.ready;
+    connection.change({state: "refused", reason: {errorCode: "", message: "the session was ended"}, isFinal: true});
+    const why = {name: "PresenceError", message: "/room: the session was ended", errorCode: ""};
+    await assert.rejects(presence.enter(1), why);
+    assert.equal(presence.error.message, why.message);
+    assert.deepEqual(connection.calls, ["enter", "members"]);
 });
 
 test("a call without an answer is tried again", async () => {

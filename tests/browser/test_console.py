@@ -215,6 +215,13 @@ def test_what_came_of_an_action_outlives_its_view_and_the_sign_in(console: Conso
     expect(page.get_by_text("Your sign-in has ended.")).to_be_visible()
     expect(page.locator("#trouble")).to_be_hidden()
     expect(late).to_contain_text("Released.")
+    for token, is_there in ((TOKEN, True), (signed(sub="cook", operator="view"), False)):
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+        expect(late).to_be_visible(visible=is_there)
+        console.context.clear_cookies()
+        expect(page.get_by_text("Your sign-in has ended.")).to_be_visible()
 
 
 def test_sign_out_that_fails_is_said_until_the_operator_has_read_it(console: Console) -> None:

@@ -267,8 +267,12 @@ def test_receiver_that_has_left_the_list_keeps_its_queue(
     publisher.publish("/kitchen/orders", 2, ext=STORED)
     expect(joe).to_have_count(0)
     expect(ann).to_be_focused()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     told = confirm(page, "Clear queues", "not needed")
     assert "Drops the whole queues of client/ann/1 without dead letters. 2 messages wait. 1 other" in told
+    of_question = [url for url in asked if "kind=session" in url]
+    assert [re.findall("contains=client%2F(ann|joe)%2F1&", url) for url in of_question] == [["ann"], ["joe"]]
     expect(page.locator(".outcome")).to_have_text("1 receiver cleared.")
     assert [desk.get(f"/sessions/{name}/1")["waiting"] for name in ("joe", "ann")] == [1, 0]
     console.close()
