@@ -105,7 +105,7 @@ def test_each_receiver_has_a_plain_state_and_a_cause_and_the_worst_come_first(co
     expect(page.locator("tbody tr").last).to_contain_text("client/well/1")
     page.get_by_role("combobox", name=re.compile("^State")).select_option("full")
     expect(page.locator("tbody tr")).to_have_count(1)
-    assert "condition=full" in page.url
+    expect(page).to_have_url(re.compile("condition=full"))
 
 
 ONE_LINE = 30

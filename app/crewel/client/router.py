@@ -32,10 +32,10 @@ _UNWANTED_REMEMBERED: Final = 10_000
 class Interest:
     """One channel name: its local subscriptions, and whether the server of this session has confirmed it.
 
-    `has_begun` says whether the session, as long as it is kept, has it. `may_exist` says whether it may: it was asked for, or one
-    before it may not have been unsubscribed. `was_confirmed`: a session had it. `asked` is set when the question that
-    is on its way to the server, if any, has its answer. `progress` is how far the channel's messages have come, for a
-    subscription that asks for what it missed.
+    `has_begun` says whether the session, as long as it is kept, has it. `may_exist` says whether it may: it was asked for, or
+    one before it may not have been unsubscribed. `was_confirmed`: a session had it. `asked` is set when the question that is on
+    its way to the server, if any, has its answer. `progress` is how far the channel's messages have come, for a subscription
+    that asks for what it missed.
     """
 
     channel: str
