@@ -403,6 +403,8 @@ _DIFFERS = (
     (r"\b\d+ (ms|s|min|h)\b", "<span>"),
     (r'"load":(null|\{[^}]*\})', '"load":<load>'),
     (r'"samples":\{[^}]*\}', '"samples":<samples>'),
+    # A client that has had a message for ten seconds: one server was there before the other.
+    (r',\{"kind":"busy"[^}]*\}', ""),
 )
 
 
