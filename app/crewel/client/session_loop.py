@@ -75,8 +75,8 @@ _ASK_AGAIN = 1.0
 """For how many seconds a connect is held while the server has put off a subscribe or an unsubscribe."""
 _TOGETHER = 100
 """How many are asked for in one payload, at most: servers bound its messages and its bytes."""
-_REFUSALS = frozenset({1007, 1008, 1009})
-"""The codes with which a server closes a socket for a payload that it does not take."""
+_POLICY = 1008
+"""The code with which a server closes a socket for a payload with more messages than it takes."""
 
 
 class Session:
@@ -502,7 +502,8 @@ class Subscriber:
         try:
             await self._ask(interests)
         except SocketClosedError as error:
-            if error.code in _REFUSALS:  # over HTTP this is an answer; here, the next connection asks for fewer
+            # Over HTTP this is an answer; here, the next connection asks for fewer.
+            if error.is_about_a_payload or error.code == _POLICY:
                 self._together = max(1, len(interests) // 2)
             raise
         except NEVER_TAKEN as error:
