@@ -15,8 +15,8 @@ TESTERS ?= 2
 SERVER_TESTERS ?= 3
 # A second session of Spark starts for a second of these. Beside other levels one does: the processors are busy then.
 PIPELINE_TESTERS ?= 2
-# Most faults wait half of their time. Their limits of time grow with the number of testers (tests/patience.py).
-FAULT_TESTERS ?= 3
+# Most faults wait more than half of their time. Their limits of time grow with the number of testers (tests/patience.py).
+FAULT_TESTERS ?= 4
 FAULT_NODES ?= 3
 # Per cent of what the tests that count messages, frames, dead letters or runs of applications do: all of it takes an hour more.
 FAULT_VOLUME ?= 20
@@ -34,15 +34,16 @@ LONG   := tests/faults/test_mixed_versions.py tests/upgrade/test_clients.py test
 STORE ?=
 KILLED := $(addprefix tests/faults/,test_server_killed.py test_store_killed.py test_letters_killed.py test_jobs_killed.py)
 
-# `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes takes a processor each.
+# `make faults`: what measures delays, or keeps the whole machine busy, has it to itself; what only computes, and whole jobs of Spark,
+# take a processor each.
 ALONE    := $(addprefix tests/faults/,test_abuse.py test_costs.py test_fuzz.py test_fuzz_sockets.py test_letter_flood.py test_receivers.py) \
-	tests/pipeline/test_planted.py $(LONG)
+	tests/pipeline/test_planted.py
 COMPUTED := $(PURE) tests/storage/test_interleavings.py tests/broker/test_shooting.py \
 	tests/broker/mailboxes/test_max_open_at_random.py tests/broker/subscriptions/test_filters_at_random.py
 # The longest tests come first, so that no tester is left with one at the end.
 SHOT     := tests/faults/test_workers.py tests/faults/test_nodes_cut_off.py tests/faults/test_nodes_at_fault.py \
 	tests/browser/test_nodes_killed.py tests/faults \
-	tests/functional/test_abandonment.py tests/functional/test_bad_input.py tests/interop/test_cut_connections.py $(ALONE:%=--ignore %)
+	tests/functional/test_abandonment.py tests/functional/test_bad_input.py tests/interop/test_cut_connections.py $(ALONE:%=--ignore %) $(LONG:%=--ignore %)
 # tests/faults/history.py runs it; without Go it is not there, and nothing else needs Go.
 CHECKER  := $(CURDIR)/.cache/history-checker
 SHOOT    := FAULTS=full FAULT_VOLUME=$(FAULT_VOLUME) HISTORY_CHECKER=$(CHECKER) $(BIN)/pytest -p tests.faults.report --timeout 1500 --dist load --maxschedchunk 1
@@ -87,7 +88,7 @@ INSTALL := $(BIN)/python tools/install.py --requirement
 NPM := npm ci --no-audit --no-fund --loglevel=error --prefix
 
 .DEFAULT_GOAL := help
-.PHONY: help run pages report test prepare prepare-python prepare-pythons levels unit test-pure test-unit store-program test-store test-pythons test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-checker faults-shot faults-computed faults-alone faults-nodes faults-redis check format docs tables bench java-classes wheel release lock clean
+.PHONY: help run pages report test prepare prepare-python prepare-pythons levels unit test-pure test-unit store-program test-store test-pythons test-server test-browser test-pipeline test-deploying test-java test-examples faults faults-checker faults-shot faults-computed faults-alone faults-long faults-nodes faults-redis check format docs tables bench java-classes wheel release lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -180,7 +181,7 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and th
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever its result was.
 faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 182 minutes
-	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-checker faults-shot faults-computed faults-alone faults-nodes faults-redis; \
+	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-checker faults-shot faults-computed faults-alone faults-long faults-nodes faults-redis; \
 	status=$$?; $(BIN)/python -m tests.faults.report $$status; exit $$status
 
 faults-checker:
@@ -189,23 +190,26 @@ faults-checker:
 	else echo "missing: go; the checker of histories does not run, and the ledgers do (Debian and Ubuntu: apt-get install golang-go)"; fi
 
 faults-shot:
-	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 4800 $(SHOT)
+	$(SHOOT) --numprocesses $(FAULT_TESTERS) --session-timeout 4200 $(SHOT)
 
 faults-computed:
 	$(SHOOT) --numprocesses 2 --session-timeout 400 $(COMPUTED)
 
 faults-alone:
-	$(SHOOT) --numprocesses 0 --session-timeout 3600 -s $(ALONE)
+	$(SHOOT) --numprocesses 0 --session-timeout 2400 -s $(ALONE)
+
+faults-long:
+	$(SHOOT) --dist loadfile --numprocesses 2 --session-timeout 1800 $(LONG)
 
 # The tests of one server, with several nodes in its place: tests/functional/on_several_nodes.py names those that need not hold.
 faults-nodes:
-	CREWEL_TEST_NODES=$(FAULT_NODES) $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 1200 tests/functional
+	CREWEL_TEST_NODES=$(FAULT_NODES) $(BIN)/pytest --quiet $(PARALLEL) $(SERVER_TESTERS) --timeout 180 --session-timeout 1200 tests/functional
 
 # Redis itself in the place of Valkey.
 faults-redis:
 	redis-server --version
-	CREWEL_TEST_STORE=redis-server $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 600 -m store
-	CREWEL_TEST_STORE=redis-server $(BIN)/pytest --quiet $(PARALLEL) $(FAULT_TESTERS) --timeout 180 --session-timeout 300 $(KILLED)
+	CREWEL_TEST_STORE=redis-server $(BIN)/pytest --quiet $(PARALLEL) $(SERVER_TESTERS) --timeout 180 --session-timeout 600 -m store
+	CREWEL_TEST_STORE=redis-server $(BIN)/pytest --quiet $(PARALLEL) $(SERVER_TESTERS) --timeout 180 --session-timeout 300 $(KILLED)
 
 test-pure: $(PYTHON_READY)  ## Run the tests of the pure packages, which must cover every branch
 	$(PYTEST) --quiet $(PURE) -p tests.branches $(UNUSED:%=-p no:%)

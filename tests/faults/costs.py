@@ -29,7 +29,7 @@ SETS: Final = ("http.trusted_proxies=127.0.0.1", "bayeux.max_interval_ms=600000"
 STRANGER: Final = "203.0.113.7"
 WITNESS: Final = "198.51.100.1"
 TURN_S: Final = 0.02
-"""What others wait at most."""
+"""What others wait at most, on the machine of the reference (`tests.patience`)."""
 MEMORY: Final = 400 * 10**6
 ANSWER_S: Final = 5.0
 """When a persistent publish has its answer, at the latest: the rest of what it takes is the store's, and the machine's."""
@@ -60,16 +60,16 @@ class Costs:
         ordered = sorted(self.turns)
         return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
 
-    def trouble(self, *, share: float = 0.99, turn_s: float = TURN_S, work_s: float = 1.0) -> str:
-        """What is beyond the bounds; empty if nothing is. `work_s`: `Attack.work_s`."""
+    def trouble(self, *, share: float = 0.99, work_s: float = 1.0, slow: float = 1.0) -> str:
+        """What is beyond the bounds, or empty. `work_s`: `Attack.work_s`. Bounds of time are `slow` times as long."""
         found = []
-        if self.turn(share) > turn_s:
+        if self.turn(share) > TURN_S * slow:
             found.append(f"others wait {self.turn(share) * 1000:.0f} ms of processor")
         if self.refused:
             found.append(f"{self.refused} publishes of another client refused")
-        if max(self.stored, default=0.0) > ANSWER_S:
+        if max(self.stored, default=0.0) > ANSWER_S * slow:
             found.append(f"a persistent publish of another client waits {max(self.stored):.1f} s")
-        if max(self.worked, default=0.0) > work_s:
+        if max(self.worked, default=0.0) > work_s * slow:
             found.append(f"a persistent publish of another client waits {max(self.worked):.1f} s of processor")
         if self.memory > MEMORY:
             found.append(f"{self.memory // 10**6} MB")

@@ -55,6 +55,8 @@ class Ledger:
     def __init__(self) -> None:
         self.published: dict[Item, Publication] = {}
         self.received: dict[str, Received] = {}
+        self.answered_count = 0
+        """Publishes that were answered successful."""
         self.refusals: Counter[str] = Counter()
         """The errors of publishes that were not successful; empty where no answer came."""
 
@@ -67,6 +69,7 @@ class Ledger:
     def answered(self, item: Item, log_id: str) -> None:
         """The publisher was told that it is safe."""
         publication = self.published[item]
+        self.answered_count += publication.id is None
         publication.id, publication.answered = log_id, monotonic()
 
     def refused(self, item: Item, error: str | None) -> None:
@@ -91,11 +94,6 @@ class Ledger:
         self.received[name].messages.append((log_id, item))
 
     # The end
-
-    @property
-    def answered_count(self) -> int:
-        """Publishes that were answered successful."""
-        return sum(each.id is not None for each in self.published.values())
 
     @property
     def duplicates(self) -> int:

@@ -30,6 +30,8 @@ _OWN_CHANCE = 0.1  # that a message is for one subscriber alone
 Outcome = tuple[str | None, str | None]
 """Of a publish: its id if the answer was successful, else the error, if there was an answer at all."""
 _PAUSE_S = 0.1  # before a refused publish, or connect, is sent again
+_UNTOLD = ("message", "publishing")
+"""Events that a run has thousands of, and no use for."""
 
 
 def channel_of(publisher: str) -> str:
@@ -73,7 +75,7 @@ class Stock(Peer, _Seen):
         """Shake hands, and subscribe if this is a subscriber."""
         await self.start()
         backoff = {"backoffIncrement": 1000, "maxBackoff": 60000}  # as the library has them
-        await self.open(f"http://localhost:{port}/cometd", extensions=["ack"], **backoff)
+        await self.open(f"http://localhost:{port}/cometd", extensions=["ack"], untold=_UNTOLD, **backoff)
         if subscribes:
             await self.subscribe(own_channel(self.name), PATTERN)
 
@@ -144,9 +146,16 @@ class Plain(_Seen):
         return self._client.id
 
     async def stop(self) -> None:
-        """End the thread."""
+        """End the thread, also while the server holds its connect."""
         self._is_ending.set()
-        await asyncio.to_thread(self._thread.join, 15)
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        for _ in range(150):
+            if not self._thread.is_alive():
+                return
+            self._client.interrupt()
+            self._thread.join(0.1)
 
     def _subscribe(self) -> None:
         self._client.handshake(ext={"ack": True})
@@ -240,7 +249,7 @@ class Publisher:
                 to = self._rng.choice(self._receivers) if self._rng.random() < _OWN_CHANCE else ""
                 self._ledger.begin(items[-1], is_keyed=self._is_keyed, handful=handful, to=to)
             await self._insist(items)
-            await asyncio.sleep(self._rng.uniform(0, 0.05))
+            await asyncio.sleep(self._rng.uniform(0, 0.1))
 
     async def _insist(self, items: list[Item]) -> None:
         begun = monotonic()

@@ -16,11 +16,12 @@ import pytest
 from tests.conftest import StartServer
 from tests.faults.abuser import KINDS
 from tests.faults.conftest import IS_FULL, Tell
+from tests.patience import slowness
 from tests.server_process import ROOT, Server
 
 SECONDS = 10.0 if IS_FULL else 0.8
 P99_S = 0.05 if IS_FULL else 1.0
-"""A machine that runs other tests beside this one is not measured, only told from one that stands."""
+"""On the machine of the reference. A machine that runs other tests too is not measured, only told from one that stands."""
 MEMORY = 400 * 10**6
 PACE_S = 0.01
 STRANGER = "203.0.113.7"
@@ -112,6 +113,7 @@ async def test_one_abuser_costs_a_well_behaved_pair_little(address: str, start_s
     server = await asyncio.to_thread(start_server, "http.trusted_proxies=127.0.0.1")
     assert server.port is not None
     found: dict[str, tuple[float, int]] = {}
+    slow = await asyncio.to_thread(slowness)
     async with aiohttp.ClientSession() as http:
         pair = Pair(server.port, http)
         await pair.start()
@@ -119,11 +121,13 @@ async def test_one_abuser_costs_a_well_behaved_pair_little(address: str, start_s
         for kind in KINDS if IS_FULL or address else ():
             delays, memory = await abuse(server, pair, kind, address)
             found[kind] = delays[len(delays) * 99 // 100], memory
+    slow = max(slow, await asyncio.to_thread(slowness))
     figures = ", ".join(f"{kind} {p99 * 1000:.0f} ms {memory // 10**6} MB" for kind, (p99, memory) in found.items())
     tell(
         f"{SECONDS:.0f} s each; p99 of the pair and memory of the server: alone"
-        f" {quiet[len(quiet) * 99 // 100] * 1000:.0f} ms, {figures}; load {os.getloadavg()[0]:.1f}"
+        f" {quiet[len(quiet) * 99 // 100] * 1000:.0f} ms, {figures}; load {os.getloadavg()[0]:.1f}, a machine"
+        f" {slow:.1f} times as slow as that of the limits"
     )
-    assert not {kind: p99 for kind, (p99, _) in found.items() if p99 > P99_S}
+    assert not {kind: p99 for kind, (p99, _) in found.items() if p99 > P99_S * slow}
     assert not {kind: memory for kind, (_, memory) in found.items() if memory > MEMORY}
     assert "Traceback" not in server.stderr

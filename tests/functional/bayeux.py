@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
+from contextlib import suppress
 from typing import Any
 
 from tests.functional.wire import Address, Connection, Headers, Response, figures, pairs, until
@@ -110,6 +112,13 @@ class Client(Speaker):
     def drop_polling(self) -> None:
         """Forget the connection for connects: the next connect opens another."""
         self._polling = None
+
+    def interrupt(self) -> None:
+        """Let another thread that waits for the answer of a connect get an EOFError instead."""
+        connection = self._polling
+        if connection is not None:
+            with suppress(OSError):  # it has ended already
+                connection.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close both connections; the next request opens another one."""

@@ -130,14 +130,22 @@ class Peer:
         return "" if status is None else f"its driver has ended with status {status}"
 
     async def open(
-        self, url: str, *, extensions: Sequence[str] = (), transports: Sequence[str] = (), **configure: Any
+        self,
+        url: str,
+        *,
+        extensions: Sequence[str] = (),
+        transports: Sequence[str] = (),
+        untold: Sequence[str] = (),
+        **configure: Any,
     ) -> None:
-        """Make the handshake and wait for the first answered connect; `configure` are options of the cometd client."""
+        """Make the handshake and wait for the first answered connect; `configure` are options of the cometd client. The driver
+        of this client leaves out the events that `untold` names."""
         answer = await self.do(
             "open",
             url=url,
             extensions=extensions,
             transports=transports or (self.kind.transport,),
+            untold=untold,
             configure=configure,
             retry_s=0.1,
         )

@@ -48,7 +48,7 @@ let page = {};          // the one that is open now
  */
 function teller() {
     const mine = page;
-    return line => mine === page && tellTest(line);
+    return line => mine === page && !options.untold.includes(line.event) && tellTest(line);
 }
 
 /** Tells what goes over the wire, below everything that the client library does with it. */
