@@ -27,9 +27,9 @@ from tests.patience import patience
 from tests.server_process import Server
 from tests.store_group import SERVICE, WatchedStore, info
 
-SETS = () if IS_FULL else ("bayeux.timeout_ms=1000",)
-"""A full run has the default settings; what is held for 30 s at the end would make `make test` longer."""
 RUNS = 10 if IS_FULL else 1
+OF_DEFAULTS = 3 if IS_FULL else 0
+"""So many runs of each kind have the default settings. With those, a test waits for held connects, up to 30 s each time."""
 GOES_ON_S = 40.0
 PUBLISHES = 50
 STEADY_S = 1.0
@@ -41,6 +41,11 @@ def watched(tmp_path: Path) -> Iterator[WatchedStore]:
     store = WatchedStore(tmp_path, appendfsync="everysec")
     yield store
     store.close()
+
+
+def sets_of(seed: int) -> tuple[str, ...]:
+    """The settings of a run, beyond those of its store."""
+    return () if seed <= OF_DEFAULTS else ("bayeux.timeout_ms=1000",)
 
 
 def figure(page: str, name: str) -> int:
@@ -66,7 +71,7 @@ async def test_what_was_answered_survives_fail_overs(
     """One by the death of the primary, one that an operator asks for. All replicas must have what is answered: the one that is
     promoted has it, too."""
     rng = random.Random(seed)
-    server = await asyncio.to_thread(start_server, *SETS, f"storage.url={watched.url}", "storage.replicas=2")
+    server = await asyncio.to_thread(start_server, *sets_of(seed), f"storage.url={watched.url}", "storage.replicas=2")
     assert server.port is not None
     load.log = lambda: server.stderr
     await load.begin(server.port)
@@ -103,7 +108,7 @@ async def test_what_two_nodes_answered_survives_fail_overs(
 ) -> None:
     """The same with two nodes behind a balancer. Their leases may end meanwhile, and each may take the other for dead."""
     rng = random.Random(200 + seed)
-    sets = "storage.replicas=2", f"cluster.tails={tails}"
+    sets = *sets_of(seed), "storage.replicas=2", f"cluster.tails={tails}"
     async with Nodes(start_server, 2, rng, *sets, common=DEFAULTS) as nodes:
         await nodes.begin(watched.url)
         load.log = nodes.logs
@@ -143,7 +148,7 @@ def test_a_planned_fail_over_takes_no_longer_than_the_store_itself(
     seed: int, watched: WatchedStore, start_server: StartServer, tell: Tell
 ) -> None:
     """The former primary accepts connections for some seconds more, and refuses all that is written."""
-    server = start_server(*SETS, f"storage.url={watched.url}", "storage.replicas=1")
+    server = start_server(*sets_of(seed), f"storage.url={watched.url}", "storage.replicas=1")
     publisher = Client(server).start()
     answered, refusals = [monotonic()], 0
     sleep(random.Random(seed).uniform(0.5, 1.5))
@@ -172,7 +177,7 @@ def test_a_planned_fail_over_takes_no_longer_than_the_store_itself(
 
 def test_after_a_planned_fail_over_no_session_is_read_again(watched: WatchedStore, start_server: StartServer) -> None:
     """All replicas have what was answered, so the promoted one lacks nothing."""
-    server = start_server(*SETS, f"storage.url={watched.url}", "storage.replicas=2")
+    server = start_server(f"storage.url={watched.url}", "storage.replicas=2")
     publisher = Client(server).start()
 
     def publish() -> bool:
@@ -211,7 +216,7 @@ async def test_all_that_a_promoted_replica_lacks_is_named(
 ) -> None:
     """One replica is behind, the other one has all that is answered, and dies together with the primary."""
     rng = random.Random(100 + seed)
-    server = await asyncio.to_thread(start_server, *SETS, f"storage.url={watched.url}", "storage.replicas=1")
+    server = await asyncio.to_thread(start_server, *sets_of(seed), f"storage.url={watched.url}", "storage.replicas=1")
     assert server.port is not None
     load.log = lambda: server.stderr
     await load.begin(server.port)
