@@ -180,7 +180,7 @@ test-examples: $(PYTHON_READY) $(EXAMPLES_READY)  ## Run the Java client, and th
 	$(BIN)/pytest --quiet tests/examples
 
 # Each of the passes ends after its time, and writes what it knows; the next one runs whatever its result was.
-faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 182 minutes
+faults: $(PROGRAMS_READY) $(PYTHON_READY) $(PIPELINE_READY) $(S3_READY) $(PAGES_READY) $(INTEROP_READY) $(CHROMIUM_READY) $(REDIS_READY)  ## Shoot at server and store, for at most 192 minutes
 	@FAULTS_BEGAN=$$(date +%s) $(MAKE) $(EACH) faults-checker faults-shot faults-computed faults-alone faults-long faults-nodes faults-redis; \
 	status=$$?; $(BIN)/python -m tests.faults.report $$status; exit $$status
 
@@ -199,7 +199,7 @@ faults-alone:
 	$(SHOOT) --numprocesses 0 --session-timeout 2400 -s $(ALONE)
 
 faults-long:
-	$(SHOOT) --dist loadfile --numprocesses 2 --session-timeout 1800 $(LONG)
+	$(SHOOT) --dist loadfile --numprocesses 2 --session-timeout 2400 $(LONG)
 
 # The tests of one server, with several nodes in its place: tests/functional/on_several_nodes.py names those that need not hold.
 faults-nodes:
