@@ -70,10 +70,17 @@ def healthy(number: int) -> dict[str, Any]:
 
 
 async def play(
-    url: str, buyers: list[Buyer], seconds: float, fault: Fault, is_over: Callable[[], bool], held: str | None = None
+    url: str,
+    buyers: list[Buyer],
+    seconds: float,
+    fault: Fault,
+    is_over: Callable[[], bool],
+    held: str | None = None,
+    *,
+    least: int = 0,
 ) -> Played:
-    """Publish for so long to these receivers and to two plain ones; then wait until each has heard what it can get, and until
-    the server says that it `is_over`. `held` will hold itself back, and is not waited for."""
+    """Publish for so long, and at least so many, to these receivers and to two plain ones; then wait until each has heard what
+    it can get, and until the server says that it `is_over`. `held` will hold itself back, and is not waited for."""
     url = url.replace("127.0.0.1", "localhost")
     played = Played()
     async with contextlib.AsyncExitStack() as stack:
@@ -84,9 +91,13 @@ async def play(
         stack.push_async_callback(lambda: asyncio.gather(*(each.vanish() for each in buyers)))
         end = monotonic() + seconds
         numbers = iter(range(10**9))
+
+        def is_enough() -> bool:
+            return monotonic() >= end and len(played.ids) > least
+
         async with asyncio.TaskGroup() as selling:
             for shop, channel in zip(shops, SHOPS, strict=True):
-                selling.create_task(_sell(shop, channel, numbers, fault, end, played))
+                selling.create_task(_sell(shop, channel, numbers, fault, is_enough, played))
         well = [each for each in buyers if each.name != held]
         await _until(
             lambda: all(_distinct(each) >= len(played.ids) - 1 for each in well), lambda: _state(played, buyers)
@@ -113,9 +124,11 @@ async def _plain(stack: contextlib.AsyncExitStack, kind: Kind, url: str) -> Plai
     return peer
 
 
-async def _sell(shop: Peer, channel: str, numbers: Any, fault: Fault, end: float, played: Played) -> None:
+async def _sell(
+    shop: Peer, channel: str, numbers: Any, fault: Fault, is_enough: Callable[[], bool], played: Played
+) -> None:
     stored = {"ext": {"publish": {"persistent": True}}}
-    while monotonic() < end:
+    while not is_enough():
         handful = [next(numbers) for _ in range(AT_ONCE)]
         messages = [{"channel": channel, "data": {"n": each, **fault(each)}, "props": stored} for each in handful]
         tick = {"channel": TICKS, "data": handful[0]}
