@@ -56,3 +56,26 @@ def test_blocked_subject_is_unblocked(desk: Desk, receiver: Receiver, subject: s
     assert (shown["blocked"], shown["sessions"]) == (True, [])
     assert desk.post(f"/subjects/{subject}/unblock") == {"name": f"client/{subject}"}
     assert desk.ask("GET", f"/subjects/{subject}").status == 404
+
+
+def test_subject_is_blocked_before_its_first_login(desk: Desk, server: Server, subject: str) -> None:
+    assert desk.post(f"/subjects/{subject}/block") == {"name": f"client/{subject}", "killed": 0}
+    shown = desk.get(f"/subjects/{subject}")
+    assert (shown["blocked"], shown["sessions"], shown["queued"]) == (True, [], 0)
+    refused = Receiver(server).shake(name=f"{subject}/1")
+    assert refused["ext"]["session"]["errorCode"] == "communication.noConnection.serverDeny"
+    assert desk.post(f"/subjects/{subject}/unblock") == {"name": f"client/{subject}"}
+    Receiver(server).be(f"{subject}/1")
+
+
+@pytest.mark.parametrize("verb", ["kill", "unblock"])
+def test_other_operations_need_a_subject_that_is_there(desk: Desk, subject: str, verb: str) -> None:
+    refused = desk.ask("POST", f"/subjects/{subject}/{verb}")
+    assert (refused.status, refused.json()["message"]) == (404, f"there is no subject {subject} here")
+
+
+@pytest.mark.parametrize("name", ["a%20b", "%2E%2E", "a%26b", "x" * 256])
+def test_what_no_client_can_be_called_is_not_blocked(desk: Desk, name: str) -> None:
+    refused = desk.ask("POST", f"/subjects/_/block?subject={name}")
+    assert refused.status == 404
+    assert "there can be none: a subject is 1 to 255 of A-Z" in refused.json()["message"]

@@ -14,8 +14,8 @@ from crewel.admin.administration import Administration
 from crewel.admin.operation import Level
 from crewel.admin.other_nodes import OtherNodes
 from crewel.admin.rest import ROUTES, _status
-from crewel.admin.route import Ask, Route
-from crewel.errors import Refused, StoreUnavailable
+from crewel.admin.route import Ask, NotThere, Route
+from crewel.errors import IllegalArgument, Refused, StoreUnavailable
 from crewel.nodes.node_requests import OperatorAnswer, OperatorQuestion
 from crewel.security.grants import Role, Scope, scope_of
 from crewel.transports.forwarded import Client as Address
@@ -145,3 +145,31 @@ def test_an_operator_of_all_channels_asks_no_node_beforehand(nodes: list[Node]) 
     assert nodes[0].command("killClient", Scope(Role.DESTROY))["result"] == 2
     assert [each.method for each in nodes[1].asked] == ["POST"]
     assert not any(each.is_known for each in sessions)
+
+
+BLOCK = next(route for route in ACTIONS if route.path.endswith("/block"))
+BLOCK_COMMANDS = [name for name in COMMANDS if name.startswith("block")]
+
+
+def test_a_subject_without_sessions_is_blocked_at_all_nodes(nodes: list[Node]) -> None:
+    assert nodes[0].do(BLOCK, Scope(Role.DESTROY)) == {"name": "client/joe", "killed": 0}
+    assert all(node.is_blocked for node in nodes)
+
+
+@pytest.mark.parametrize("name", BLOCK_COMMANDS)
+def test_a_command_blocks_a_subject_without_sessions_at_all_nodes(nodes: list[Node], name: str) -> None:
+    nodes[0].command(name, Scope(Role.DESTROY))
+    assert all(node.is_blocked for node in nodes)
+
+
+def test_an_operator_of_some_channels_blocks_no_subject_without_sessions(nodes: list[Node]) -> None:
+    with pytest.raises(NotThere):
+        nodes[0].do(BLOCK)
+    assert not any(node.is_blocked for node in nodes)
+
+
+@pytest.mark.parametrize("name", BLOCK_COMMANDS)
+def test_no_command_of_such_an_operator_blocks_one(nodes: list[Node], name: str) -> None:
+    with pytest.raises(IllegalArgument, match="which has no session and no messages here"):
+        nodes[0].command(name)
+    assert not any(node.is_blocked for node in nodes)

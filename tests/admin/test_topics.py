@@ -381,6 +381,23 @@ def test_logins_of_a_blocked_subject_are_refused(desk: Desk, server: Server, sub
     Receiver(server).be(f"{subject}/1")
 
 
+@pytest.mark.parametrize("command", ["blockClientLogin=true", "blockClientAndResetConnections"])
+def test_a_command_blocks_a_subject_before_its_first_login(
+    desk: Desk, server: Server, subject: str, command: str
+) -> None:
+    assert desk.cmd(f"__cmd:client/{subject}/?{command}") == ("OK" if "=" in command else 0)
+    assert Receiver(server).shake(name=f"{subject}/1")["error"].startswith("403:")
+    assert desk.cmd(f"__cmd:client/{subject}/?blockClientLogin=false") == "OK"
+    Receiver(server).be(f"{subject}/1")
+
+
+@pytest.mark.parametrize("command", ["blockClientLogin", "blockClientLogin=false", "killClient", "numSessions"])
+def test_other_commands_need_a_subject_that_is_there(desk: Desk, subject: str, command: str) -> None:
+    refused = desk.ask("POST", "/commands", {"command": f"__cmd:client/{subject}/?{command}"})
+    assert refused.status == 400
+    assert f"client/{subject}, which has no session and no messages here" in refused.json()["message"]
+
+
 def test_the_audit_names_what_was_done_to_topics(desk: Desk, server: Server, topic: str, queue: str) -> None:
     for path in (f"/history{topic}", f"/subjects/{queue}/messages", f"/topics{topic}?force=true"):
         assert desk.ask("DELETE", path).status == 200

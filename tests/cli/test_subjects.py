@@ -26,6 +26,12 @@ def test_subject_is_blocked_and_unblocked(post: Post, joe: Receiver) -> None:
     assert post.lines("subjects", "list") == []
 
 
+def test_subject_is_blocked_before_its_first_login(post: Post) -> None:
+    assert post.run("subjects", "block", "ann", "--no-json").out == "client/ann: blocked, 0 sessions ended\n"
+    assert [each["name"] for each in post.lines("subjects", "list")] == ["client/ann"]
+    assert post.run("subjects", "unblock", "ann", "--no-json").out == "client/ann: not blocked\n"
+
+
 def test_subject_is_killed_with_all_its_sessions(post: Post, joe: Receiver) -> None:
     assert joe.id
     assert post.lines("subjects", "kill", "joe") == [{"name": "client/joe", "killed": 1}]

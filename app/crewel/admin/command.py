@@ -102,6 +102,8 @@ class Command(NamedTuple):
     """Makes one result of those of several nodes; None: that of any node is the whole answer."""
     asks: str = ""
     """The property that the nodes are asked for instead, if this one cannot be joined."""
+    is_beforehand: bool = False
+    """Whether it can be done, or written as true, for a subject that is not there yet."""
 
     def needs(self, *, writes: bool) -> Role:
         """The role that an operator needs to read the property, or to write it."""
@@ -152,7 +154,15 @@ def _of_operation(operation: Operation) -> Command:
     join = sum if operation.level is Level.SUBJECT and operation.key else None
     meaning = operation.meaning + returned
     return Command(
-        operation.level, Access.OPERATE, operation.command, meaning, answer, takes, role=operation.role, join=join
+        operation.level,
+        Access.OPERATE,
+        operation.command,
+        meaning,
+        answer,
+        takes,
+        role=operation.role,
+        join=join,
+        is_beforehand=operation.is_beforehand,
     )
 
 

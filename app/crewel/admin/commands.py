@@ -25,6 +25,7 @@ from crewel.admin.topic_resource import TOPIC_COMMANDS
 from crewel.broker.admission.guard import role_of_session
 from crewel.broker.session import Session
 from crewel.errors import CrewelError, IllegalArgument, PayloadError, Refused, RemoteCallError
+from crewel.qos.names import is_subject
 from crewel.security.grants import Role, Scope
 from crewel.topics import State
 
@@ -52,8 +53,10 @@ async def run(admin: Administration, text: object, who: str, scope: Scope) -> di
     except Refused as error:
         admin.audit.refused(who, role, "command", error.code, command=absolute)
         raise
-    call = await _addressed(admin, order, who, scope, _value(row, order))
-    if not (writes or row.access is Access.OPERATE):
+    acts, value = writes or row.access is Access.OPERATE, _value(row, order)
+    is_beforehand = row.is_beforehand and acts and value is not False
+    call = await _addressed(admin, order, who, scope, value, is_beforehand=is_beforehand)
+    if not acts:
         return {"command": absolute, "result": await _waited(row.answer(call))}
     with admin.audit.action(who, role, "command", about=order.name, command=absolute) as action:
         result = await _waited((row.write if writes and row.write is not None else row.answer)(call))
@@ -125,8 +128,11 @@ def _value(row: Command, order: Order) -> Any:
         raise illegal(f"has {'&'.join(values)!r}, but {row.name} takes {takes.expected}") from None
 
 
-async def _addressed(admin: Administration, order: Order, who: str, scope: Scope, value: Any) -> Call:
-    """The call with what it is about. Raises IllegalArgument if that is not there."""
+async def _addressed(
+    admin: Administration, order: Order, who: str, scope: Scope, value: Any, *, is_beforehand: bool
+) -> Call:
+    """The call with what it is about. Raises IllegalArgument if that is not there; of a subject only unless the command also
+    holds beforehand."""
     match order.level:
         case Level.SESSION:
             session = admin.find(order.name)
@@ -135,7 +141,7 @@ async def _addressed(admin: Administration, order: Order, who: str, scope: Scope
             return Call(admin, who, scope, order.name, [session], value)
         case Level.SUBJECT:
             subject = order.name.partition("/")[2]
-            if not admin.has_subject(subject):
+            if not (admin.has_subject(subject) or (is_beforehand and is_subject(subject))):
                 raise missing_order(order)
             return Call(admin, who, scope, order.name, admin.sessions_of(subject), value)
         case Level.TOPIC:

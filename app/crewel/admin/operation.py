@@ -100,6 +100,8 @@ class Operation:
     """Further answers, by status."""
     role: Role = Role.DESTROY
     """What an operator needs for it."""
+    is_beforehand: bool = False
+    """Whether it also holds for what is not there yet."""
 
     @property
     def asked(self) -> tuple[Field, ...]:
@@ -259,13 +261,15 @@ OPERATIONS: Final = (
     Operation(
         Level.SUBJECT,
         "block",
-        "Refuse logins of the subject until the server ends, and end all its sessions.",
+        "Refuse logins of the subject until the server ends, also before its first one, and end all its sessions.",
         lambda call: call.admin.block(call.subject, call.sessions, call.who),
         lambda answer: f"blocked, {answer['killed']} sessions ended",
         Example({"reason": "left the company"}, {"name": "client/joe", "killed": 1}),
         "killed",
         "how many sessions ended",
         command="blockClientAndResetConnections",
+        refusals={404: "No subject can have this name, or the operator's roles do not cover it."},
+        is_beforehand=True,
     ),
     Operation(
         Level.SUBJECT,

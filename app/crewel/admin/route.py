@@ -315,21 +315,21 @@ async def send_lines(ask: Ask, portions: AsyncGenerator[bytes, None]) -> web.Str
 
 def operation_routes(
     level: Level,
-    found: Callable[[Ask], Awaitable[Call]],
+    found: Callable[[Ask, Operation], Awaitable[Call]],
     view: Callable[[Call], Awaitable[dict[str, Any]]],
     answer: str,
     unknown: Mapping[int, str],
     merge: Merge | None = None,
 ) -> tuple[Route, ...]:
-    """The routes of the operations of this level. `found` is the call about what the path names; each answers with `view`,
-    which `answer` describes, and the result of the operation."""
+    """The routes of the operations of this level. `found` is the call of an operation about what the path names; each answers
+    with `view`, which `answer` describes, and the result of the operation."""
     routes = (_of_operation(each, found, view, answer, unknown) for each in OPERATIONS if each.level is level)
     return tuple(replace(route, merge=merge) for route in routes)
 
 
 def _of_operation(
     operation: Operation,
-    found: Callable[[Ask], Awaitable[Call]],
+    found: Callable[[Ask, Operation], Awaitable[Call]],
     view: Callable[[Call], Awaitable[dict[str, Any]]],
     answer: str,
     unknown: Mapping[int, str],
@@ -337,7 +337,7 @@ def _of_operation(
     action = f"{operation.verb} {operation.level}"
 
     async def handle(ask: Ask) -> dict[str, Any]:
-        call = await found(ask)
+        call = await found(ask, operation)
         with ask.action(action, about=call.name, **ask.fields) as done:
             result = operation.effect(call)
             if isawaitable(result):

@@ -15,7 +15,7 @@ from crewel.admin.call import Call
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands
 from crewel.admin.example import Example
 from crewel.admin.merges import At, Pages
-from crewel.admin.operation import About, Level
+from crewel.admin.operation import About, Level, Operation
 from crewel.admin.paging import sorted_page
 from crewel.admin.receiver_condition import Condition
 from crewel.admin.receiver_facts import add_what_the_store_says, standing_of
@@ -316,7 +316,7 @@ async def _trace(ask: Ask) -> web.StreamResponse:
         return await send_lines(ask, trace(session, seconds, ask.admin.masks))
 
 
-async def _call(ask: Ask) -> Call:
+async def _call(ask: Ask, _: Operation) -> Call:
     session = _found(ask)
     return Call(ask.admin, ask.who, ask.scope, session.name, [session], fields=ask.fields)
 

@@ -11,7 +11,7 @@ from crewel.admin.call import Call
 from crewel.admin.command import COUNT, FLAG, Access, Command, of_list, operation_commands, union
 from crewel.admin.example import Example
 from crewel.admin.merges import AtAll, Pages, Row, longest, merged
-from crewel.admin.operation import About, Level
+from crewel.admin.operation import About, Level, Operation
 from crewel.admin.receiver_facts import AwaitedQueue, queue_view
 from crewel.admin.request_fields import PAGE, count_text, page_fields
 from crewel.admin.role_scopes import seen
@@ -20,7 +20,7 @@ from crewel.admin.session_resource import login_date, uptime
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_reader import as_delivered
 from crewel.event_loop import in_turns, sorted_in_turns
-from crewel.qos.names import subject_queue
+from crewel.qos.names import SUBJECT_RULE, is_subject, subject_queue
 from crewel.security.grants import Role, role_of
 
 # Commands
@@ -89,11 +89,13 @@ SUBJECT_COMMANDS: Final = (
     ),
     _write(
         "blockClientLogin",
-        "Whether the server refuses its logins, until the server ends. Existing sessions stay.",
+        "Whether the server refuses its logins, until the server ends. Existing sessions stay. It can be set before the first"
+        " login.",
         lambda c: c.admin.is_blocked(c.subject),
         FLAG,
         _set_blocked,
         join=any,
+        is_beforehand=True,
     ),
     *operation_commands(Level.SUBJECT),
 )
@@ -152,11 +154,13 @@ async def _is_covered(ask: Ask, subject: str) -> bool:
     return ask.covers_all or await ask.role_on_subject(subject) is not None
 
 
-def _found(ask: Ask, value: Any = None) -> Call:
-    """A call about the subject that the path names."""
-    subject = ask.path["subject"]
-    if not ask.admin.has_subject(subject):
-        raise NotThere(f"there is no subject {subject} here")
+def _found(ask: Ask, value: Any = None, *, is_beforehand: bool = False) -> Call:
+    """A call about the subject that the path names. Raises NotThere if it is not there, and, if the call also holds
+    beforehand, cannot be."""
+    subject, can_be = ask.path["subject"], is_subject(ask.path["subject"])
+    if not (ask.admin.has_subject(subject) or (is_beforehand and can_be)):
+        why = "" if can_be else f", and there can be none: a subject is {SUBJECT_RULE}"
+        raise NotThere(f"there is no subject {subject} here{why}")
     return Call(ask.admin, ask.who, ask.scope, f"client/{subject}", ask.admin.sessions_of(subject), value)
 
 
@@ -170,8 +174,8 @@ async def _messages(ask: Ask) -> dict[str, Any]:
     return {"name": call.name, "queued": ask.admin.waiting_for(call.subject), "messages": await _peek(call)}
 
 
-async def _call(ask: Ask) -> Call:
-    return _found(ask)
+async def _call(ask: Ask, operation: Operation) -> Call:
+    return _found(ask, is_beforehand=operation.is_beforehand)
 
 
 async def _after(call: Call) -> dict[str, Any]:

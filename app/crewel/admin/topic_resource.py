@@ -12,7 +12,7 @@ from crewel.admin.call import Call
 from crewel.admin.command import COUNT, Access, Argument, Command, operation_commands, union
 from crewel.admin.example import Example
 from crewel.admin.merges import Pages, Row, merged
-from crewel.admin.operation import About, Level
+from crewel.admin.operation import About, Level, Operation
 from crewel.admin.request_fields import PAGE, choice_field, count_text, flag_text, page_fields, pattern, text_field
 from crewel.admin.route import Ask, NotThere, Route, operation_routes
 from crewel.admin.scope_coverage import covers_channel, covers_session
@@ -288,7 +288,7 @@ async def _history(ask: Ask) -> dict[str, Any]:
     return {"channel": view.name, "epoch": view.epoch or None, "entries": view.history, "messages": messages}
 
 
-async def _call(ask: Ask) -> Call:
+async def _call(ask: Ask, _: Operation) -> Call:
     return Call(ask.admin, ask.who, ask.scope, (await _found(ask)).name, fields=ask.fields)
 
 
