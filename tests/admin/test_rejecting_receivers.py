@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from crewel.admin.administration import Administration
+from crewel.admin.dead_letter_resource import DEAD_LETTER_ROUTES
 from crewel.admin.overview_resource import overview
 from crewel.admin.receiver_facts import at_rest, others_text
 from crewel.admin.receiver_resource import RECEIVER_ROUTES
@@ -127,6 +128,30 @@ def test_an_operator_of_some_channels_sees_what_is_rejected_of_these(stored: Sto
     seen = operator.receiver(some)
     assert seen["cause"] == "it rejects all messages of /a, 3 of 3: user.update.error: no such dish"
     assert "othersTook" not in seen["causes"][0]
+
+
+def test_each_message_of_a_report_keeps_its_own_reason(stored: StoredWorld, operator: Operator) -> None:
+    joe = Receiver(stored).started("/a", "/secret", name="joe/1", settle="message")
+    store(stored, "/a", 1)
+    store(stored, "/secret", 2)
+    first, second = joe.take()
+    joe.take(failed(first, "user.update.error", "no such dish"), failed(second, "user.update.error", "pay is 5000"))
+    assert joe.say("/meta/unsubscribe", subscription="/secret")["successful"]
+    stored.commit()
+    letters = operator.get(DEAD_LETTER_ROUTES[0])["letters"]
+    assert {each["channel"]: each["reason"] for each in letters} == {"/a": "no such dish", "/secret": "pay is 5000"}
+    seen = operator.receiver(Scope(parts=((Role.VIEW, frozenset({"/a"})),)))
+    assert seen["cause"] == "it rejected its last message: user.update.error: no such dish"
+
+
+def test_the_reason_of_an_earlier_code_is_not_lost(stored: StoredWorld, operator: Operator) -> None:
+    joe = Receiver(stored).started("/a", name="joe/1", settle="message")
+    store(stored, "/a", 1, 2, 3)
+    codes = ("user.update.error", "user.update.error", "user.update.noMenu")
+    joe.take(*(failed(each, code, f"why {code[-6:]}") for each, code in zip(joe.take(), codes, strict=True)))
+    stored.commit()
+    cause = operator.receiver()["cause"]
+    assert cause == "it rejects all its messages, 3 of 3: user.update.error: why .error and 1 more code"
 
 
 def test_the_end_of_a_session_ends_what_is_said_of_it(stored: StoredWorld, operator: Operator) -> None:

@@ -23,6 +23,7 @@ from crewel.admin.session_counts import SessionCounter, SessionCounts
 from crewel.broker.broker import Broker
 from crewel.broker.session import Session
 from crewel.broker.sessions.login_refusals import RefusedLogins
+from crewel.delivery.dispatcher import FailedDelivery
 from crewel.event_loop import Turns, in_turns, sorted_in_turns
 from crewel.security.masks import masked_message
 from crewel.security.sign_in import SignIns
@@ -46,7 +47,8 @@ class Administration(ServerView):
         self.events.on_event.append(self.timelines.add)
         self.refusals.on_refused.append(self._login_refused)
         self.events.on_overflow.append(self._turned_away)
-        self.events.on_event.append(self._note_rejection)
+        self.events.on_event.append(self._forget_rejections)
+        self.events.on_rejected.append(self._note_rejection)
         self.metrics_history.on_sample.append(self.rejections.tidy)
         self.server_metrics = ServerMetrics(self, self._in_trouble)
         self.server_timeline = ServerTimeline(self, self.metrics_history)
@@ -80,15 +82,14 @@ class Administration(ServerView):
         if name:
             self.timelines.add("overflow", name, {"policy": policy}, count)
 
-    def _note_rejection(self, what: str, name: str, fields: dict[str, Any]) -> None:
+    def _forget_rejections(self, what: str, name: str, _: dict[str, Any]) -> None:
         if what == "closed":
             self.rejections.forget(name)
-        elif what == "failed" and fields["outcome"] == "letter":
-            session = self.find(name)
-            failure = None if session is None else session.mailbox.view().failure
-            code = fields["code"]
-            reason = failure[1] if failure is not None and failure[0] == code else ""
-            self.rejections.add(name, fields["channel"], fields["id"], code, reason)
+
+    def _note_rejection(self, name: str, rejected: FailedDelivery) -> None:
+        entry = rejected.entry
+        message_id = entry.origin.id if entry.origin is not None else ""
+        self.rejections.add(name, entry.channel, message_id, rejected.code, rejected.reason)
 
     def _login_refused(self, refused: RefusedLogins) -> None:
         """Strangers choose the names: only sessions that there are have it in their timeline."""

@@ -22,7 +22,7 @@ from typing import Any, Final
 from crewel.broker.mailboxes.shape_samples import ShapeSamples
 from crewel.broker.runtime import Runtime
 from crewel.broker.session import Session
-from crewel.delivery.dispatcher import UNCLAIMED, Judgement
+from crewel.delivery.dispatcher import UNCLAIMED, FailedDelivery, Judgement
 from crewel.delivery.dispatcher_states import Holdback
 from crewel.delivery.entry import Entry
 from crewel.errors import StoreError
@@ -66,6 +66,9 @@ class Events:
     on_event: list[Callable[[str, str, Fields], None]] = field(default_factory=list, init=False)
     """Called at once with what happens to a session that has a name, whatever the level: the type, the session's name, and
     the fields of the event. It happens seldom: failures, holds, ends."""
+
+    on_rejected: list[Callable[[str, FailedDelivery], None]] = field(default_factory=list, init=False)
+    """Called at once with the name of a session and a message that it has rejected for good, with code and reason."""
 
     on_overflow: list[Callable[[str, str, int], None]] = field(default_factory=list, init=False)
     """Called before each group with the session's name, the policy of its queue, and how many messages that has turned away
@@ -143,6 +146,8 @@ class Events:
             self.settled(session, judgement.settled)
         for each in judgement.dead_letters:
             self._failed(session, each.entry, each.code, "letter", each.given)
+            for follow in self.on_rejected if session.name else ():
+                follow(session.name, each)
         if judgement.put_back:
             outcome = "held" if session.mailbox.view().holdback is not None else "waits"
             for each in judgement.put_back:
