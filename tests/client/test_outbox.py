@@ -22,7 +22,6 @@ from crewel.client import (
     Outbox,
     OutboxFullError,
     PayloadRefusedError,
-    TransportError,
 )
 from crewel.client.errors import SocketClosedError
 from crewel.client.outbox import RefusedPublish, log
@@ -167,7 +166,7 @@ async def test_more_than_the_server_takes_in_one_batch_go_in_several(
         batch = client.batch()
         for number in range(5):
             batch.publish("/outbox/batch", number)
-        with pytest.raises(TransportError, match=r"in one batch \(5; bayeux\.max_batch_messages is 4\)"):
+        with pytest.raises(PayloadRefusedError, match=r"in one batch \(5; bayeux\.max_batch_messages is 4\)"):
             await batch.__aexit__(None, None, None)
 
 

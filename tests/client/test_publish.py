@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from crewel.bayeux.message import Fields
-from crewel.client import Batch, Destination, PublishRefused, Reply
-from crewel.client.errors import publish_refused
+from crewel.client import Batch, Destination, PayloadRefusedError, PublishRefused, Reply
+from crewel.client.errors import SocketClosedError, publish_refused
 from crewel.client.publish_options import PublishOptions, publication
 from crewel.client.time_units import TIMES
 from crewel.qos.publish import DESTINATION, PUBLISH
@@ -76,6 +76,28 @@ async def test_a_batch_sends_each_message_as_it_was_added() -> None:
             batch.publish("/orders", order, properties=properties)
     qos = [{"clientProperties": {"oven": number}} for number in (1, 2)]
     assert [(each["data"], each["ext"]["publish"]) for each in sent] == [({"pizza": 1}, qos[0]), ({"pizza": 2}, qos[1])]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "is_refused"),
+    [
+        (1008, "too many messages in one batch (2; bayeux.max_batch_messages is 1)", True),
+        (1008, "too many messages in one batch (3; bayeux.max_batch_messages is 2)", False),  # another one was to blame
+        (1008, "JSON nested too deeply", False),
+        (1001, "", False),
+    ],
+)
+async def test_a_batch_for_which_the_socket_is_closed_is_refused_as_over_http(
+    code: int, reason: str, is_refused: bool
+) -> None:
+    async def close(messages: list[Fields]) -> list[Fields]:
+        raise SocketClosedError(code, reason)
+
+    batch = Batch(close)
+    batch.publish("/a", 1)
+    batch.publish("/a", 2)
+    with pytest.raises(PayloadRefusedError if is_refused else SocketClosedError, match=str(code)):
+        await batch.__aexit__(None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,14 @@ def test_a_wrong_payload_is_refused_with_its_fault(body: bytes, expected: Fault)
     assert fault(body) is expected
 
 
+def test_a_form_with_too_many_messages_is_refused_with_their_number() -> None:
+    body = "&".join(["message=%7B%7D"] * 6)
+    for form, charset in ((body.encode(), None), (body.encode("utf-16"), "utf-16")):
+        with pytest.raises(PayloadError) as refused:
+            elements_of(form, FORM, charset, SETTINGS)
+        assert str(refused.value) == "too many messages in one batch (6; bayeux.max_batch_messages is 5)"
+
+
 def test_the_limits_hold_over_all_parameters_together() -> None:
     with pytest.raises(PayloadError) as refused:
         elements_of_values(['[{"a":1},{"a":2},{"a":3}]'] * 2, SETTINGS)

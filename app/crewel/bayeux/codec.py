@@ -85,10 +85,15 @@ def _is_simple(message: dict[str, Any]) -> bool:
     return True
 
 
+def too_many(count: int, max_messages: int) -> PayloadError:
+    """The error for so many messages in one payload, with the limit and its name."""
+    return PayloadError(Fault.TOO_MANY, f"{count}; bayeux.max_batch_messages is {max_messages}")
+
+
 def check_batch(elements: list[Any], *, max_messages: int) -> None:
     """Raises PayloadError if these cannot be processed together: too many, or a handshake that is not alone."""
     if len(elements) > max_messages:
-        raise PayloadError(Fault.TOO_MANY, f"{len(elements)}; bayeux.max_batch_messages is {max_messages}")
+        raise too_many(len(elements), max_messages)
     if len(elements) > 1 and any(is_handshake(element) for element in elements):
         raise PayloadError(Fault.HANDSHAKE_IN_BATCH)
 

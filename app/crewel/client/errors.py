@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from crewel.bayeux.message import Fields
 from crewel.client.client_message import DestinationState, Failure, destinations_of, ext_part
-from crewel.errors import CrewelError
+from crewel.errors import CrewelError, Fault
 from crewel.errors.codes import is_below
 
 _LONGEST_WAIT_MS: Final = 3_600_000
@@ -43,6 +43,11 @@ class SocketClosedError(TransportError):
         words = f": {reason}" if reason else ""
         super().__init__(f"the socket was closed with code {code}{words}")
         self.code = code
+        self._reason = reason
+
+    def is_about_a_batch_of(self, count: int) -> bool:
+        """Whether the server closes because a payload has so many messages, which is more than it takes."""
+        return self.code == Fault.TOO_MANY.close_code and self._reason.startswith(f"{Fault.TOO_MANY.text} ({count};")
 
     @property
     def is_about_a_payload(self) -> bool:

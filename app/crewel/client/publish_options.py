@@ -23,6 +23,7 @@ from crewel.client.errors import (
     PayloadRefusedError,
     PublishRefused,
     RequestTimeoutError,
+    SocketClosedError,
     TransportError,
     is_of_session,
     publish_refused,
@@ -191,7 +192,7 @@ class Batch:
             return
         messages, self._messages = self._messages, []
         try:
-            self.replies = [Reply(reply) for reply in await self._request(messages)]
+            self.replies = [Reply(reply) for reply in await self._sent(messages)]
         except ClientError as failure:
             for message in messages:
                 self._traces.failed(message, type(failure).__name__, str(failure))
@@ -203,6 +204,14 @@ class Batch:
                 self._traces.failed(message, refusal.error_code or type(refusal).__name__, str(refusal))
         for refusal in refusals:
             raise refusal
+
+    async def _sent(self, messages: list[Fields]) -> list[Fields]:
+        try:
+            return await self._request(messages)
+        except SocketClosedError as closed:
+            if closed.is_about_a_batch_of(len(messages)):
+                raise PayloadRefusedError(str(closed)) from None  # as over HTTP
+            raise
 
 
 def check_retry_for(retry_for: float) -> float:

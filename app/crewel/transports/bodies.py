@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from crewel.bayeux.codec import check_batch, decode
+from crewel.bayeux.codec import check_batch, decode, too_many
 from crewel.errors import Fault, PayloadError
 from crewel.settings import Settings
 from crewel.transports.http_connection import Connection
@@ -102,9 +102,13 @@ def _decode(text: bytes | str, settings: Settings) -> list[Any]:
 
 
 def _elements_of_form(text: bytes | str, settings: Settings) -> list[Any]:
+    separators = text.count(b"&") if isinstance(text, bytes) else text.count("&")
+    count, most = separators + 1, settings.bayeux.max_batch_messages
+    if count > most:  # before they are read
+        raise too_many(count, most)
     try:
         form = text.decode() if isinstance(text, bytes) else text
-        fields = parse_qs(form, strict_parsing=True, max_num_fields=settings.bayeux.max_batch_messages, errors="strict")
+        fields = parse_qs(form, strict_parsing=True, errors="strict")
     except ValueError:
         raise PayloadError(Fault.MALFORMED) from None
     return elements_of_values(fields.get("message", []), settings)
