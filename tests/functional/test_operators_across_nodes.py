@@ -292,6 +292,32 @@ def test_a_blocked_subject_is_blocked_at_all_nodes(pair: list[Server], desks: li
     Person(pair[1]).be(f"client/{subject}/7")
 
 
+def test_a_subject_without_sessions_is_blocked_at_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
+    subject = f"oper{next(_numbers)}"
+    assert desks[1].post(f"/subjects/{subject}/block") == {"name": f"client/{subject}", "killed": 0}
+    for server, desk in zip(pair, desks, strict=True):
+        assert Person(server).shake(name=f"client/{subject}/7")["successful"] is False
+        assert desk.get(f"/subjects/{subject}")["blocked"] is True
+    assert desks[0].post(f"/subjects/{subject}/unblock") == {"name": f"client/{subject}"}
+    Person(pair[1]).be(f"client/{subject}/7")
+
+
+def test_a_change_of_settings_tells_that_the_other_node_does_not_change(
+    pair: list[Server], desks: list[Desk], tmp_path: Path
+) -> None:
+    told = desks[0].ask("PATCH", "/settings", {"bayeux.max_lazy_ms": 4000}).json()
+    assert (told["node"], told["unchanged"], told["settings"][0]["value"]) == ("a", 1, 4000)
+    environ = {"CREWEL_URL": pair[1].url, "CREWEL_TOKEN": TOKEN}
+    ended = crewel("settings", "set", "bayeux.max_lazy_ms=4500", "--json", directory=tmp_path, environ=environ)
+    assert json.loads(ended.out)["value"] == 4500
+    assert ended.err == ("crewel: only the node or worker that answered has changed, b; another one keeps its values\n")
+    values = [
+        next(row["value"] for row in desk.get("/settings")["settings"] if row["name"] == "bayeux.max_lazy_ms")
+        for desk in desks
+    ]
+    assert values == [4000, 4500]
+
+
 def test_overview_has_figures_and_problems_of_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
     subject, (here, there, _) = people(pair)
     there.subscribe(f"/{subject}")

@@ -211,7 +211,10 @@ async def _change_settings(ask: Ask) -> dict[str, Any]:
     for name, (before, after) in changed.items():
         with ask.action("change setting", about=name, before=before, after=after):
             pass  # it is done
-    return {"settings": [row for row in rows(settings) if row["name"] in ask.fields]}
+    membership = ask.admin.membership
+    others = 0 if membership is None else len(membership.registry.others())
+    where = {"node": ask.admin.node, "unchanged": others} if others else {}
+    return {"settings": [row for row in rows(settings) if row["name"] in ask.fields], **where}
 
 
 NODE_ROUTES: Final = (
@@ -249,7 +252,8 @@ NODE_ROUTES: Final = (
         "Change settings while the server runs: all given settings, or none. They apply to the node or worker that answers,"
         " until it ends.",
         _change_settings,
-        "`settings`, as above, of the given names.",
+        "`settings`, as above, of the given names. If there are other nodes or workers, also `node`: the name of the one that"
+        " has changed, and `unchanged`: how many others keep their values.",
         Example({"bayeux.max_lazy_ms": 2000}, {"settings": [{"name": "bayeux.max_lazy_ms", "value": 2000}]}),
         body=tuple(json_field(each.name, each.why) for each in declared().values()),
     ),

@@ -1,5 +1,6 @@
 """`crewel settings`: every setting with its value and where that comes from, here or in a running server."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -61,8 +62,11 @@ async def change(
         if not equals:
             raise typer.BadParameter(f"expected NAME=VALUE, not {value}")
         asked[name.strip()] = text
-    found = (await admin.call("PATCH", "/settings", body=asked))["settings"]
-    _print(found, as_json=output.wants_json(as_json))
+    answer = await admin.call("PATCH", "/settings", body=asked)
+    _print(answer["settings"], as_json=output.wants_json(as_json))
+    if others := answer.get("unchanged"):  # one that is alone does not tell it, nor do servers of before
+        rest = "another one keeps its values" if others == 1 else f"{others} others keep their values"
+        print(f"crewel: only the node or worker that answered has changed, {answer['node']}; {rest}", file=sys.stderr)
 
 
 def _print(found: list[dict[str, Any]], *, as_json: bool) -> None:
