@@ -227,6 +227,7 @@ def test_a_receiver_that_ends_is_waited_for_no_longer_than_one_that_is_full(
         ({"what": "drain"}, "sessions: is required, or `subject`"),
         ({"what": "drain", "sessions": ["joe"]}, "sessions.0: must be the name of a session"),
         ({"what": "drain", "sessions": []}, "sessions: must name an existing session"),
+        ({"what": "drain", "subject": "absent"}, "subject: must have sessions, and absent has none"),
         ({"what": "drain", "subject": "joe/1"}, "subject: must be the name of a subject"),
         (
             {"what": "drain", "subject": "joe", "code": "user"},

@@ -23,7 +23,8 @@ def test_channels_and_members_are_listed(server: Server, desk: Desk, subject: st
     for tab in tabs:
         call(tab, channel, "leave")
     assert desk.get(f"/presence{channel}")["members"] == []
-    assert desk.ask("GET", "/presence/service/x").status == 404
+    refused = desk.ask("GET", "/presence/service/x")
+    assert (refused.status, refused.json()["message"]) == (404, "sessions cannot be present on /service/x")
 
 
 def test_a_list_has_pages(server: Server, desk: Desk, subject: str, channel: str) -> None:

@@ -140,6 +140,8 @@ async def _receivers(ask: Ask) -> tuple[dict[str, Any], int]:
     else:
         names = list(dict.fromkeys(fields["sessions"]))
     if not names and ask.covers_all:
+        if "subject" in fields:
+            raise IllegalArgument("subject", f"must have sessions, and {fields['subject']} has none")
         raise IllegalArgument("sessions", "must name an existing session")
     found = list(filter(None, map(admin.find, names)))
     if not ask.covers_all and not (names and len(found) == len(names) and all(map(ask.covers_session, found))):

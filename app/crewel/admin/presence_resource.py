@@ -33,7 +33,7 @@ async def _list(ask: Ask) -> Row:
 async def _show(ask: Ask) -> Row:
     channel = parse("/" + ask.path["channel"])
     if channel is None or not may_have_presence(channel):
-        raise NotThere("there is no such channel on which sessions can be present")
+        raise NotThere(f"sessions cannot be present on /{ask.path['channel']}")
     members, masks = ask.admin.presence.members(channel.name), ask.admin.masks
     listed = []
     async for name in in_turns(list(members.members)):
