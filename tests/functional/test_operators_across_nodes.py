@@ -13,7 +13,7 @@ import pytest
 
 from crewel.storage.keys import Keys
 from tests.admin.company import neutral
-from tests.admin.desk import Desk
+from tests.admin.desk import Desk, Receiver
 from tests.cli.command import Running, crewel
 from tests.conftest import StartServer
 from tests.functional.cluster import LONG, NODE, OPERATED, TOKEN
@@ -316,6 +316,48 @@ def test_a_change_of_settings_tells_that_the_other_node_does_not_change(
         for desk in desks
     ]
     assert values == [4000, 4500]
+
+
+def test_every_node_tells_what_a_session_did_that_has_ended(pair: list[Server], desks: list[Desk]) -> None:
+    subject, _ = people(pair)
+    desks[0].post(f"/sessions/{subject}/2/hold", {"reason": "to look"})
+    desks[0].post(f"/sessions/{subject}/2/kill")
+    for desk in desks:
+        told = desk.get(f"/sessions/{subject}/2/timeline")
+        assert {"held", "killed"} <= {each["what"] for each in told["events"]}
+        assert (told["since"], told["dropped"], told["unreached"]) == (None, 0, 0)
+        assert len(desk.get(f"/sessions/{subject}/2/timeline?count=1")["events"]) == 1
+        assert desk.ask("GET", f"/sessions/{subject}/77/timeline").status == 404
+
+
+def test_alerts_are_of_the_sessions_of_all_nodes(pair: list[Server], desks: list[Desk]) -> None:
+    subject, _ = people(pair)
+    names = [f"client/{subject}/{number}" for number in (1, 2)]
+    raised = {name: json.dumps({"since": 5, "raised": 9, "who": "admin"}) for name in names}
+    with shared_store().client() as client:
+        client.hset(Keys(pair[0].store_sets[1].partition("=")[2]).alerts, mapping=raised)
+    for name in names:
+        desks[0].post(f"/sessions/{name.removeprefix('client/')}/hold")
+    for desk in desks:
+        told = desk.get("/alerts")
+        assert ([each["session"] for each in told["alerts"]], told["unreached"]) == (names, 0)
+
+
+def test_requests_are_those_of_all_nodes(start_server: StartServer) -> None:
+    sets, service = (NODE, LONG, OPERATED), "tests.admin.slow_service"
+    first = start_server(*sets, "node.name=a", service=service)
+    servers = [first, start_server(*first.store_sets, *sets, "node.name=b", service=service)]
+    callers = [Receiver(server).be(f"joe/{number}") for number, server in enumerate(servers, 1)]
+    for caller in callers:
+        caller.publish("/service/print", 1)
+    for desk in (Desk(server, TOKEN) for server in servers):
+        told = desk.get("/requests")
+        assert (told["count"], told["unreached"]) == (2, 0)
+        assert [each["caller"] for each in told["requests"]] == ["client/joe/1", "client/joe/2"]
+        oldest = desk.get("/requests?count=1")
+        assert ([each["caller"] for each in oldest["requests"]], oldest["count"]) == (["client/joe/1"], 2)
+    for caller in callers:
+        caller.publish("/service/paper", 0)
 
 
 def test_overview_has_figures_and_problems_of_all_nodes(pair: list[Server], desks: list[Desk]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
+from itertools import chain
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from time import time
 from typing import Any, Final
@@ -15,6 +16,7 @@ from typing import Any, Final
 from crewel.admin.call import Call
 from crewel.admin.command import FLAG, Access, Command, of_list, union
 from crewel.admin.example import Example
+from crewel.admin.merges import Parts, Row
 from crewel.admin.operation import Level
 from crewel.admin.request_fields import json_field
 from crewel.admin.route import Ask, Route
@@ -177,6 +179,11 @@ async def _alerts(ask: Ask) -> dict[str, Any]:
     return {"alerts": [{"session": each.session, **each.fields} for each in found if each.session in held]}
 
 
+def _joined_alerts(parts: Sequence[Row], _: Mapping[str, Any]) -> Row:
+    """Those of all nodes: a session is at one of them."""
+    return {"alerts": sorted(chain.from_iterable(part["alerts"] for part in parts), key=itemgetter("session"))}
+
+
 async def _nodes(ask: Ask) -> dict[str, Any]:
     """The servers of the store, as it has them at this instant."""
     access = ask.admin.access
@@ -236,6 +243,7 @@ NODE_ROUTES: Final = (
         "`alerts`, a list in the order of the names. An alert has `session`, `since` and `raised` (milliseconds since 1970),"
         " `held_ms` (how long it had been on hold when the alert was raised), `code`, `who` and `reason`.",
         Example({}, {"alerts": [{"session": "client/bob/1", "who": "admin", "reason": "database is down"}]}),
+        merge=Parts(_joined_alerts),
     ),
     Route(
         "GET",

@@ -24,12 +24,13 @@ from crewel.admin.merges import At, AtAll, Pages, Parts, Row
 from crewel.admin.operation import OPERATIONS, Level
 from crewel.admin.overview_resource import overview, shown
 from crewel.admin.paging import Place, cursor, place_in_order, sorted_page
+from crewel.admin.receiver_condition import things
 from crewel.admin.receiver_facts import add_what_the_store_says
 from crewel.admin.request_fields import MAX_PAGE, PAGE
 from crewel.admin.route import Ask, NotThere, Route, admit, answered, read
 from crewel.admin.subject_action import SubjectAction, is_missing, require_everywhere
 from crewel.bayeux.codec import encode
-from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError
+from crewel.errors import CrewelError, IllegalArgument, NodeFailed, Refused, StoreError, StoreUnavailable
 from crewel.nodes.membership import Membership
 from crewel.nodes.node_requests import OPERATOR, OperatorAnswer, OperatorQuestion
 from crewel.qos.names import Name, parse_name
@@ -344,13 +345,17 @@ async def _all(
     own: Awaitable[Any], others: Iterable[Awaitable[Any]], *, may_lack: bool = False
 ) -> tuple[list[Any], dict[str, int]]:
     """What this node answers and the others, and how many have not. `may_lack`: that it is not there is an answer too, and an
-    error of this node is not that of all if another one answers."""
+    error of this node is not that of all if another one answers. Raises StoreUnavailable if one that does not answer may have
+    what the others lack."""
     mine, *theirs = await asyncio.gather(own, *others, return_exceptions=True)
     found, missing = _told(each for each in theirs if not (may_lack and isinstance(each, Refused)))
     if not isinstance(mine, BaseException):
         return [mine, *found], missing
     if may_lack and found and isinstance(mine, CrewelError):
         return found, missing
+    if may_lack and isinstance(mine, NotThere) and missing["unreached"]:
+        silent = things(missing["unreached"], "other node")
+        raise StoreUnavailable(f"{mine.message}, and {silent} did not answer: try again later")
     raise mine
 
 

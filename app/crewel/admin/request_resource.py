@@ -1,11 +1,15 @@
-"""The remote calls that wait for a result of a service of this server. A REST resource."""
+"""The remote calls that wait for a result of a service of the server. A REST resource."""
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 from crewel.admin.example import Example
+from crewel.admin.merges import Parts, Row
 from crewel.admin.operation import About
 from crewel.admin.request_fields import PAGE, count_text, text_field
 from crewel.admin.route import Ask, Route
@@ -30,11 +34,18 @@ async def _list(ask: Ask) -> dict[str, Any]:
     }
 
 
+def _joined(parts: Sequence[Row], fields: Mapping[str, Any]) -> Row:
+    """The calls of all nodes: each waits at the node of its session."""
+    every = chain.from_iterable(part["requests"] for part in parts)
+    oldest = heapq.nsmallest(fields.get("count", PAGE), every, key=itemgetter("since"))
+    return {"requests": oldest, "count": sum(part["count"] for part in parts)}
+
+
 REQUEST_ROUTES: Final = (
     Route(
         "GET",
         "/requests",
-        "List the remote calls that wait for a service of this server, the oldest first.",
+        "List the remote calls that wait for a service of the server, the oldest first.",
         _list,
         "`requests`, a list of `channel`, `caller` (the name of the session, empty if it has none), `id` (of the"
         " message, or null) and `since` (milliseconds since 1970); `count`: their total number. The server does not"
@@ -46,5 +57,6 @@ REQUEST_ROUTES: Final = (
             count_text("At most this many requests, the oldest."),
         ),
         about=About.MANY,
+        merge=Parts(_joined),
     ),
 )

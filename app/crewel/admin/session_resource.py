@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
+from operator import itemgetter
 from time import time
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from crewel.admin.administration import Administration
 from crewel.admin.call import Call
 from crewel.admin.command import COUNT, FLAG, Access, Command, operation_commands
 from crewel.admin.example import Example
-from crewel.admin.merges import At, Pages
+from crewel.admin.merges import At, Pages, Parts, Row
 from crewel.admin.operation import About, Level, Operation
 from crewel.admin.paging import sorted_page
 from crewel.admin.receiver_condition import Condition
@@ -310,6 +312,18 @@ async def _timeline(ask: Ask) -> dict[str, Any]:
     return {"name": name, "since": since, "events": shown, "dropped": dropped if ask.covers_all else None}
 
 
+def _joined_timelines(parts: Sequence[Row], fields: Mapping[str, Any]) -> Row:
+    """What all nodes remember of one session: it is at one of them, and what it did at others, or before it ended, is there."""
+    events = sorted(chain.from_iterable(part["events"] for part in parts), key=itemgetter("at"), reverse=True)
+    dropped = [part["dropped"] for part in parts]
+    return {
+        "name": parts[0]["name"],
+        "since": next((part["since"] for part in parts if part["since"] is not None), None),
+        "events": events[: fields.get("count", PAGE)],
+        "dropped": None if None in dropped else sum(dropped),
+    }
+
+
 async def _trace(ask: Ask) -> web.StreamResponse:
     session, seconds = _found(ask), ask.fields.get("seconds", _TRACE_S)
     with ask.action("trace session", about=session.name):
@@ -389,7 +403,7 @@ SESSION_ROUTES: Final = (
         query=(count_text("At most this many of the newest events."),),
         refusals={404: "There is no such session, and no record of a former one."},
         about=About.SESSION,
-        merge=At.OWNER,
+        merge=Parts(_joined_timelines, may_lack=True),
     ),
     Route(
         "GET",
