@@ -313,7 +313,7 @@ function subscription(channel, choices = []) {
 }
 
 /** What happened to a receiver: events, the newest first. */
-function timeline({since, events, dropped}) {
+function timeline({since, events, dropped, ...told}) {
     const rows = events.map(({what, since: first, at, count: times, code, reason, who, id, outcome, policy, transport, from, ...more}) => [
         time(first) === time(at) ? time(at) : `${time(first)} to ${time(at)}`,
         WORDS[what] ?? what,
@@ -323,6 +323,7 @@ function timeline({since, events, dropped}) {
     ]);
     return [
         h("h2", {}, "What happened"),
+        missing(told, "what they remember of it is missing here"),
         table("What happened", [{text: "When", class: "id"}, "What", {text: "Times", class: "number"}, "Why", "Message"], rows,
             since === null ? "Nothing is recorded." : "No failure, hold, absence or full queue since the session came to this server."),
         dropped ? h("p", {class: "hint"}, `${things(dropped, "earlier event")} no longer recorded.`) : "",

@@ -3,7 +3,7 @@
  */
 
 import {get} from "./api.js";
-import {filters, h, swap, table} from "./elements.js";
+import {filters, h, missing, swap, table} from "./elements.js";
 import {ago, things} from "./format.js";
 
 const PAGE = 100;
@@ -17,6 +17,7 @@ export function requests({query, go}) {
     async function refresh() {
         const told = await get("/requests", {channel: asked.channel, caller: asked.caller, count: PAGE});
         swap(list,
+            missing(told, "calls that wait there are missing here"),
             h("p", {class: "hint"}, `${things(told.count, "remote call")} to services of the server, the longest first. The server does not know requests between clients.`),
             table("Requests", ["Channel", "Caller", "Since", "Message"], told.requests.map(row), asked.channel || asked.caller ? "No call that is waiting matches." : "No call is waiting. A client's remote call stands here until the service of the server has answered it."));
     }
