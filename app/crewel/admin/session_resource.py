@@ -195,6 +195,8 @@ _VIEW: Final = (
 )
 _TRACE_S: Final = 60
 _MOST_TRACE_S: Final = 3600
+_PATIENCE_S: Final = 2.0
+"""How long the other nodes are waited for: the page asks often, and one that hangs must not hide what the others tell."""
 
 
 _ORDERS: Final[Mapping[str, Callable[[Session], int]]] = {
@@ -403,7 +405,7 @@ SESSION_ROUTES: Final = (
         query=(count_text("At most this many of the newest events."),),
         refusals={404: "There is no such session, and no record of a former one."},
         about=About.SESSION,
-        merge=Parts(_joined_timelines, may_lack=True),
+        merge=Parts(_joined_timelines, may_lack=True, patience_s=_PATIENCE_S),
     ),
     Route(
         "GET",
