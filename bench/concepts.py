@@ -49,6 +49,8 @@ from mypy.types import (
     get_proper_type,
 )
 
+from crewel.standard_output import closed_pipe_ends
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -373,4 +375,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with closed_pipe_ends():
+        main()

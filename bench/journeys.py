@@ -26,6 +26,7 @@ from typing import Any
 from crewel import server
 from crewel.delivery.records import BATCH_BLOCK
 from crewel.settings import Settings, load
+from crewel.standard_output import closed_pipe_ends
 
 TOKEN = "journeys-need-an-operator-0123456789"
 QUIET_S, LIMIT_S, IDLE_S = 0.3, 10.0, 3.0
@@ -379,4 +380,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with closed_pipe_ends():
+        main()

@@ -20,11 +20,13 @@ import typer
 from crewel.errors import CrewelError
 from crewel.pipeline.admin_client import DEFAULT_URL, AdminClient, origin
 from crewel.pipeline.job_runner import Common, run_job, show, show_csv, show_rows
+from crewel.standard_output import Commands, closed_pipe_ends
 
 FindToken = Callable[[str, str | None], str | None]
 
 app = typer.Typer(
     name="pipeline",
+    cls=Commands,
     help="Analyse the facts and events of the server with Spark: tables and reports.",
     no_args_is_help=True,
     add_completion=False,
@@ -229,11 +231,12 @@ def audit(
     """
     common = Common(directory, master, spark, config, as_json, quiet)
     result = run_job("audit", common, **_span(since, until))
-    show(result, common)
-    if not common.is_json:
-        print("The facts balance." if result.is_clean else "The facts do not balance; see the table `audit`.")
-    if not result.is_clean:
-        raise typer.Exit(1)
+    status = int(not result.is_clean)
+    with closed_pipe_ends(status):
+        show(result, common)
+        if not common.is_json:
+            print("The facts balance." if result.is_clean else "The facts do not balance; see the table `audit`.")
+    raise typer.Exit(status)
 
 
 @app.command()
@@ -284,10 +287,12 @@ def redrive(
     result = run_job(
         "redrive", common, where=where, job=name, dry_run=dry_run, rate=rate, url=url, token=token, proxy=proxy
     )
-    show(result, common)
-    if result.stayed:
-        first = result.stayed[0]
-        raise CrewelError(f"{len(result.stayed):,} stayed; the first, {first.letter}: {first.message}")
+    try:
+        show(result, common)
+    finally:
+        if result.stayed:
+            first = result.stayed[0]
+            raise CrewelError(f"{len(result.stayed):,} stayed; the first, {first.letter}: {first.message}")
 
 
 @app.command()

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from crewel.errors import CrewelError, StoreUnavailable
 from crewel.pipeline.output import as_text_cell, in_one_line, lines, plain
+from crewel.standard_output import console
 
 Words = Callable[[str], None]
 
@@ -180,15 +180,15 @@ def show_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, is_raw: b
 
 def show_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print the rows of an answer as a table for people."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPED_COLUMNS
+    printer = console()
+    if not printer.is_terminal:
+        printer.width = _PIPED_COLUMNS
     shown = Table(box=None, pad_edge=False)
     for name in columns:
         shown.add_column(Text(name), overflow="fold")
     for row in rows:
         shown.add_row(*(Text("" if cell is None else plain(cell)) for cell in row))
-    console.print(shown)
+    printer.print(shown)
 
 
 def _setting(text: str) -> tuple[str, str]:

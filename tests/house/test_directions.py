@@ -45,7 +45,7 @@ MAY_IMPORT = {
     },  # the protocol and its options, not the server
     "conformance": {"outgoing_proxy"},  # it tests any Bayeux server, so it must not judge by Crewel's own code
     "extensions": {"bayeux", "broker", "delivery", "errors", "extension", "metrics", "qos", "settings"},
-    "pipeline": {"errors", "check_result", "outgoing_proxy", "storage"},  # the keys of the store
+    "pipeline": {"check_result", "errors", "outgoing_proxy", "standard_output", "storage"},  # the keys of the store
 }
 """What packages import that stand beside the layers of pyproject.toml. A package that is added is forbidden to them."""
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from inspect import Parameter, signature
 from pathlib import Path
@@ -271,13 +270,9 @@ def check_channels(channels: Iterable[str]) -> None:
 
 
 def run(work: Coroutine[Any, Any, None], *, is_endless: bool = False) -> None:
-    """Run until it is done, as `finished` does, or until nothing reads the output any more."""
+    """Run until it is done, as `finished` does."""
     try:
         finished(work, is_endless=is_endless)
-    except BrokenPipeError:
-        # `crewel sub … | head -3`: nothing reads any more. Python would flush to the broken pipe once more at its end.
-        sys.stdout = None
-        raise typer.Exit(0) from None
     except CrewelError as error:
         from crewel.client.errors import AccessDenied  # slow to import, and most commands do not fail
 

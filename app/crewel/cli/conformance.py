@@ -8,6 +8,7 @@ import typer
 
 from crewel.cli import bayeux_client, output
 from crewel.outgoing_proxy import without_password
+from crewel.standard_output import closed_pipe_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,14 +67,15 @@ def conformance(
         report = bayeux_client.finished(work)
     except runner.Unreachable as error:
         raise SettingsError(str(error)) from None
+    was_tested = report.is_complete and any(each.outcome is Outcome.PASSED for each in report.results)
+    status = int(not was_tested or bool(report.failed(Level.MUST, *([Level.SHOULD] if strict else []))))
     try:
-        _print(report, as_json=as_json)
+        with closed_pipe_ends(status):
+            _print(report, as_json=as_json)
     finally:  # neither a file that cannot be written nor a text that nothing reads must cost the run
         if html is not None:
             _write(report, html)
-    was_tested = report.is_complete and any(each.outcome is Outcome.PASSED for each in report.results)
-    if not was_tested or report.failed(Level.MUST, *([Level.SHOULD] if strict else [])):
-        raise typer.Exit(1)
+    raise typer.Exit(status)
 
 
 def _print_checks(checks: "Iterable[Check]") -> None:

@@ -6,6 +6,7 @@ import typer
 
 from crewel.cli import output
 from crewel.cli.bayeux_client import Config, Overrides, finished
+from crewel.standard_output import closed_pipe_ends
 
 if TYPE_CHECKING:
     from crewel.check_result import CheckResult
@@ -34,13 +35,14 @@ def doctor(
         repair_files(load(config, overrides or ()).storage, is_sure=yes)
         return
     results = finished(_collect(load(config, overrides or ())))
-    if as_json:
-        for result in results:
-            output.print_json(result)
-    else:
-        _print_table(results)
-    if any(result.state == "wrong" for result in results):
-        raise typer.Exit(1)
+    status = int(any(result.state == "wrong" for result in results))
+    with closed_pipe_ends(status):
+        if as_json:
+            for result in results:
+                output.print_json(result)
+        else:
+            _print_table(results)
+    raise typer.Exit(status)
 
 
 async def _collect(settings: "Settings") -> "list[CheckResult]":

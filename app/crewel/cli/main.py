@@ -39,9 +39,11 @@ from crewel.cli.sub import sub
 from crewel.cli.top import top
 from crewel.cli.trace_command import trace
 from crewel.errors import CrewelError
+from crewel.standard_output import Commands
 
 app = typer.Typer(
     name="crewel",
+    cls=Commands,
     help="A Bayeux server that does not lose messages.",
     epilog="`crewel COMMAND --help` explains a command and shows an example.",
     no_args_is_help=True,

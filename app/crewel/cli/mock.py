@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from crewel.cli import standard_streams
+
 app = typer.Typer(name="mock", help="Serve stand-ins for Bayeux services, for tests.", no_args_is_help=True)
 
 
@@ -48,7 +50,10 @@ def salesforce(
         sys.stdout.flush()
 
     try:
-        with Salesforce(edition=edition, host=host, port=port, tls=tls) as org:
+        with (
+            standard_streams.closed_pipe_fails("nothing reads `ready`"),
+            Salesforce(edition=edition, host=host, port=port, tls=tls) as org,
+        ):
             app = control_app(org, org.settings, ROUTES)
             asyncio.run(until_ended(app, host, control_port, f"{org.url}/cometd", on_ready))
     except ValueError as error:

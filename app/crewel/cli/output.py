@@ -1,18 +1,14 @@
 """How commands print: JSON lines for programs, tables and a progress bar for people."""
 
-import errno
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crewel.errors import CrewelError
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from crewel.standard_output import console
 
 Show = Callable[[int], None]
 _PIPED_COLUMNS = 200  # wide enough for each row to stay on one line
@@ -96,19 +92,6 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[Any]], piped_co
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(readable(cell)) for cell in row))
     printer.print(table)
-
-
-def console(**options: Any) -> "Console":
-    """What prints tables and styles on standard output. It raises BrokenPipeError if nothing reads that any more, as `print`
-    does."""
-    from rich.console import Console
-
-    class Printer(Console):
-        def on_broken_pipe(self) -> None:
-            # That of `Console` ends the process with 1, also in the middle of a session.
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
-    return Printer(highlight=False, **options)
 
 
 def readable(value: Any) -> str:

@@ -126,11 +126,8 @@ async def _publish(
 
 
 def _show(reply: "Fields", number: int) -> None:
-    try:
+    with standard_streams.closed_pipe_fails(f"stopped after {number} messages"):
         output.print_json(reply)
-    except BrokenPipeError:
-        sys.stdout = None  # Python would flush to the broken pipe once more at its end
-        raise CrewelError(f"standard output is closed: stopped after {number} messages") from None
 
 
 def _destinations(error: "PublishRefused") -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crewel.cli import standard_streams
 from crewel.cli.bayeux_client import DEFAULT_URL, Config, Overrides
 from crewel.cli.console_command import page_link
 from crewel.errors import SettingsError
@@ -171,9 +172,10 @@ def _run(settings: "Settings", modules: list[str]) -> None:
 
 @contextmanager
 def _explaining(settings: "Settings") -> "Iterator[None]":
-    """Say which address it was that could not be had."""
+    """Say which address it was that could not be had, or that nothing reads where the server is."""
     try:
-        yield
+        with standard_streams.closed_pipe_fails("nothing reads `ready`"):
+            yield
     except OSError as error:
         address = f"{settings.http.host}:{settings.http.port}"
         # Its own text repeats the address.

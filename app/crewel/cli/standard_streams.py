@@ -1,11 +1,10 @@
-"""Standard input and output of a command: texts in UTF-8, and whether the output has been read."""
+"""Standard input and output of a command: texts in UTF-8, whether the output has been read, and whether it can be."""
 
 import asyncio
 import codecs
 import fcntl
 import json
 import os
-import select
 import stat
 import sys
 import termios
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from crewel import standard_output
 from crewel.errors import CrewelError
 
 _WIDE: Final = {
@@ -95,7 +95,7 @@ def _check_width(beginning: bytes) -> None:
 
 async def output_read() -> None:
     """Wait until what was printed has been read, if standard output is a pipe: what is in a pipe ends with its reader."""
-    descriptor = _output()
+    descriptor = standard_output.descriptor()
     if descriptor is None or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return
     pauses = iter(_PAUSES_S)
@@ -107,17 +107,15 @@ async def output_read() -> None:
 
 async def output_closed() -> None:
     """Wait until nothing can read standard output any more. Raises BrokenPipeError then."""
-    descriptor, poll = _output(), select.poll()
-    if descriptor is not None:
-        poll.register(descriptor, 0)  # for nothing but errors
-    while not poll.poll(0):  # noqa: ASYNC110 - nothing else reports it
+    while not standard_output.is_closed():  # noqa: ASYNC110 - nothing else reports it
         await asyncio.sleep(_LOOK_S)
     raise BrokenPipeError
 
 
-def _output() -> int | None:
-    """The descriptor of standard output; None in a process that has replaced it with an object."""
+@contextmanager
+def closed_pipe_fails(words: str) -> Iterator[None]:
+    """Raise CrewelError with these words if nothing reads standard output any more."""
     try:
-        return sys.stdout.fileno()
-    except OSError:
-        return None
+        yield
+    except BrokenPipeError:
+        raise CrewelError(f"standard output is closed: {words}") from None

@@ -10,6 +10,7 @@ import typer
 
 from crewel.cli import bayeux_client, output, qos_options, standard_streams
 from crewel.errors import CrewelError
+from crewel.standard_output import console
 
 if TYPE_CHECKING:
     from crewel.bayeux.channel import Channel
@@ -138,7 +139,6 @@ def _taker(show: Print, code: str | None, text: str) -> Take:
         except BrokenPipeError:
             raise
         except OSError as error:
-            sys.stdout = None  # Python would flush it once more at its end
             raise CrewelError(f"standard output cannot be written: {error.strerror or error}") from None
         await standard_streams.output_read()
         if code is None:
@@ -288,7 +288,7 @@ def _printer(as_json: bool | None) -> Print:
         return lambda message: output.print_json(message.fields)
     from rich.text import Text
 
-    printer = output.console()
+    printer = console()
 
     def show(message: "Message") -> None:
         # No message can steer the terminal: `readable` escapes control characters, and Text leaves markup as it is.

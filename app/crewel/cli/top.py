@@ -9,6 +9,7 @@ import typer
 from crewel.cli import output
 from crewel.cli.admin_client import Admin
 from crewel.cli.bayeux_client import AsJson
+from crewel.standard_output import console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -54,14 +55,14 @@ async def top(
             await asyncio.sleep(every)
     from rich.live import Live
 
-    with Live(console=output.console(), screen=True, auto_refresh=False) as live:
+    with Live(console=console(), screen=True, auto_refresh=False) as live:
         while True:
             live.update(shown(await admin.call("GET", "/overview")), refresh=True)
             await asyncio.sleep(every)
 
 
 def _print(overview: Mapping[str, Any]) -> None:
-    output.console(soft_wrap=True).print(shown(overview))
+    console(soft_wrap=True).print(shown(overview))
 
 
 def shown(overview: Mapping[str, Any]) -> "RenderableType":
