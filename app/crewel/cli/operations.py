@@ -196,8 +196,8 @@ def _next(session: Mapping[str, Any]) -> str:
     retry, ends = session["retry"], session["ends"]
     parts = []
     if retry is not None:
-        most = "" if retry["of"] < 0 else f" of {retry['of']}, then it ends"
-        parts.append(f"retry {retry['number']}{most} at {format_timestamp(retry['at'])}")
+        most, then = ("", "") if retry["of"] < 0 else (f" of {retry['of']}", ", ends if all fail")
+        parts.append(f"retry {retry['number']}{most} at {format_timestamp(retry['at'])}{then}")
     if ends is not None:
         parts.append(f"ends at {format_timestamp(ends['at'])}: {ends['why']}")
     return "; ".join(parts)
