@@ -8,13 +8,18 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from crewel.cli.serve import ephemeral_settings
+from crewel.settings import Settings, load
 from crewel.settings.sources import variable_of
+from tests.cli.command import assert_refused, crewel
 from tests.store_process import shared_store
 from tests.template import Command
 
@@ -146,6 +151,63 @@ def test_settings_are_set_as_for_any_server(tmp_path: Path) -> None:
     server.end()
 
 
+def written(directory: Path, place: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """Write the settings of a real server into the file of this directory, or return them as an environment."""
+    if place == "environment":
+        return {variable_of(name): str(value) for name, value in given.items()}
+    (directory / "crewel.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items()))
+    return {}
+
+
+REAL: Mapping[str, Any] = {
+    "http.host": "0.0.0.0",
+    "http.port": 80,
+    "security.allow_open": True,
+    "admin.notice_webhook": "https://example.org/notices",
+    "admin.notice_webhook_token": "secret",
+    "delivery.dead_letter_webhook": "https://example.org/letters",
+    "delivery.dead_letter_webhook_token": "secret",
+    "telemetry.traces": True,
+}
+"""Where a real server listens, and what it calls."""
+
+
+@pytest.mark.parametrize("place", ["file", "environment"])
+def test_what_a_real_server_calls_is_called_only_if_the_command_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in written(tmp_path, place, REAL).items():
+        monkeypatch.setenv(name, value)
+    usual = Settings()
+    settings = ephemeral_settings(partial(load, None), "here", [])
+    assert (settings.http.host, settings.http.port) == ("127.0.0.1", 0)
+    for name in REAL.keys() - {"http.port", "security.allow_open"}:
+        assert attrgetter(name)(settings) == attrgetter(name)(usual), name
+    asked = [f"{name}={value}" for name, value in REAL.items()]
+    settings = ephemeral_settings(partial(load, None), "here", asked)
+    for name, value in REAL.items():
+        assert str(attrgetter(name)(settings)) == str(value), name
+
+
+@pytest.mark.parametrize("place", ["file", "environment"])
+def test_keys_are_fetched_only_from_an_address_of_the_command_line(tmp_path: Path, place: str) -> None:
+    given = {"security.policy": "jwt", "security.jwt_keys": "http://127.0.0.1:1/keys"}
+    environ = written(tmp_path, place, given)
+    assert_refused(
+        crewel("serve", "--ephemeral", directory=tmp_path, environ=environ),
+        "--ephemeral calls no address that a file or the environment names: set security.jwt_keys or",
+    )
+    for option in ("security.policy=open", "security.jwt_keys=http://127.0.0.1:1/keys"):
+        Ephemeral(tmp_path, "--set", option, environ=environ).end()
+
+
+def test_the_control_address_is_on_loopback_whatever_the_file_says(tmp_path: Path) -> None:
+    server = Ephemeral(tmp_path, environ=written(tmp_path, "file", REAL))
+    assert {urlsplit(each).hostname for each in (server.url, server.control)} == {"127.0.0.1"}
+    server.end()
+
+
 @pytest.mark.parametrize("place", ["file", "environment"])
 def test_the_store_of_a_real_server_is_left_alone(tmp_path: Path, place: str) -> None:
     """Its settings may be in the working directory or the environment, and the control address needs no password."""
@@ -155,14 +217,7 @@ def test_the_store_of_a_real_server_is_left_alone(tmp_path: Path, place: str) ->
         "storage.replicas": 1,
         "cluster.enabled": True,
     }
-    environ: dict[str, str] = {}
-    if place == "file":
-        (tmp_path / "crewel.toml").write_text(
-            "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
-        )
-    else:
-        environ = {variable_of(name): str(value) for name, value in given.items()}
-    server = Ephemeral(tmp_path, environ=environ)
+    server = Ephemeral(tmp_path, environ=written(tmp_path, place, given))
     assert server.call("/publish", channel="/orders", data=1, persistent=True)["id"]
     server.end()
     with shared_store().client() as client:

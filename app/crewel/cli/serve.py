@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -52,8 +52,8 @@ def serve(
         bool,
         typer.Option(
             "--ephemeral",
-            help="For tests: serve on a free port with an empty store in a temporary directory, which is removed at the"
-            " end. Also prints `control URL`, an address that publishes, moves the clock, kills and restarts the server.",
+            help="For tests: serve on a free port of loopback with an empty store in a temporary directory, which is removed"
+            " at the end. Also prints `control URL`, an address that publishes, moves the clock, kills and restarts the server.",
         ),
     ] = False,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Same as --set cluster.workers=…")] = None,
@@ -125,22 +125,53 @@ def _run_workers(settings: "Settings", command: "Command") -> None:
         uvloop.run(run())
 
 
+_OF_ITS_OWN: Final = {
+    "http.host": "127.0.0.1",
+    "http.port": 0,
+    "http.demos": False,
+    "storage.url": "",
+    "storage.replicas": 0,
+    "cluster.enabled": False,
+    "cluster.tails": "primary",
+    "admin.notice_webhook": "",
+    "admin.notice_webhook_token": "",
+    "delivery.dead_letter_webhook": "",
+    "delivery.dead_letter_webhook_token": "",
+    "telemetry.traces": False,
+}
+"""Where a server for tests listens and what it calls, unless the command line says otherwise. The file and the environment may
+be those of a real server, and the control address needs no password."""
+
+
+def ephemeral_settings(load: "Callable[[list[str]], Settings]", directory: str, overrides: list[str]) -> "Settings":
+    """The settings of a server for tests with this data directory. Options replace what tests usually want. Raises
+    SettingsError."""
+    from crewel.testing.instance import ADMIN_TOKEN
+
+    usual = {**_OF_ITS_OWN, "storage.data_dir": directory, "admin.token": ADMIN_TOKEN}
+    settings = load([*(f"{name}={value}" for name, value in usual.items()), *overrides])
+    security, keys = settings.security, "security.jwt_keys"
+    is_address = (security.jwt_keys or "").startswith(("http://", "https://"))
+    # Without the keys, its policy would be another one than was asked for.
+    if security.policy == "jwt" and is_address and settings.source(keys) != "--set":
+        raise SettingsError(
+            f"--ephemeral calls no address that a file or the environment names: set {keys} or security.policy=open with --set"
+        )
+    return settings
+
+
 def _run_ephemeral(
     load: "Callable[[list[str]], Settings]", overrides: list[str], modules: list[str], control_port: int
 ) -> None:
-    """Serve with a data directory that is removed in the end. Options replace what tests usually want. Raises SettingsError."""
+    """Serve with a data directory that is removed in the end. Raises SettingsError."""
     import asyncio
     from tempfile import TemporaryDirectory
 
     from crewel import logs
-    from crewel.testing.instance import ADMIN_TOKEN
     from crewel.testing.process import serve_ephemeral
 
     with TemporaryDirectory(prefix="crewel-") as directory:
-        usual = {"http.port": 0, "http.demos": False, "storage.data_dir": directory, "admin.token": ADMIN_TOKEN}
-        # The file and the environment may be those of a real server, and the control address needs no password.
-        usual |= {"storage.url": "", "storage.replicas": 0, "cluster.enabled": False, "cluster.tails": "primary"}
-        settings = load([*(f"{name}={value}" for name, value in usual.items()), *overrides])
+        settings = ephemeral_settings(load, directory, overrides)
         if settings.cluster.workers > 1:
             raise SettingsError(
                 f"--ephemeral serves with one process, and cluster.workers is {settings.cluster.workers}:"
