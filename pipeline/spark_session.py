@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from crewel.errors import SettingsError
+from crewel.errors import SettingsError, install_extra
 from crewel.pipeline.java_startup import java_properties
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from crewel.pipeline.connection import Address
 
-INSTALL_EXTRA: Final = "pip install 'crewel[pipeline]'"
+INSTALL_EXTRA: Final = install_extra("pipeline")
 INSTALL_JAVA: Final = "apt-get install default-jre-headless (or any Java from 17 on; JAVA_HOME says where it is)"
 LEAST_JAVA: Final = 17
 _EXTRA: Final = ("pyspark", "pyarrow", "pandas", "deltalake")

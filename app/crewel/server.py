@@ -26,7 +26,7 @@ from crewel.api import mount_api
 from crewel.broker.broker import Broker
 from crewel.broker.cluster import LONGEST_PAUSE_MS
 from crewel.broker.services import Service
-from crewel.errors import SettingsError, StoreLost
+from crewel.errors import SettingsError, StoreLost, install_extra
 from crewel.event_loop import unless
 from crewel.extension import Extension
 from crewel.nodes.membership import Membership
@@ -162,7 +162,7 @@ def _tracing(app: web.Application, settings: Settings) -> Extension:
         from crewel.telemetry import Tracing
     except ImportError as error:
         raise SettingsError(
-            f"telemetry.traces needs OpenTelemetry: install crewel[otel] (there is no {error.name})"
+            f"telemetry.traces needs OpenTelemetry (there is no {error.name}): {install_extra('otel')}"
         ) from error
     tracing = Tracing(settings.node.name)
     app.cleanup_ctx.append(tracing.life)

@@ -333,7 +333,9 @@ def test_a_client_without_opentelemetry_says_what_to_install() -> None:
         "try: Client('http://localhost', traces=True)\nexcept ClientError as error: print(error)"
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert ended.stdout.startswith("traces needs OpenTelemetry: install crewel[otel]"), ended.stderr
+    assert ended.stdout.startswith(
+        "traces needs OpenTelemetry (there is no opentelemetry): pip install '.[otel]' in"
+    ), ended.stderr
 
 
 @pytest.mark.crewel(store=True, settings={"telemetry.traces": True})

@@ -18,13 +18,17 @@ from crewel.pipeline import cli, job_runner, spark_session
 from crewel.pipeline.connection import Address
 from crewel.pipeline.jobs import doctor, report
 from crewel.pipeline.jobs.lock import writing
+from crewel.version import VERSION
 from tests.cli.command import Ended, crewel
 from tests.server_process import ROOT
 from tests.store_process import StoreProcess, shared_store
 
 COMMANDS = {"live", "backfill", "report", "audit", "query", "redrive", "compact", "doctor"}
 TOO_LONG = "x" * 300
-WITHOUT_EXTRA = "the pipeline needs pyspark: pip install 'crewel[pipeline]'"
+WITHOUT_EXTRA = (
+    "the pipeline needs pyspark: pip install '.[pipeline]' in a checkout, or"
+    f" pip install 'crewel-{VERSION}-py3-none-any.whl[pipeline]' with the wheel"
+)
 
 
 def pipeline(directory: Path, *arguments: str, **environ: str) -> Ended:

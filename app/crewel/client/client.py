@@ -55,6 +55,7 @@ from crewel.client.subscription import (
 )
 from crewel.client.traces import NO_TRACES, Traces
 from crewel.client.worker_options import WorkerOptions, check_worker, session_options
+from crewel.errors import install_extra
 
 log = logging.getLogger("crewel.client")
 
@@ -555,5 +556,5 @@ def _traces(*, is_on: bool) -> Traces:
     try:
         from crewel.client.client_spans import Telemetry
     except ImportError as error:
-        raise ClientError(f"traces needs OpenTelemetry: install crewel[otel] (there is no {error.name})") from error
+        raise ClientError(f"traces needs OpenTelemetry (there is no {error.name}): {install_extra('otel')}") from error
     return Telemetry()

@@ -1,5 +1,5 @@
-"""All errors in one place: the error tree and the texts of Bayeux replies (`tree`), and the dotted codes (`codes`).
-May import nothing of the server, because everything imports it."""
+"""All errors in one place: the error tree and the texts of Bayeux replies (`tree`), the dotted codes (`codes`), and what
+installs a missing extra (`extras`). May import nothing of the server, because everything imports it."""
 
 from crewel.errors.codes import CODES as CODES
 from crewel.errors.codes import KNOWN as KNOWN
@@ -8,6 +8,7 @@ from crewel.errors.codes import ErrorCode as ErrorCode
 from crewel.errors.codes import class_of as class_of
 from crewel.errors.codes import coded as coded
 from crewel.errors.codes import status_of as status_of
+from crewel.errors.extras import install_extra as install_extra
 from crewel.errors.tree import DENIED_BY_NOT_GRANTING as DENIED_BY_NOT_GRANTING
 from crewel.errors.tree import DENIED_BY_POLICY as DENIED_BY_POLICY
 from crewel.errors.tree import REFUSED_HEADER as REFUSED_HEADER
