@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crewel.errors import CrewelError, StoreUnavailable
-from crewel.pipeline.output import as_text_cell, in_one_line, lines, plain
+from crewel.pipeline.output import as_cell, as_json, as_text_cell, in_one_line, lines, plain
 from crewel.standard_output import console
 
 Words = Callable[[str], None]
@@ -159,10 +159,10 @@ def _teller(common: Common) -> Words:
 
 def show(result: Any, common: Common) -> None:
     """Print a result. With `--quiet`, people get no list of what was written; programs get it with `--json`."""
-    values = dataclasses.asdict(result)
     if common.is_json:
-        print(json.dumps(values, default=str), flush=True)
+        print(json.dumps(as_json(result)), flush=True)
         return
+    values = dataclasses.asdict(result)
     if common.is_quiet:
         values.pop("paths", None)
     for line in lines(values):
@@ -175,7 +175,8 @@ def show_csv(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, is_raw: b
     too, and some programs rows at a carriage return."""
     writer = csv.writer(sys.stdout, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     for cells in (columns, *rows):
-        writer.writerow(cells if is_raw else map(as_text_cell, cells))
+        shown = map(as_cell, cells)
+        writer.writerow(shown if is_raw else map(as_text_cell, shown))
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -187,7 +188,7 @@ def show_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for name in columns:
         shown.add_column(Text(name), overflow="fold")
     for row in rows:
-        shown.add_row(*(Text("" if cell is None else plain(cell)) for cell in row))
+        shown.add_row(*(Text("" if cell is None else plain(as_cell(cell))) for cell in row))
     printer.print(shown)
 
 

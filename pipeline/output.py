@@ -3,10 +3,14 @@ says in an error the line that one of our workers raised."""
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
+from math import isfinite
 from typing import Any, Final
 
 _MOST: Final = 20
@@ -58,6 +62,40 @@ def plain(value: Any) -> str:
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S}"
     return str(value)
+
+
+def as_json(value: Any) -> Any:
+    """Return a value as JSON has it: structs become objects, and binary becomes Base64.
+
+    What JSON has no form of becomes a text: moments, dates, decimals with all their digits, and NaN. Keys of a map that are no
+    texts become their JSON."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if isfinite(value) else str(value)
+        case bytes() | bytearray():
+            return b64encode(value).decode()
+        case Mapping():
+            return {_key(key): as_json(each) for key, each in value.items()}
+        case list() | tuple():
+            names = getattr(value, "__fields__", None)  # of a Row, which is known without Spark too
+            return list(map(as_json, value)) if names is None else dict(zip(names, map(as_json, value), strict=True))
+    if is_dataclass(value):
+        return {each.name: as_json(getattr(value, each.name)) for each in fields(value)}
+    return str(value)
+
+
+def _key(key: Any) -> str:
+    shown = as_json(key)
+    return shown if isinstance(shown, str) else json.dumps(shown)
+
+
+def as_cell(value: Any) -> Any:
+    """Return a value as a cell of a table or of CSV: as it is, but JSON if it has parts, and binary in Base64."""
+    if isinstance(value, bytes | bytearray):
+        return as_json(value)
+    return json.dumps(as_json(value), ensure_ascii=False) if isinstance(value, Mapping | list | tuple) else value
 
 
 def as_text_cell(value: Any) -> Any:

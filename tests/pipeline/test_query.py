@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from contextlib import redirect_stdout
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewel.pipeline.job_runner import show_csv, show_rows
+from crewel.pipeline.job_runner import Common, show, show_csv, show_rows
 from crewel.pipeline.jobs import query
+from crewel.pipeline.output import as_json
 from tests.pipeline.conftest import Streams
 from tests.texts import texts
 
@@ -43,6 +47,18 @@ def test_a_query_sees_tables_and_store(spark: SparkSession, streams: Streams, tm
     )
     at = datetime(1970, 1, 1, 0, 0, 0, 3000, UTC)
     assert within.rows == [[at, [at], (at,), {"a": at}, at.replace(tzinfo=None)]]
+    values = asked(
+        "SELECT map(max(at), date'2026-11-20'), map(named_struct('a', 1), 1.50), map(7, true), X'00ff',"
+        " named_struct('at', max(at), 'of', array(named_struct('n', 0.10))), double('NaN'), map(1.5D, double('-Infinity'))"
+        " FROM fact_published WHERE log_id = 3"
+    )
+    moment = "1970-01-01 00:00:00.003000+00:00"
+    assert json.loads(json.dumps(as_json(values)["rows"], allow_nan=False)) == [
+        [
+            {moment: "2026-11-20"}, {'{"a": 1}': "1.50"}, {"7": True}, "AP8=", {"at": moment, "of": [{"n": "0.10"}]},
+            "nan", {"1.5": "-inf"},
+        ]
+    ]  # fmt: skip
     cut = asked("SELECT log_id, log_id FROM fact_published ORDER BY 1", limit=2)
     assert (cut.rows, cut.is_cut) == ([[1, 1], [2, 2]], True)
     assert asked("SELECT * FROM FACT_PUBLISHED", from_store=False).rows == []
@@ -107,6 +123,26 @@ def test_csv_keeps_numbers(capsys: pytest.CaptureFixture[str]) -> None:
         '""',
         '"\'-1 day, 0:00:00"',
     ]
+
+
+@dataclass
+class Answer:
+    """A result of a job."""
+
+    rows: list[object]
+
+
+def test_what_has_parts_is_json_in_every_form(capsys: pytest.CaptureFixture[str]) -> None:
+    at = datetime(2026, 11, 20, tzinfo=UTC)
+    rows: list[list[object]] = [[{at: [date(2026, 11, 20)]}, bytearray(b"\0\xff"), [Decimal("1.50"), None], inf]]
+    show(Answer(rows), Common("", None, None, Path(), is_json=True))
+    shown = {"2026-11-20 00:00:00+00:00": ["2026-11-20"]}
+    assert json.loads(capsys.readouterr().out) == {"rows": [[shown, "AP8=", ["1.50", None], "inf"]]}
+    show_csv(["a", "b", "c", "d"], rows, is_raw=False)
+    (_, cells) = csv.reader(io.StringIO(capsys.readouterr().out, newline=""))
+    assert [json.loads(cells[0]), cells[1], json.loads(cells[2])] == [shown, "AP8=", ["1.50", None]]
+    show_rows(["a", "b"], [row[:2] for row in rows])
+    assert capsys.readouterr().out.split("\n")[1].split("  ")[0] == json.dumps(shown)
 
 
 def test_rows_are_printed_as_a_table_and_as_csv(capsys: pytest.CaptureFixture[str]) -> None:
