@@ -53,7 +53,8 @@ def serve(
         typer.Option(
             "--ephemeral",
             help="For tests: serve on a free port of loopback with an empty store in a temporary directory, which is removed"
-            " at the end. Also prints `control URL`, an address that publishes, moves the clock, kills and restarts the server.",
+            " at the end. Also prints `control URL`, an address that publishes, moves the clock, kills and restarts the"
+            " server.",
         ),
     ] = False,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Same as --set cluster.workers=…")] = None,
