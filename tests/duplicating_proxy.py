@@ -12,12 +12,15 @@ _BYTES = 65536
 
 class DuplicatingProxy:
     """Whatever a client writes goes to the server twice; `duplicated` counts the bytes. It knows nothing of HTTP: each of the
-    two connections carries the same requests in the same order."""
+    two connections carries the same requests in the same order. Which of two copies the server reads first is left to the
+    machine, unless they go `in_turn`."""
 
-    def __init__(self, server_port: int, *, passes_on: str = "first") -> None:
-        """`passes_on`: whether the answers to the `first` or to the `second` copy reach the client."""
+    def __init__(self, server_port: int, *, passes_on: str = "first", in_turn: bool = False) -> None:
+        """`passes_on`: whether the answers to the `first` or to the `second` copy reach the client. `in_turn`: the server has
+        read each first copy before the second one leaves."""
         self._server_port = server_port
         self._passes_on = passes_on
+        self._in_turn = in_turn
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -53,14 +56,24 @@ class DuplicatingProxy:
             with contextlib.suppress(ConnectionError):
                 while data := await reader.read(_BYTES):
                     self.duplicated += len(data)
-                    for copy in (first, second):
-                        copy.write(data)
-                        await copy.drain()
+                    first.write(data)
+                    await first.drain()
+                    if self._in_turn:
+                        await self._read_by_server()
+                    second.write(data)
+                    await second.drain()
         finally:
             for task in answers:
                 task.cancel()
             for each in (first, second, writer):
                 each.close()
+
+    async def _read_by_server(self) -> None:
+        """Wait until the server has read all that was sent before: it answers a connection that it accepted after that."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        with contextlib.closing(writer):
+            writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter | None) -> None:
