@@ -101,7 +101,7 @@ def more_of_it(mess: Mess) -> Receiver:
     server, desk = mess.server, mess.desk
     everything: dict[str, Any] = {"subscribe": ["/**"], "publish": ["/**"]}
     speaker = Receiver(server).be("speaker/2", token=TOKEN, timeout=600_000)
-    clerk = Receiver(server).be("clerk/1", token=signed(sub="clerk", exp=int(time.time()) + 2, **everything))
+    clerk = Receiver(server).be("clerk/1", token=signed(sub="clerk", exp=int(time.time()) + 3, **everything))
     clerk.subscribe("/office/orders")
     bakery = Receiver(server).be("bakery/1", token=signed(sub="bakery", **everything))
     bakery.subscribe("/bakery/orders")

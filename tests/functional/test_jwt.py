@@ -239,7 +239,7 @@ def test_what_the_new_token_does_not_grant_is_heard_no_more(guarded: Callable[..
 @one_lane
 def test_at_its_end_the_connect_says_to_log_in_again_and_nothing_is_lost(guarded: Callable[..., Server]) -> None:
     server = guarded("security.jwt_leeway_ms=0")
-    person = Person(server).be("joe/1", token=signed(exp=soon(1)))
+    person = Person(server).be("joe/1", token=signed(exp=soon(2)))
     person.subscribe("/chat/demo")
     connect = person.hold(ext={"ack": person.batch})
     (told,) = connect.response().messages
@@ -262,7 +262,7 @@ def test_at_its_end_the_connect_says_to_log_in_again_and_nothing_is_lost(guarded
 def test_a_socket_hears_nothing_after_its_token(guarded: Callable[..., Server]) -> None:
     server = guarded("security.jwt_leeway_ms=0")
     socket = SocketClient(server)
-    socket.handshake(ext={"session": {"token": signed(exp=soon(1))}})
+    socket.handshake(ext={"session": {"token": signed(exp=soon(2))}})
     socket.connect()
     socket.subscribe("/chat/demo")
     told = socket.reply_to(socket.ask_connect())
