@@ -198,7 +198,7 @@ def test_the_list_of_members_keeps_the_focus_and_the_state_is_read_aloud_once(ba
 
 def test_members_leave_by_the_button_and_by_vanishing(start_server: StartServer, meet: Meet):
     # A closed socket leaves its session the rest of the hold, so the hold is short here.
-    server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
+    server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=2500", "bayeux.sweep_ms=200")
     joe, sue, eve = [meet(server.base, name).join() for name in ("joe", "sue", "eve")]
     joe.sees_members(3)
     sue.page.get_by_role("button", name="Leave", exact=True).dblclick()
@@ -336,7 +336,7 @@ def test_pages_begin_anew_with_a_server_that_does_not_know_them(start_server: St
 
 
 def test_who_stays_offline_for_too_long_comes_back_in_a_new_session(start_server: StartServer, meet: Meet):
-    server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=1500", "bayeux.sweep_ms=200")
+    server = start_server("bayeux.timeout_ms=1000", "bayeux.max_interval_ms=2500", "bayeux.sweep_ms=200")
     joe, sue = [meet(server.base, name).join(transport="websocket") for name in ("joe", "sue")]
     sue.press("Go offline")
     joe.sees("sue has gone silent")

@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Route, expect
 from tests.browser.person import COUNT_CHANGES
 from tests.browser.test_console import Console, keeping, mess
 from tests.functional.wire import until
+from tests.patience import patience
 from tests.server_process import Server
 
 pytestmark = pytest.mark.timeout(300)
@@ -30,9 +31,9 @@ def test_loss_of_the_network_is_on_screen_within_three_seconds(browser: Browser,
     page = console.page
     expect(page.get_by_role("alert")).to_be_hidden()
     console.context.set_offline(True)
-    expect(page.get_by_role("alert")).to_have_text(LOST, timeout=LOSS_MS)
+    expect(page.get_by_role("alert")).to_have_text(LOST, timeout=LOSS_MS * patience())
     console.context.set_offline(False)
-    expect(page.get_by_role("alert")).to_be_hidden(timeout=2 * LOSS_MS)
+    expect(page.get_by_role("alert")).to_be_hidden(timeout=2 * LOSS_MS * patience())
     close(console)
 
 
@@ -51,10 +52,10 @@ def test_an_answer_that_was_on_its_way_does_not_hide_the_loss(browser: Browser, 
     for each in asked:
         each.fulfill(response=answer)
     expect(page.locator("tbody tr").first).to_contain_text("sign in")
-    expect(alert).to_have_text(LOST, timeout=LOSS_MS)
+    expect(alert).to_have_text(LOST, timeout=LOSS_MS * patience())
     page.unroute("**/admin/api/audit*")
     console.context.set_offline(False)
-    expect(alert).to_be_hidden(timeout=2 * LOSS_MS)
+    expect(alert).to_be_hidden(timeout=2 * LOSS_MS * patience())
     close(console)
 
 
