@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import json
 import socket
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from tests.functional.wire import Address, Connection, Headers, Response, figures, pairs, until
+from tests.functional.wire import LIMIT_S, Address, Connection, Headers, Response, figures, pairs, until
 
 Message = dict[str, Any]
 COOKIE = "BAYEUX_BROWSER"
+Result = TypeVar("Result")
 
 
 class Speaker:
@@ -149,6 +151,20 @@ def held(server: Address) -> float:
 def sessions(server: Address) -> float:
     """How many sessions live."""
     return figures(server)["crewel_sessions"]
+
+
+def in_time(begin: Callable[[], Result]) -> Result:
+    """What `begin` returns. It is called again if it fails: where sessions end soon, the machine may pause between two steps
+    for longer than a session lives."""
+    results: list[Result] = []
+
+    def has_begun() -> bool:
+        with suppress(AssertionError, EOFError, ConnectionError):
+            results.append(begin())
+        return bool(results)
+
+    until(has_begun, 3 * LIMIT_S)
+    return results[0]
 
 
 def data(messages: list[Message]) -> list[Any]:

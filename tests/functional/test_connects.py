@@ -7,13 +7,15 @@ import time
 
 import pytest
 
-from tests.functional.bayeux import Client, data, held, sessions
+from tests.functional.bayeux import Client, data, held, in_time, sessions
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.wire import figures, until
 from tests.server_process import Server
 
 RETRY = {"reconnect": "retry", "interval": 0, "timeout": 30000}
 QUICK = ("bayeux.timeout_ms=500", "bayeux.max_interval_ms=800", "bayeux.sweep_ms=50")
+SOON_S = 20.0
+"""Seconds within which comes what is not held for the usual time of 30 s, however slow the machine is."""
 
 
 def seconds(begin: float) -> float:
@@ -30,7 +32,7 @@ def test_the_first_connect_is_answered_at_once_and_without_advice(server: Server
     (reply,) = client.connect()
     assert reply.keys() == {"channel", "id", "successful"}
     assert reply["successful"] is True
-    assert seconds(begin) < 5
+    assert seconds(begin) < SOON_S
 
 
 def test_a_connect_is_held_until_a_message_comes(server: Server, channel: str) -> None:
@@ -58,7 +60,7 @@ def test_advice_of_a_request_counts_for_this_connect_only(server: Server) -> Non
     assert reply["advice"] == RETRY
     begin = time.monotonic()
     assert client.connect(advice={"timeout": 300, "interval": 250})[-1]["advice"] == {**RETRY, "interval": 250}
-    assert 0.25 < seconds(begin) < 5
+    assert 0.25 < seconds(begin) < SOON_S
     polling = client.hold()
     client.disconnect()
     assert polling.response().status == 200
@@ -131,10 +133,10 @@ def test_one_message_is_delivered_once_however_many_subscriptions_match(server: 
 
 
 def test_the_hold_ends_after_its_time(shared: Serve) -> None:
-    client = Client(shared(*QUICK)).start()
+    client = Client(shared("bayeux.timeout_ms=500")).start()
     begin = time.monotonic()
     (reply,) = client.connect()
-    assert 0.45 < seconds(begin) < 5
+    assert 0.45 < seconds(begin) < SOON_S
     assert reply.keys() == {"channel", "id", "successful"}
     assert client.connect(advice={"timeout": 0})[-1]["advice"]["timeout"] == 500
 
@@ -144,10 +146,10 @@ def test_a_session_without_a_connect_expires(shared: Serve) -> None:
     server = shared(*QUICK)
     until(lambda: sessions(server) == 0)
     before = figures(server)["crewel_sessions_expired_total"]
-    begin = time.monotonic()
-    client = Client(server).start()
-    until(lambda: figures(server)["crewel_sessions_expired_total"] > before)
-    assert 0.75 < seconds(begin) < 5
+    begin, client = in_time(lambda: (time.monotonic(), Client(server).start()))
+    until(lambda: sessions(server) == 0)
+    assert 0.75 < seconds(begin) < 9
+    assert figures(server)["crewel_sessions_expired_total"] > before
     (reply,) = client.connect()
     assert reply["error"] == "402::session_unknown"
     assert reply["advice"] == {"reconnect": "handshake", "interval": 0}
@@ -160,40 +162,56 @@ def test_a_session_without_a_connect_expires(shared: Serve) -> None:
 def test_a_session_that_never_connects_expires_too(shared: Serve) -> None:
     server = shared(*QUICK)
     until(lambda: sessions(server) == 0)
-    Client(server).handshake()
-    assert sessions(server) == 1
+
+    def is_there() -> None:
+        Client(server).handshake()
+        assert sessions(server) == 1
+
+    in_time(is_there)
     until(lambda: sessions(server) == 0)
 
 
 def test_a_session_with_a_held_connect_does_not_expire(shared: Serve) -> None:
     server = shared(*QUICK)
-    client = Client(server).start()
-    begin = time.monotonic()
-    assert client.connect(advice={"timeout": 1200})[-1]["successful"] is True
-    assert seconds(begin) > 1.1
-    assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+    def is_held() -> None:
+        client = Client(server).start()
+        begin = time.monotonic()
+        assert client.connect(advice={"timeout": 1200})[-1]["successful"] is True
+        assert seconds(begin) > 1.1
+        assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+    in_time(is_held)
 
 
 @one_lane
 def test_publishing_keeps_a_session_alive(shared: Serve, channel: str) -> None:
     server = shared(*QUICK)
-    client = Client(server).start()
-    begin = time.monotonic()
-    while seconds(begin) < 1.2:
-        client.publish(channel, 1)
-        client.command.has_input(within=0.1)
-    assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+    def publishes() -> None:
+        client = Client(server).start()
+        begin = time.monotonic()
+        while seconds(begin) < 1.2:
+            client.publish(channel, 1)
+            client.command.has_input(within=0.1)
+        assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+    in_time(publishes)
 
 
 @one_lane
 def test_an_announced_pause_counts(shared: Serve) -> None:
     server = shared(*QUICK)
-    client = Client(server).start()
-    client.connect(advice={"timeout": 0, "interval": 1200})
-    begin = time.monotonic()
-    while seconds(begin) < 1.2:
-        client.command.has_input(within=0.1)
-    assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+    def pauses() -> None:
+        client = Client(server).start()
+        client.connect(advice={"timeout": 0, "interval": 1200})
+        begin = time.monotonic()
+        while seconds(begin) < 1.2:
+            client.command.has_input(within=0.1)
+        assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+    in_time(pauses)
 
 
 @one_lane
@@ -201,13 +219,18 @@ def test_the_interval_is_told_and_allowed(serve: Serve) -> None:
     server = serve(
         "bayeux.interval_ms=700", "bayeux.max_interval_ms=300", "bayeux.sweep_ms=50", "bayeux.handshake_reconnect=true"
     )
-    client = Client(server)
     told = {"reconnect": "retry", "interval": 700, "timeout": 30000, "maxInterval": 300}
-    assert client.handshake()["advice"] == told
-    begin = time.monotonic()
-    client.connect()
+
+    def connected() -> float:
+        client = Client(server)
+        assert client.handshake()["advice"] == told
+        begin = time.monotonic()
+        assert client.connect()[-1]["successful"] is True
+        return begin
+
+    begin = in_time(connected)
     until(lambda: sessions(server) == 0)
-    assert 0.9 < seconds(begin) < 5
+    assert 0.9 < seconds(begin) < 9
 
 
 @one_lane
@@ -216,7 +239,7 @@ def test_a_connect_that_is_held_in_silence_too_long_ends_with_its_session(serve:
     client = Client(server).start()
     begin = time.monotonic()
     (reply,) = client.connect()
-    assert 0.7 < seconds(begin) < 4
+    assert 0.7 < seconds(begin) < SOON_S
     assert reply["successful"] is False
     assert reply["advice"]["reconnect"] == "handshake"
 
@@ -255,13 +278,17 @@ def test_a_replaced_connect_leaves_its_connection_usable(server: Server) -> None
 def test_a_session_survives_the_end_of_its_replaced_connect(shared: Serve) -> None:
     """The old connect's own end must not start the time of the session, which has a newer one."""
     server = shared(*QUICK)
-    client = Client(server).start()
-    old = client.hold(advice={"timeout": 1200})
-    client.drop_polling()
-    new = client.ask_connect(advice={"timeout": 1200})
-    assert old.response().status == 500
-    old.reset()
-    assert new.response().messages[-1]["successful"] is True
+
+    def survives() -> None:
+        client = Client(server).start()
+        old = client.hold(advice={"timeout": 1200})
+        client.drop_polling()
+        new = client.ask_connect(advice={"timeout": 1200})
+        assert old.response().status == 500
+        old.reset()
+        assert new.response().messages[-1]["successful"] is True
+
+    in_time(survives)
 
 
 def test_a_replaced_connect_gives_its_place_back(server: Server) -> None:
@@ -330,20 +357,23 @@ def test_the_first_message_chooses_the_session_of_the_batch(server: Server, chan
 def test_a_lazy_message_does_not_wake_the_connect_at_once(serve: Serve) -> None:
     server = serve("bayeux.lazy_channels=/lazy/**", "bayeux.max_lazy_ms=1500")
     client, other = Client(server).start(), Client(server).start()
-    client.subscribe("/lazy/a", "/prompt")
+    client.subscribe("/lazy/a")
     polling = client.hold()
     begin = time.monotonic()
     other.publish("/lazy/a", "lazy")
     assert data(polling.response().messages) == ["lazy"]
-    assert 1.4 < seconds(begin) < 5
+    assert 1.4 < seconds(begin) < SOON_S
 
+
+@one_lane
+def test_a_lazy_message_comes_with_the_next_that_is_not_or_with_a_reply(serve: Serve) -> None:
+    server = serve("bayeux.lazy_channels=/lazy/**", "bayeux.max_lazy_ms=600000", "bayeux.timeout_ms=600000")
+    client, other = Client(server).start(), Client(server).start()
+    client.subscribe("/lazy/a", "/prompt")
     polling = client.hold()
-    begin = time.monotonic()
     other.publish("/lazy/a", "lazy")
     other.publish("/prompt", "prompt")
     assert data(polling.response().messages) == ["lazy", "prompt"]
-    assert seconds(begin) < 1.4
-
     other.publish("/lazy/a", "waits for a reply")
     assert data(client.publish("/elsewhere", 1)[:1]) == ["waits for a reply"]
 
@@ -356,7 +386,7 @@ def test_a_connect_with_only_lazy_messages_waiting_is_held(serve: Serve) -> None
     other.publish("/lazy/a", 1)
     begin = time.monotonic()
     assert data(client.connect(advice={"timeout": 600})) == [1]
-    assert 0.5 < seconds(begin) < 5
+    assert 0.5 < seconds(begin) < 15
 
 
 def test_with_no_lazy_time_nothing_is_lazy(serve: Serve) -> None:
@@ -367,7 +397,7 @@ def test_with_no_lazy_time_nothing_is_lazy(serve: Serve) -> None:
     begin = time.monotonic()
     other.publish("/lazy/a", 1)
     assert data(polling.response().messages) == [1]
-    assert seconds(begin) < 5
+    assert seconds(begin) < SOON_S
 
 
 # Limits of the response and the queue
@@ -384,7 +414,7 @@ def test_a_response_has_a_limit_and_the_rest_comes_at_once_with_the_next(serve: 
         begin = time.monotonic()
         messages = client.connect()
         assert 1 <= len(data(messages)) <= 2
-        assert seconds(begin) < 5
+        assert seconds(begin) < SOON_S
         received += [number for number, _ in data(messages)]
     assert received == list(range(10))
 
