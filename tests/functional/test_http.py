@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 
 from crewel.version import VERSION
-from tests.functional.bayeux import Client
+from tests.functional.bayeux import Client, in_time
 from tests.functional.conftest import Serve
 from tests.functional.wire import Connection, figures, request_bytes, until
 from tests.server_process import Server
@@ -242,10 +242,10 @@ def test_a_slow_body_is_answered_408(shared: Serve) -> None:
 
 def test_a_held_connect_outlives_the_time_for_headers(shared: Serve) -> None:
     server = shared("http.header_timeout_ms=500", "http.body_timeout_ms=500")
-    client = Client(server).start()
+    client = in_time(lambda: Client(server).start())
     begin = time.monotonic()
     assert client.connect(advice={"timeout": 1200})[-1]["successful"] is True
-    assert 1.1 < time.monotonic() - begin < 4
+    assert 1.1 < time.monotonic() - begin < 20  # and not 30, the usual time
 
 
 def test_an_idle_connection_is_closed_after_its_time(shared: Serve) -> None:
@@ -258,11 +258,15 @@ def test_an_idle_connection_is_closed_after_its_time(shared: Serve) -> None:
 
 def test_a_connection_in_use_is_not_idle(shared: Serve) -> None:
     server = shared("http.keepalive_ms=700")
-    client = Client(server).start()
-    begin = time.monotonic()
-    assert client.connect(advice={"timeout": 1500})[-1]["successful"] is True
-    assert time.monotonic() - begin > 1.4
-    assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+    def is_used() -> None:
+        client = Client(server).start()
+        begin = time.monotonic()
+        assert client.connect(advice={"timeout": 1500})[-1]["successful"] is True
+        assert time.monotonic() - begin > 1.4
+        assert client.connect(advice={"timeout": 0})[-1]["successful"] is True
+
+    in_time(is_used)
 
 
 # Half-close

@@ -6,7 +6,7 @@ import json
 import socket
 import time
 
-from tests.functional.bayeux import Client
+from tests.functional.bayeux import Client, in_time
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
 from tests.functional.wire import figures, request_bytes, resident, until
@@ -111,7 +111,7 @@ def stuck(client: SocketClient, send: object) -> bool:
 @one_lane
 def test_an_idle_socket_that_is_not_read_is_closed_all_the_same(serve: Serve) -> None:
     server = serve("websocket.idle_timeout_ms=1000")
-    client = SocketClient(server).start()
+    client = in_time(lambda: SocketClient(server).start())
     batch = json.dumps([client.message("/flood/" + "x" * 900, data=1) for _ in range(30)])
     assert stuck(client, lambda: client.socket.text(batch))
     until(lambda: figures(server)["crewel_sockets"] == 0)

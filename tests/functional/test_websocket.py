@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.bayeux import Client, data, held, sessions
+from tests.functional.bayeux import Client, data, held, in_time, sessions
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import BINARY, CLOSE, PING, PONG, TEXT, Refused, Socket, SocketClient
 from tests.functional.wire import Connection, figures, until
@@ -348,7 +348,7 @@ def test_the_first_connect_is_answered_at_once_and_the_next_is_held(server: Serv
     client = SocketClient(server).start()
     begin = time.monotonic()
     reply = client.connect(advice={"timeout": 400})
-    assert 0.3 < time.monotonic() - begin < 5
+    assert 0.3 < time.monotonic() - begin < 20  # and not 30, the usual time
     assert reply["advice"] == RETRY
 
 
@@ -491,35 +491,45 @@ def test_a_handshake_for_each_connection_is_a_setting(serve: Serve) -> None:
 @one_lane
 def test_a_closed_socket_leaves_its_session_the_rest_of_the_hold_and_the_grace(serve: Serve) -> None:
     server = serve("bayeux.timeout_ms=800", "bayeux.max_interval_ms=700", "bayeux.sweep_ms=50")
-    client = SocketClient(server).start()
-    begin = time.monotonic()
-    client.ask_connect()
-    until(lambda: held(server) == 1)
-    client.socket.close()
+
+    def closed() -> float:
+        until(lambda: sessions(server) == 0)
+        client = SocketClient(server).start()
+        begin = time.monotonic()
+        client.ask_connect()
+        client.socket.close()  # which the server reads after the connect
+        assert sessions(server) == 1
+        return begin
+
+    begin = in_time(closed)
     until(lambda: sessions(server) == 0)
-    assert 1.4 < time.monotonic() - begin < 5
+    assert 1.4 < time.monotonic() - begin < 9
 
 
 def test_after_the_session_expired_the_socket_can_shake_hands_again(serve: Serve) -> None:
     server = serve("bayeux.max_interval_ms=200", "bayeux.sweep_ms=50")
-    client = SocketClient(server).start()
+    client = in_time(lambda: SocketClient(server).start())
     until(lambda: sessions(server) == 0)
     reply = client.connect()
     assert reply["error"] == "402::session_unknown"
     assert reply["advice"] == {"reconnect": "handshake", "interval": 0}
-    client.start()
-    assert client.publish("/a")["successful"] is True
+    in_time(lambda: client.start().publish("/a"))
 
 
 @one_lane
 def test_an_idle_socket_is_closed_1001(serve: Serve) -> None:
     server = serve("websocket.idle_timeout_ms=1200")
-    client = SocketClient(server).start()
-    begin = time.monotonic()
-    client.socket.connection.has_input(within=0.3)
-    client.publish("/a")
+
+    def silent() -> tuple[float, SocketClient]:
+        client = SocketClient(server).start()
+        begin = time.monotonic()
+        client.socket.connection.has_input(within=0.3)
+        client.publish("/a")
+        return begin, client
+
+    begin, client = in_time(silent)
     assert client.socket.closed()[0] == 1001
-    assert 1.4 < time.monotonic() - begin < 5
+    assert 1.4 < time.monotonic() - begin < 20
 
 
 # From one transport to another
