@@ -120,12 +120,12 @@ def test_messages_keep_their_order_over_a_restart(serve: Serve, again: Restart) 
 @one_lane
 def test_a_session_whose_client_is_gone_ends_after_a_restart_too(serve: Serve) -> None:
     soon = (HOLD, "bayeux.max_interval_ms=400", "bayeux.sweep_ms=50", "delivery.restart_grace_ms=300")
-    server = serve(*soon)
+    server = serve(HOLD)
     client = Reliable(server).start()
     client.subscribe("/a")
+    Client(server).start().publish("/a", 1, **PERSISTENT)
     server.kill()
     server = serve(*soon, *server.store_sets)
-    Client(server).start().publish("/a", 1, **PERSISTENT)
     until(lambda: 'crewel_ended_total{reason="lapsed"} 1.0' in read(server, "/metrics"))
 
 

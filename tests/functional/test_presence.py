@@ -37,8 +37,10 @@ def members(client: Any, channel: str) -> dict[str, int]:
 
 
 def test_a_socket_that_breaks_leaves_when_its_session_ends(shared: Serve, channel: str) -> None:
-    server = shared("bayeux.max_interval_ms=500", "bayeux.sweep_ms=50")
-    watcher, gone = SocketClient(server).start(), SocketClient(server).start()
+    server = shared("bayeux.sweep_ms=50")
+    watcher, gone = SocketClient(server).start(), SocketClient(server)
+    gone.handshake(ext={"session": {"name": "gone/1", "timeout": 1500}})
+    gone.connect()
     watcher.subscribe(CHANGES + channel)
     watcher.ask_connect()
     gone.ask_connect(advice={"timeout": 300})

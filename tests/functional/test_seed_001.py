@@ -135,7 +135,7 @@ class TestRow1:
     @pytest.mark.parametrize("sent", [False, True], ids=["not sent", "sent and not settled"])
     def test_the_session_ends_before_the_message_is_delivered(self, office: Office, end: str, sent: bool) -> None:
         """The page: "it is put back to the subject queue of joe"; and from there it goes to the next who is joe."""
-        joe = office.login(1, timeout=1000)
+        joe = office.login(1, timeout=2000 if end == "timeout" else 60_000)
         message_id = office.send("hi", office.joe, queue=True)
         messages = comes(joe) if sent or end == "communication" else []
         _END[end](office, joe, messages)
@@ -294,7 +294,7 @@ class TestRow3:
     @STORED
     def test_the_session_times_out(self, office: Office, persistent: bool) -> None:
         """The page: "or the session times out before the message was delivered"."""
-        office.login(2, timeout=500)
+        office.login(2, timeout=1500)
         office.send("hi", office.name(2), queue=True, persistent=persistent)
         until(lambda: office.letters(2))
         (letter,) = office.letters(2)

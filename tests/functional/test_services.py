@@ -22,13 +22,14 @@ from crewel.settings.storage import Storage
 from tests.conftest import StartServer
 from tests.functional.bayeux import Client, data
 from tests.functional.frames import SocketClient
+from tests.functional.people import Person
 from tests.functional.wire import until
 from tests.server_process import Server
 
 
 @pytest.fixture
 def application(start_server: StartServer, lane: tuple[str, ...]) -> Server:
-    return start_server(*lane, "bayeux.max_interval_ms=500", "bayeux.sweep_ms=50", service="tests.functional.services")
+    return start_server(*lane, "bayeux.sweep_ms=50", service="tests.functional.services")
 
 
 def last(client: Client, channel: str, **fields: object) -> dict[str, object]:
@@ -113,7 +114,8 @@ def test_a_service_disconnects_a_session(application: Server) -> None:
 
 def test_a_service_learns_who_comes_and_goes(application: Server) -> None:
     client, leaving = Client(application).start(), Client(application).start()
-    silent = Client(application).start()
+    silent = Person(application)
+    assert silent.shake(name="silent/1", timeout=500)["successful"] is True
     leaving.disconnect()
 
     def seen() -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.bayeux import Client, Message, data, sessions
+from tests.functional.bayeux import Client, Message, data, in_time, sessions
 from tests.functional.conftest import Serve, one_lane
 from tests.functional.frames import SocketClient
 from tests.functional.people import IDENTICAL, Person, refusal
@@ -250,7 +250,7 @@ class TestTakeOver:
         server = shared(*AWAY)
         old = Person(server).be(f"{joe}/1")
         old.subscribe(channel)
-        Client(server).start().publish(channel, 1, **PERSISTENT)
+        Person(server).be(f"publisher-for-{joe}/1").publish(channel, 1, **PERSISTENT)
         granted: list[Person] = []
 
         def is_granted() -> bool:
@@ -393,9 +393,9 @@ class TestLife:
     @one_lane
     def test_a_named_session_lives_as_long_as_it_said(self, serve: Serve) -> None:
         server = serve(*AWAY)
-        Person(server).be()
-        Person(server).be("joe/1", timeout=400)
-        Quiet(server).be("joe/2", timeout=400)
+        in_time(lambda: Person(server).be())
+        in_time(lambda: Person(server).be("joe/1", timeout=400))
+        in_time(lambda: Quiet(server).be("joe/2", timeout=400))
         long = Person(server).be("joe/3", timeout=60000)
         until(lambda: sessions(server) == 1)
         reply = Person(server).shake(name="joe/3", resume=long.login["resume"])
