@@ -41,6 +41,13 @@ async def two(server: Server, transport: str, **options: Any) -> AsyncIterator[t
         yield joe, ann
 
 
+async def has_asked(joe: Client, ann: Client, channel: str) -> None:
+    """Let the client ask something. Before its first request it subscribes; further ones are on their way at once, however
+    little time they have for their answer."""
+    await ann.reply(f"{channel}/before", lambda message: message.data)
+    assert (await joe.request(f"{channel}/before", 1)).data == 1
+
+
 @pytest.fixture
 def channel(request: pytest.FixtureRequest) -> str:
     """A channel that no other test uses."""
@@ -178,6 +185,7 @@ async def test_an_error_answer_is_told_from_none_in_time(server: Server, transpo
 async def test_a_responder_without_an_answer_leads_to_a_time_out(server: Server, transport: str, channel: str) -> None:
     async with two(server, transport) as (joe, ann):
         requests = await ann.subscribe(channel)
+        await has_asked(joe, ann, channel)
         with pytest.raises(AnswerTimeoutError, match=f"{channel}: no answer within 0.3 s"):
             await joe.request(channel, 1, timeout=0.3)
         assert joe.requests.pending == 0
@@ -190,7 +198,8 @@ async def test_a_responder_without_an_answer_leads_to_a_time_out(server: Server,
 
 
 async def test_where_nobody_is_there_is_no_answer(server: Server, transport: str, channel: str) -> None:
-    async with two(server, transport) as (joe, _):
+    async with two(server, transport) as (joe, ann):
+        await has_asked(joe, ann, channel)
         with pytest.raises(AnswerTimeoutError):
             await joe.request(channel, 1, timeout=0.2)
 

@@ -44,6 +44,13 @@ async def client(request: pytest.FixtureRequest, server: Server) -> AsyncIterato
         yield client
 
 
+async def has_asked(client: Client, channel: str) -> None:
+    """Let the client ask something. Before its first request it subscribes; further ones are on their way at once, however
+    little time they have for their answer."""
+    await client.reply(f"{channel}/before", lambda message: message.data)
+    assert (await client.request(f"{channel}/before", 1, timeout=30)).data == 1
+
+
 Answer = Callable[[Person, Message], None]
 
 
@@ -137,6 +144,7 @@ class TestSyncPublish:
         """The page: "xMsg will not reply synchronous requests automatically. If the callback does not send a response, the
         actor doing the syncPublish call will timeout"."""
         responder = respond(silent)
+        await has_asked(client, channel)
         begun = time.monotonic()
         with pytest.raises(AnswerTimeoutError):
             await client.request(channel, 1, timeout=0.5)
@@ -251,6 +259,7 @@ class TestReceivingResponses:
         """Where xMsg's map would keep them for ever."""
         late: list[tuple[Person, Message]] = []
         responder = respond(lambda *request: late.append(request))
+        await has_asked(client, channel)
         with pytest.raises(AnswerTimeoutError):
             await client.request(channel, 1, timeout=0.3)
         until(lambda: late)
@@ -297,6 +306,7 @@ class TestPublishingResponses:
     ) -> None:
         """The page: "if the wrong topic ... are used, the response will not be received"."""
         respond(lambda other, request: echo(other, request, channel="/elsewhere"))
+        await has_asked(client, channel)
         with pytest.raises(AnswerTimeoutError):
             await client.request(channel, 1, timeout=0.5)
 
