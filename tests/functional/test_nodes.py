@@ -51,10 +51,7 @@ def values(messages: list[Message]) -> list[Any]:
 def wait_for(person: Person, count: int) -> list[Message]:
     """The messages of so many connects as it takes to get so many."""
     taken: list[Message] = []
-    while len(taken) < count:
-        found = person.take(timeout=2000)
-        assert found, taken
-        taken += found
+    until(lambda: taken.extend(person.take(timeout=2000)) or len(taken) >= count)
     return taken
 
 
@@ -245,9 +242,12 @@ def test_a_node_that_was_stopped_for_longer_than_its_lease_begins_again(start_se
     # The other nodes know it by that token, and do not wait for the former one.
     other = Person(second).be()
     other.subscribe("/b")  # it may come before the new links
-    began = monotonic()
-    other.subscribe("/c")
-    assert monotonic() - began < 1
+    took = []
+    for number in range(3):  # any of them may meet a pause of the machine
+        began = monotonic()
+        other.subscribe(f"/c/{number}")
+        took.append(monotonic() - began)
+    assert min(took) < 1, took
     second.kill()
     until(lambda: inherited(first) >= 1)
     move(person, first)
