@@ -170,6 +170,7 @@ def company(directory: Path, *, has_payroll: bool) -> Stage:
         "delivery.dead_letters_max=50",
         "limits.max_deliver_after_ms=0",
         "bayeux.sweep_ms=3600000",  # what is swept is there or not, as long as the answers take
+        "bayeux.interval_ms=600000",  # and no client counts as away meanwhile
     )
     options = ["--port=0", "--service=tests.admin.slow_service", *(f"--set={text}" for text in sets)]
     return staged(Server(options, directory), has_payroll=has_payroll)
