@@ -33,7 +33,9 @@ def test_a_client_may_be_away_for_longer(start_server: StartServer) -> None:
 
 def outlives(server: Server, seconds: float) -> bool:
     """Whether a session lives on after so long a pause."""
-    client = Client(server).start()
+    client = Client(server)
+    client.handshake()
+    client.connect()
     client.command.has_input(within=seconds)
     return bool(client.connect(advice={"timeout": 0})[-1]["successful"])
 
