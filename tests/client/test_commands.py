@@ -19,7 +19,7 @@ from tests.admin.desk import TOKEN, Desk
 from tests.cli.command import Running, assert_refused, crewel
 from tests.client.support import LIMIT_S, SERVICE
 from tests.conftest import StartServer
-from tests.functional.bayeux import Client as Speaker
+from tests.functional.people import Person
 from tests.functional.wire import figures, until
 from tests.security.issuer import SECRET, signed
 from tests.server_process import Server
@@ -360,7 +360,7 @@ class TestWho:
         server = start_server(*sets)
         again = ("/back/a", "/back/b", "/back/c", "--name=sub/1", "--leave", "--count=10")
         assert subscribed(*again, url=server.url).end(signal.SIGTERM)[0] != 0
-        publisher = Speaker(server).start()
+        publisher = Person(server).be("publisher/1")
         stored: dict[str, Any] = {"persistent": True}
         for number in range(3):
             for channel in again[:3]:

@@ -143,7 +143,7 @@ async def test_waiting_for_room_ends_when_the_queue_is_read() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     await queue.receive(1)
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 5)
 
 
 async def test_waiting_for_room_has_an_end() -> None:
