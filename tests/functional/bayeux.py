@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from tests.functional.wire import LIMIT_S, Address, Connection, Headers, Response, figures, pairs, until
+from tests.functional.wire import Address, Connection, Headers, Response, figures, pairs, until
 
 Message = dict[str, Any]
 COOKIE = "BAYEUX_BROWSER"
@@ -154,17 +154,12 @@ def sessions(server: Address) -> float:
 
 
 def in_time(begin: Callable[[], Result]) -> Result:
-    """What `begin` returns. It is called again if it fails: where sessions end soon, the machine may pause between two steps
-    for longer than a session lives."""
-    results: list[Result] = []
-
-    def has_begun() -> bool:
+    """What `begin` returns. It is called again, twice at most, if it fails: where sessions end soon, the machine may pause
+    between two steps for longer than a session lives."""
+    for _ in range(2):
         with suppress(AssertionError, EOFError, ConnectionError):
-            results.append(begin())
-        return bool(results)
-
-    until(has_begun, 3 * LIMIT_S)
-    return results[0]
+            return begin()
+    return begin()
 
 
 def data(messages: list[Message]) -> list[Any]:

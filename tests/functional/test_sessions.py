@@ -20,7 +20,7 @@ from tests.server_process import Server
 
 NOT_AUTHORIZED = "user.security.authorization.notAuthorized"
 PERSISTENT: dict[str, Any] = {"ext": {"publish": {"persistent": True}}}
-AWAY = ("bayeux.max_interval_ms=150", "bayeux.sweep_ms=30")
+AWAY = ("bayeux.max_interval_ms=400", "bayeux.sweep_ms=30")
 _numbers = itertools.count(1)
 
 

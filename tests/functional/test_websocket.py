@@ -507,7 +507,7 @@ def test_a_closed_socket_leaves_its_session_the_rest_of_the_hold_and_the_grace(s
 
 
 def test_after_the_session_expired_the_socket_can_shake_hands_again(serve: Serve) -> None:
-    server = serve("bayeux.max_interval_ms=200", "bayeux.sweep_ms=50")
+    server = serve("bayeux.max_interval_ms=500", "bayeux.sweep_ms=50")
     client = in_time(lambda: SocketClient(server).start())
     until(lambda: sessions(server) == 0)
     reply = client.connect()
