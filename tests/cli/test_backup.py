@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import redis
 
-from crewel.storage.keys import FORMAT, OLDEST_FORMAT
+from crewel.storage.keys import FORMAT
 from tests.cli.command import Ended, Running, assert_refused, crewel
 from tests.conftest import StartServer
 from tests.server_process import LIMIT_S
@@ -287,7 +287,7 @@ END = b"*2\r\n$3\r\nend\r\n$1\r\n%d\r\n"
         (HEAD + b"*1\r\n$3\r\nSET\r\n" + END % 1, "other commands"),
         (HEAD.replace(b"$1\r\n1", b"$1\r\n2", 1) + END % 0, "newer version"),
         (HEAD.replace(b"%d\r\n" % FORMAT, b"%d\r\n" % (FORMAT + 1)) + END % 0, "newer version"),
-        (HEAD.replace(b"%d\r\n" % FORMAT, b"%d\r\n" % (OLDEST_FORMAT - 1)) + END % 0, "before 1.0"),
+        (HEAD.replace(b"%d\r\n" % FORMAT, b"%d\r\n" % (FORMAT - 1)) + END % 0, "not a backup of Crewel"),
     ],
 )
 def test_restore_refuses_a_file_with_other_contents(prefix: str, tmp_path: Path, text: bytes, words: str) -> None:

@@ -34,6 +34,7 @@ from crewel.storage.disk import FREE_DISK
 from crewel.storage.embedded import holds_store, where_else, without_store
 from crewel.storage.file_repair import cut_off
 from crewel.storage.file_repair import examine as examine_tail
+from crewel.storage.keys import FORMAT
 from crewel.storage.losses import losses_of
 from crewel.storage.primary import ask_sentinels, newest_primary
 from crewel.storage.store_files import Damaged, StoreFiles, moment
@@ -312,10 +313,10 @@ async def _format(connection: AdminConnection) -> CheckResult:
     if found is None and not await connection.has_keys():
         return CheckResult("format", State.OK, f"nothing is stored under {connection.storage.prefix!r} yet")
     try:
-        version = check_format(found, is_empty=False)
+        check_format(found, is_empty=False)
     except CrewelError as error:
         return CheckResult("format", State.WRONG, str(error))
-    return CheckResult("format", State.OK, str(version))
+    return CheckResult("format", State.OK, str(FORMAT))
 
 
 async def _clock(connection: AdminConnection) -> CheckResult:

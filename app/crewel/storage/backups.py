@@ -31,7 +31,7 @@ from crewel.storage import spent_ids
 from crewel.storage.admin_connection import PATIENT_LIMIT_S, AdminConnection, reached
 from crewel.storage.disk import FREE_DISK, look_at_disk
 from crewel.storage.embedded import Embedded
-from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING, Keys
+from crewel.storage.keys import FORMAT, RESTORING, Keys
 from crewel.storage.primary import PrimaryConnection
 from crewel.storage.store_connection import Reader, pack
 from crewel.storage.store_space import FULL_FROM, room_of
@@ -344,13 +344,10 @@ def _read(packed: Any) -> Iterator[_Command]:
 
 
 def _check_head(head: _Command | None, file: Path) -> None:
-    if head is None or head[0] != _HEAD:
+    if head is None or head[0] != _HEAD or int(head[2]) < FORMAT:
         raise BackupError(f"{file} is not a backup of Crewel")
-    version, layout = int(head[1]), int(head[2])
-    if version > _VERSION or layout > FORMAT:
+    if int(head[1]) > _VERSION or int(head[2]) > FORMAT:
         raise BackupError(f"{file} was made by a newer version of Crewel")
-    if layout < OLDEST_FORMAT:
-        raise BackupError(f"{file} was made by a version of Crewel before 1.0, which this one cannot read")
 
 
 @asynccontextmanager

@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 FORMAT = 2
-"""The version of this layout, which the store keeps under `format`. A server refuses a newer one. It takes an older one as it
-is, and from then on it is of this version."""
-OLDEST_FORMAT = 2
-"""The layout of 1.0.0, the first release: each later version reads it (docs/reference/stability.md)."""
+"""The version of this layout, which the store keeps under `format`. A server refuses any other one. It is the layout of 1.0.0,
+the first release: each later version reads it (docs/reference/stability.md)."""
 RESTORING = "restoring"
 """What stands under `format` while a restore has begun and is not complete. All versions refuse it."""
 
@@ -35,49 +33,6 @@ class Shares:
 
 class Keys:
     """The names of all keys under one `storage.prefix`."""
-
-    __slots__ = (
-        "alerts",
-        "audit",
-        "audit_shares",
-        "backed_up",
-        "base",
-        "bin",
-        "binned_at",
-        "dead",
-        "dropped",
-        "epoch",
-        "events",
-        "expiry",
-        "facts",
-        "format",
-        "jobs",
-        "kept",
-        "last",
-        "ledger",
-        "letter_bytes",
-        "letter_shares",
-        "letter_texts",
-        "letter_uses",
-        "log",
-        "losses",
-        "message_shares",
-        "names",
-        "nodes",
-        "open_jobs",
-        "positions",
-        "queues",
-        "restored",
-        "returned",
-        "scheduled",
-        "scheduled_held",
-        "scheduled_messages",
-        "scheduled_refused",
-        "secret",
-        "server_events",
-        "tags",
-        "topics",
-    )
 
     def __init__(self, prefix: str) -> None:
         self.base = prefix + _TAG
@@ -231,9 +186,9 @@ KEYS: tuple[Key, ...] = (
         "string",
         "a whole number; `restoring` while a restore is not complete",
         _EVER,
-        "the server, at its first start on an empty store or an older layout; `crewel restore`",
+        "the server, at its first start on an empty store; `crewel restore`",
         "each start",
-        "Version of this layout. The server refuses a newer one and upgrades an older one.",
+        "Version of this layout, which is that of 1.0.0. The server refuses any other one.",
     ),
     Key(
         "log",

@@ -27,7 +27,7 @@ from crewel.settings.store_location import Place, parse_store_address
 from crewel.storage import store_load
 from crewel.storage.confirmation import Marks
 from crewel.storage.embedded import END_LIMIT_S, Embedded
-from crewel.storage.keys import Keys
+from crewel.storage.keys import FORMAT, Keys
 from crewel.storage.losses import Met, meet
 from crewel.storage.primary import has_moved
 from crewel.storage.script_step import Step, scripts
@@ -410,12 +410,9 @@ class Store:
         await self._forget_last_client(info, client)
         self._history, self.newest = info.history, _UNSEEN
         await self._ask(*[("SCRIPT", "LOAD", script.text) for script in scripts().values()])
-        version = check_format(found, is_empty=not has_keys)
+        check_format(found, is_empty=not has_keys)
         if found is None:
-            await self._ask(("SET", self.keys.format, version, "NX"))
-        elif version != int(found):
-            log.info("the store has been upgraded from an older version of Crewel")
-            await self._ask(("SET", self.keys.format, version))
+            await self._ask(("SET", self.keys.format, FORMAT, "NX"))
         await self._meet()
         await self._compare_with_marks()
         await self._compare_with_marker()

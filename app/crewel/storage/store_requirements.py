@@ -15,7 +15,7 @@ from redis.exceptions import (
 
 from crewel.errors import SettingsError, StoreUnavailable
 from crewel.settings.storage import Storage
-from crewel.storage.keys import FORMAT, OLDEST_FORMAT, RESTORING
+from crewel.storage.keys import FORMAT, RESTORING
 from crewel.storage.primary import ServiceUnknown
 from crewel.storage.store_connection import no_connection
 from crewel.storage.store_info import StoreInfo
@@ -52,11 +52,9 @@ def check_server(info: StoreInfo, storage: Storage) -> None:
         )
 
 
-def check_format(found: bytes | None, *, is_empty: bool) -> int:
-    """Return the format that the store has from now on. Raises SettingsError for one that this version cannot use."""
-    if found is None:
-        if is_empty:
-            return FORMAT
+def check_format(found: bytes | None, *, is_empty: bool) -> None:
+    """Raise SettingsError if the store has a format that this version cannot use, or has keys but no format."""
+    if found is None and not is_empty:
         raise SettingsError(
             "the store has keys of Crewel but no format, as after an interrupted restore: restore again with --force"
         )
@@ -64,19 +62,14 @@ def check_format(found: bytes | None, *, is_empty: bool) -> int:
         raise SettingsError(
             "a restore has begun and is not complete: if it was interrupted, restore again with --force"
         )
-    if found.isdigit() and OLDEST_FORMAT <= int(found) <= FORMAT:
-        return FORMAT
+    if found is None or found == b"%d" % FORMAT:
+        return
     if found.isdigit() and int(found) > FORMAT:
         raise SettingsError(
             f"the store has format {int(found)}, and this version of Crewel knows {FORMAT}: use the newer version"
         )
-    if found.isdigit() and int(found) > 0:
-        raise SettingsError(
-            f"the store has format {int(found)}, which Crewel had before 1.0; this version reads {OLDEST_FORMAT} and newer:"
-            " begin with an empty store"
-        )
     raise SettingsError(
-        f"the store has format {found.decode('utf-8', 'replace')!r}, which no version of Crewel has written"
+        f"the store has format {found.decode('utf-8', 'replace')!r}, which no release of Crewel has written"
     )
 
 
