@@ -458,23 +458,6 @@ async def test_message_dropped_for_bytes_leaves_the_expiry_and_breaks_positions(
     assert not (await after(owner, 0)).reaches
 
 
-async def test_a_history_from_before_bytes_were_counted_is_shortened_too(store: Store) -> None:
-    owner = await started(store)
-    await owner.append([kept(b'"old"', history_max=1000)] * 10)
-    history, older = store.keys.history("/a"), []
-    for entry, fields in await store.reader.xrange(history):
-        fields.pop(b"z")
-        await store.reader.xdel(history, entry)
-        older.append((int(entry.split(b"-")[0]), fields))
-    await store.reader.delete(history)
-    await store.reader.hdel(store.keys.topic("/a"), "added")
-    for number, fields in older:
-        await store.reader.xadd(history, fields, id=f"{number}-0")
-    large = b'"%b"' % (b"x" * 900)
-    await owner.append([kept(large, history_max=1000)] * 2, history_max_bytes=1000)
-    assert await bodies(owner) == [large]
-
-
 async def test_a_reading_stops_at_so_many_bytes_with_one_message_more(store: Store) -> None:
     owner = await started(store)
     await owner.append([kept(b'"%03d%b"' % (number, b"x" * 995), history_max=1000) for number in range(300)])

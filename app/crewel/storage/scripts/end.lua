@@ -167,10 +167,7 @@ call('UNLINK', session, inbox)
 call('SREM', own, name)
 call('SREM', subject, name)
 
-if #ended > 0 then
-  local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
-  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
-end
+tell_ended(ended)
 tell_returned(queued, facts, facts_max)
 local fact = '{"session":' .. cjson.encode(name) .. '}'
 call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'closed-session', 'd', fact)

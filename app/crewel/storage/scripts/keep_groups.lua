@@ -35,8 +35,5 @@ for _, queue in ipairs(call('SMEMBERS', kept)) do
     leave(queue, ended)
   end
 end
-if #ended > 0 then
-  local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
-  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
-end
+tell_ended(ended)
 return {}

@@ -78,18 +78,12 @@ local function for_topics()
     call('ZREM', base .. 'expiry', unpack(members))
   end
 
-  -- Lets the oldest messages go as long as a history has too many bytes. Each entry has, as z, the bytes that had gone into
-  -- the history before it, so what came since an entry is a difference, whatever has left meanwhile. One without z is older.
+  -- Lets the oldest messages go as long as a history has too many bytes. The first field of each entry, z, is the bytes that had
+  -- gone into the history before it, so what came since an entry is a difference, whatever has left meanwhile.
   local function shorten(history, channel, added)
     local length, members = call('XLEN', history), {}
     for _, entry in ipairs(call('XRANGE', history, '-', '+', 'COUNT', 64)) do
-      local z
-      for at = 1, #entry[2], 2 do
-        if entry[2][at] == 'z' then
-          z = tonumber(entry[2][at + 1])
-        end
-      end
-      if #members == length - 1 or (z and added - z <= history_bytes) then
+      if #members == length - 1 or added - entry[2][2] <= history_bytes then
         break
       end
       members[#members + 1] = string.match(entry[1], '^%d+') .. ' ' .. channel

@@ -80,8 +80,5 @@ if #added + #groups + #asked > 0 then
   end
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'subscribed', 'd', fact .. '}')
 end
-if #ended > 0 then
-  local fact = '{"ended":[' .. table.concat(ended, ',') .. ']}'
-  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
-end
+tell_ended(ended)
 return answer

@@ -97,10 +97,7 @@ if #ended + #groups > 0 then
   fact = string.format(fact, cjson.encode(name), list_of(ended), table.concat(starts, ','), newest, left)
   call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'unsubscribed', 'd', fact)
 end
-if #lapsed > 0 then
-  local fact = '{"ended":[' .. table.concat(lapsed, ',') .. ']}'
-  call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', fact)
-end
+tell_ended(lapsed)
 if has_notice == '1' then
   local now = call('TIME')
   local id = math.max(tonumber(newest), now[1] * 1000000 + now[2] - 1) + 1

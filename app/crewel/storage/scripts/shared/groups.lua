@@ -1,5 +1,5 @@
 -- For the scripts that make sessions members of groups, or end that, after shared/packed.lua and shared/queues.lua. They have,
--- as further locals: `name`, of the session.
+-- as further locals: `name`, of the session; `facts`, the key, and `facts_max`, its bound, entries.
 
 -- A list as JSON; the library makes an object of an empty one.
 local function list_of(values)
@@ -43,5 +43,12 @@ local function leave(queue, ended)
       ended[#ended + 1] = '{"session":' .. cjson.encode(queue) .. ',"reason":"lapsed","ids":[' .. table.concat(lapsed, ',')
         .. ']}'
     end
+  end
+end
+
+-- Notes the fact of what has ended: JSON objects.
+local function tell_ended(ended)
+  if #ended > 0 then
+    call('XADD', facts, 'MAXLEN', '~', facts_max, '*', 't', 'ended', 'd', '{"ended":[' .. table.concat(ended, ',') .. ']}')
   end
 end
