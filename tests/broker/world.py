@@ -13,7 +13,7 @@ import orjson
 
 from crewel.bayeux.message import Fields
 from crewel.broker.broker import Broker
-from crewel.broker.cluster import SingleNode
+from crewel.broker.cluster import Cluster
 from crewel.broker.exchange import Peer
 from crewel.broker.node_tags import tag_of
 from crewel.broker.services import Service
@@ -114,10 +114,11 @@ class Socket(Recording):
         return received
 
 
-class OneOfSeveral(SingleNode):
+class OneOfSeveral(Cluster):
     """The part of a node whose others say nothing."""
 
     is_single = False
+    has_receivers = False
     broker: Broker
 
     def __init__(self) -> None:
@@ -154,7 +155,7 @@ class World:
     def __init__(self, *sets: str, extensions: Iterable[Extension] = (), services: Iterable[Service] = ()) -> None:
         self.loop = ControlledLoop()
         settings = load(overrides=list(sets), environ={})
-        self.cluster = OneOfSeveral() if settings.cluster.enabled else SingleNode()
+        self.cluster = OneOfSeveral() if settings.cluster.enabled else Cluster()
         self.broker = Broker(settings, extensions, self.loop, self.cluster)
         if isinstance(self.cluster, OneOfSeveral):
             self.cluster.broker = self.broker

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from crewel.broker.cluster import Cluster, SingleNode
+from crewel.broker.cluster import Cluster
 from crewel.broker.ids import Clock, Ids
 from crewel.broker.service_registry import ServiceRegistry
 from crewel.broker.writing.pending_publish import PendingPublish
@@ -66,7 +66,7 @@ class Runtime:
         """The store, or that there is none."""
         self.stored_shares = StoredShares(self.access, settings.limits, self.metrics, loop)
         """What each account has in the store, while room in it is scarce."""
-        self.cluster = cluster or SingleNode()
+        self.cluster = cluster or Cluster()
         """The other nodes that share the store."""
         self.clock = Clock()
         self.ids = Ids(secrets.token_hex(4), self.clock)

@@ -81,9 +81,9 @@ class Nodes(Cluster):
         """Whether nodes that live may have sessions for shared queues."""
         return bool(self.membership.registry.others())
 
-    def find(self, destinations: Iterable[Name]) -> Awaitable[list[list[Receiver]]]:
+    async def find(self, destinations: Iterable[Name]) -> list[list[Receiver]]:
         """Return for each destination the sessions that it means there. Raises StoreError."""
-        return self.membership.addressed.find(destinations)
+        return await self.membership.addressed.find(destinations)
 
     def deliver(self, channel: Channel, entry: Entry, names: Mapping[str, list[str]]) -> set[str]:
         """Send a message to sessions, by the token of their node. Returns the tokens of nodes that cannot be reached."""

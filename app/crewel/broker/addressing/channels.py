@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from crewel.bayeux.channel import Channel, parse
-from crewel.broker.cluster import Cluster, SingleNode
+from crewel.broker.cluster import Cluster
 from crewel.broker.session import Session
 from crewel.broker.topic import Topic
 from crewel.delivery.changes import Changes
@@ -42,7 +42,7 @@ class Channels:
     """Channels by name; wildcard patterns are channels like others."""
 
     def __init__(self, cluster: Cluster | None = None) -> None:
-        self._cluster = cluster or SingleNode()
+        self._cluster = cluster or Cluster()
         self._known: dict[str, Known] = {}
         self._round: Iterator[tuple[str, Known]] = iter(())
         self._lazy: set[str] = set()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from crewel.broker.cluster import Cluster, SingleNode
+from crewel.broker.cluster import Cluster
 from crewel.broker.ids import elapsed
 from crewel.delivery.records import LogId
 from crewel.errors import Fenced, StoreError, StoreTaken
@@ -42,7 +42,7 @@ class StoreLease:
     _access: StoreAccess
     _settings: Settings
     _supervisor: Supervisor
-    _cluster: Cluster = field(default_factory=SingleNode)
+    _cluster: Cluster = field(default_factory=Cluster)
     _lock: int | None = field(default=None, init=False)
     _is_first: bool = field(default=True, init=False)
     own: list[str] = field(default_factory=list, init=False)
