@@ -52,7 +52,12 @@ HandshakeAnswer = bool | Refusal | Identity | Awaitable[bool | Refusal | Identit
 
 
 class SecurityPolicy(Protocol):
-    """Each method returns True, False or a `Refusal`, or an awaitable of one of these."""
+    """Each method returns True, False or a `Refusal`, or an awaitable of one of these.
+
+    A policy may have further questions. Three are asked when `can_publish` or `can_subscribe` has been granted; without them,
+    that grant is the answer. `can_configure` is about the settings and the end of the topic, `can_group` about membership of a
+    consumer group. `can_address` gets a subject in place of the channel: may the session address messages to it?
+    Without `can_be_present`, no session may be present on a channel, or see who is. `JwtPolicy` has all four."""
 
     def can_handshake(self, session: Session, message: Message) -> HandshakeAnswer:
         """May this session be opened? `message.ext` has the credentials and `message.ext["session"]` the name that is asked
@@ -67,28 +72,6 @@ class SecurityPolicy(Protocol):
 
     def can_publish(self, session: Session, channel: Channel, message: Message) -> Answer:
         """May this session publish to the channel?"""
-
-
-class DetailedPolicy(SecurityPolicy, Protocol):
-    """A policy that tells apart what a publish or a subscribe asks for on top. The three questions come after
-    `can_publish` or `can_subscribe` has been granted. Of a policy that has not got them that grant is the answer."""
-
-    def can_configure(self, session: Session, channel: Channel, message: Message) -> Answer:
-        """May this session configure or erase the topic of the channel?"""
-
-    def can_group(self, session: Session, channel: Channel, message: Message) -> Answer:
-        """May this session be a member of a consumer group on the channel (or pattern)?"""
-
-    def can_address(self, session: Session, subject: str, message: Message) -> Answer:
-        """May this session address messages to the subject and its sessions?"""
-
-
-class PresencePolicy(SecurityPolicy, Protocol):
-    """A policy that grants presence. Of a policy that has not got this question, no session has it."""
-
-    def can_be_present(self, session: Session, channel: Channel, message: Message) -> Answer:
-        """May this session, which may subscribe to the channel, be present on it, and see who is? `message` is the request, or
-        the subscribe to the channel of changes."""
 
 
 class OpenPolicy:

@@ -7,7 +7,6 @@ There are two kinds: the subscriptions of a `MemorySubscriber` end with the proc
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,39 +26,8 @@ Waiting = asyncio.Future[Any] | None
 """What has to be awaited, and then raises StoreError; None: it is done."""
 
 
-class Subscriber(ABC):
-    """One session as a subscriber."""
-
-    @abstractmethod
-    def check(self, qos: SubscribeQos) -> None:
-        """Raise IllegalArgument if this cannot be had."""
-
-    @abstractmethod
-    def subscribe(self, wanted: Mapping[str, Choices]) -> Waiting:
-        """Subscribe to these patterns, and want this of them, from now on."""
-
-    @abstractmethod
-    def subscribe_after(
-        self, wanted: Mapping[str, Choices], starts: list[ReplayRequest], result: ReplayResult
-    ) -> Steps[None]:
-        """Subscribe to these patterns, and want this of them, after what the histories have. Raises StoreError and Refused."""
-
-    @abstractmethod
-    def unsubscribe(self, patterns: Iterable[str]) -> Waiting:
-        """End these subscriptions."""
-
-    @abstractmethod
-    def part(self, channel: str, *, ends: bool, tells: bool, why: str = "") -> Waiting:
-        """The topic of this channel was erased; or, with `why` (a Failure as JSON), the subscription to this pattern fails.
-        `ends`: the subscription to it ends. `tells`: the session gets the notice, behind all that came before."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """The session has ended, and so has what the store has of it."""
-
-
 @dataclass(slots=True)
-class MemorySubscriber(Subscriber):
+class MemorySubscriber:
     """A session that the store does not have."""
 
     _parts: Subscribers
@@ -107,7 +75,8 @@ class MemorySubscriber(Subscriber):
             self._parts.options.leave(self._session, pattern)
 
     def part(self, channel: str, *, ends: bool, tells: bool, why: str = "") -> None:
-        """End the subscription, send the notice, or both."""
+        """The topic of this channel was erased; or, with `why` (a Failure as JSON), the subscription to this pattern fails.
+        `ends`: the subscription to it ends. `tells`: the session gets the notice, behind all that came before."""
         if ends:
             self._parts.options.leave(self._session, channel)
         if tells:
@@ -120,7 +89,7 @@ class MemorySubscriber(Subscriber):
 
 
 @dataclass(slots=True)
-class StoredSubscriber(Subscriber):
+class StoredSubscriber:
     """A session that the store has."""
 
     _parts: Subscribers
@@ -166,13 +135,16 @@ class StoredSubscriber(Subscriber):
         return self._parts.stored.unsubscribe(self._session, self._durable, held) if held else None
 
     def part(self, channel: str, *, ends: bool, tells: bool, why: str = "") -> Waiting:
-        """End the subscription, send the notice, or both. The store does either."""
+        """End the subscription, send the notice, or both, as of a `MemorySubscriber`. The store does either."""
         return self._parts.stored.erase(self._session, self._durable, channel, ends=ends, tells=tells, why=why)
 
     def end(self) -> None:
         """The session has ended, and so has what the store has of it."""
         self._parts.stored.end(self._durable)
         self._session.leave_store()
+
+
+Subscriber = MemorySubscriber | StoredSubscriber
 
 
 @dataclass(frozen=True, slots=True)
