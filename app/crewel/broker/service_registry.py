@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from inspect import isawaitable
 from typing import Any
 
@@ -13,7 +13,8 @@ from crewel.bayeux.replies import Reply
 from crewel.broker.dead_letter import DeadLetter
 from crewel.broker.handler_steps import Steps
 from crewel.broker.session import Session
-from crewel.errors import RemoteCallError
+from crewel.errors import IllegalArgument, RemoteCallError
+from crewel.qos.fields import Check, read_fields
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,18 @@ class ServiceRegistry:
         else:
             if result is not None and isawaitable(result):
                 self._spawn(_waited(result))
+
+
+def read_call(data: Any, checks: Mapping[str, Check], *required: str) -> Fields:
+    """Return the checked fields of the data of a remote call. Raises RemoteCallError for a wrong one, or if one is missing."""
+    try:
+        asked = read_fields(data, checks, "data")
+        for name in required:
+            if name not in asked:
+                raise IllegalArgument(name, "is missing")
+    except IllegalArgument as error:
+        raise call_failure(error.code, error.message) from None
+    return asked
 
 
 def call_failure(code: str, message: str) -> RemoteCallError:

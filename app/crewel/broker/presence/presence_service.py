@@ -15,10 +15,10 @@ from crewel.broker.admission.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
 from crewel.broker.presence.presence import Presence
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import call_failure
+from crewel.broker.service_registry import call_failure, read_call
 from crewel.broker.session import Session
 from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, Limited, denied
-from crewel.qos.fields import Check, one_of, read_fields
+from crewel.qos.fields import Check, one_of
 
 PRESENCE_SERVICE: Final = "/service/presence"
 ABSENT: Final = "user.presence.absent"
@@ -55,11 +55,8 @@ class PresenceService:
     async def call(self, session: Session, data: Any) -> Fields:
         """Answer `{"channel", "action", "data"}`. Raises RemoteCallError, whose data are `errorCode` and `message`."""
         async with self._own.setdefault(session, asyncio.Lock()):
+            asked = read_call(data, _CHECKS, "channel", "action")
             try:
-                asked = read_fields(data, _CHECKS, "data")
-                for name in ("channel", "action"):
-                    if name not in asked:
-                        raise IllegalArgument(name, "is missing")
                 return await self._answer(session, asked["channel"], asked["action"], asked.get("data"))
             except (IllegalArgument, Limited) as error:
                 raise call_failure(error.code, error.message) from None

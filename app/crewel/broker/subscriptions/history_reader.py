@@ -16,16 +16,15 @@ from crewel.broker.admission.guard import NOT_AUTHORIZED
 from crewel.broker.handler_steps import complete, start
 from crewel.broker.mailboxes.dispatcher_runner import DispatcherRunner
 from crewel.broker.mailboxes.full_queue import SIZE
-from crewel.broker.mailboxes.outbound import Outbound
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import call_failure
+from crewel.broker.service_registry import call_failure, read_call
 from crewel.broker.session import Session
 from crewel.broker.subscriptions.history_start import Room
 from crewel.broker.subscriptions.options import SubscriptionOptions
 from crewel.broker.subscriptions.subscribe_handler import Permissions
 from crewel.delivery.entry import Entry
-from crewel.errors import DENIED_BY_POLICY, Denied, IllegalArgument, StoreError, denied
-from crewel.qos.fields import Check, flag, read_fields, whole
+from crewel.errors import DENIED_BY_POLICY, Denied, StoreError, denied
+from crewel.qos.fields import Check, flag, whole
 from crewel.qos.subscribe import ALL
 from crewel.storage import histories
 from crewel.storage.histories import History
@@ -101,7 +100,6 @@ class GetService:
     _runtime: Runtime
     _reader: HistoryReader
     _permissions: Permissions
-    _outbound: Outbound
     _dispatchers: DispatcherRunner
 
     def __post_init__(self) -> None:
@@ -117,12 +115,7 @@ class GetService:
     async def _get(self, session: Session, data: Any) -> Fields:
         """Answer `{"messages": [...]}` to `{"channel", "numEntries": 1, "newestFirst": true}`: as many of the newest as one
         response holds. Raises RemoteCallError."""
-        try:
-            asked = read_fields(data, _CHECKS, "data")
-            if "channel" not in asked:
-                raise IllegalArgument("channel", "is missing")
-        except IllegalArgument as error:
-            raise call_failure(error.code, error.message) from None
+        asked = read_call(data, _CHECKS, "channel")
         channel: Channel = asked["channel"]
         refusal = await self._refusal(session, channel)
         if refusal is not None:

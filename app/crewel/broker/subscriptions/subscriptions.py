@@ -43,7 +43,7 @@ class Subscriptions:
         self.permissions = Permissions(runtime, addressing, admission, subscribers)
         self.histories = HistoryReader(runtime, self.options)
         self.handler = SubscribeHandler(runtime, admission, self.permissions, topics, self.failures)
-        get = GetService(runtime, self.histories, self.permissions, outbound, mailboxes.dispatchers)
+        get = GetService(runtime, self.histories, self.permissions, mailboxes.dispatchers)
         runtime.services.calls[GET_SERVICE] = get.get
         admission.guard.admit(GET_SERVICE)
 

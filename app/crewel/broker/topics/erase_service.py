@@ -12,11 +12,11 @@ from crewel.bayeux.message import Fields, Message
 from crewel.broker.admission.guard import NOT_AUTHORIZED, Guard
 from crewel.broker.handler_steps import finished
 from crewel.broker.runtime import Runtime
-from crewel.broker.service_registry import call_failure
+from crewel.broker.service_registry import call_failure, read_call
 from crewel.broker.session import Session
 from crewel.broker.topics.server_topics import ServerTopics
-from crewel.errors import IllegalArgument, StoreError
-from crewel.qos.fields import Check, flag, read_fields
+from crewel.errors import StoreError
+from crewel.qos.fields import Check, flag
 
 ERASE_SERVICE: Final = "/service/erase"
 
@@ -43,12 +43,7 @@ class EraseService:
     async def erase(self, session: Session, data: Any) -> Fields:
         """Erase a topic, as `{"channel", "force": false}` says, and answer `{"channel", "state"}` with its state then. Raises
         RemoteCallError, whose data are `errorCode` and `message`."""
-        try:
-            asked = read_fields(data, _CHECKS, "data")
-            if "channel" not in asked:
-                raise IllegalArgument("channel", "is missing")
-        except IllegalArgument as error:
-            raise call_failure(error.code, error.message) from None
+        asked = read_call(data, _CHECKS, "channel")
         channel: Channel = asked["channel"]
         force = asked.get("force", False)
         fields: Fields = {"channel": channel.name, "clientId": session.id, "data": None}
