@@ -6,19 +6,13 @@ letter needs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
-from crewel.event_loop import Turns
-from crewel.storage.dead_letter_records import (
-    DeadLetterFilter,
-    StoredDeadLetter,
-    dead_letter_of,
-    is_dead_id,
-    shared_texts,
-)
+from crewel.storage.dead_letter_records import DeadLetterFilter, StoredDeadLetter, is_dead_id
+from crewel.storage.dead_letter_store import whole
 from crewel.storage.keys import Keys
 from crewel.storage.script_step import Step
 from crewel.storage.sight import READING_S
@@ -111,22 +105,19 @@ async def _read(store: Store, places: dict[str, str]) -> list[DiscardedDeadLette
     if not places:
         return []
     kept: Any = await store.reader.hmget(store.keys.bin, list(places))
-    await Turns().end()  # the store answers many readers together
     entries = {each: _fields(text) for each, text in zip(places, kept, strict=True) if text is not None}
-    names = list(dict.fromkeys(name for fields in entries.values() for name in shared_texts(fields)))
-    found: Any = await store.reader.hmget(store.keys.letter_texts, names) if names else []
-    texts = {name: text for name, text in zip(names, found, strict=True) if text is not None}
-    return [
-        DiscardedDeadLetter(
-            dead_letter_of(dead_id.encode(), fields, texts),
-            places[dead_id],
-            fields.get(b"b:who", b"").decode(),
-            fields.get(b"b:job", b"").decode(),
-            fields.get(b"b:as", fields.get(b"a", b"")).decode(),
-        )
-        for dead_id, fields in entries.items()
-        if all(name in texts for name in shared_texts(fields))
-    ]
+    letters = await whole(store, [(each.encode(), fields) for each, fields in entries.items()])
+    return [_discarded(letter, places[letter.dead_id], entries[letter.dead_id]) for letter in letters]
+
+
+def _discarded(letter: StoredDeadLetter, place: str, fields: Mapping[bytes, bytes]) -> DiscardedDeadLetter:
+    return DiscardedDeadLetter(
+        letter,
+        place,
+        fields.get(b"b:who", b"").decode(),
+        fields.get(b"b:job", b"").decode(),
+        fields.get(b"b:as", fields.get(b"a", b"")).decode(),
+    )
 
 
 def _fields(text: bytes) -> dict[bytes, bytes]:

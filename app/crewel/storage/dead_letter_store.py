@@ -51,7 +51,8 @@ BODY: Final = 5
 _STORED: Final = ("", "", "", "", "")  # stands for a message that the store copies itself
 
 _Place = tuple[int, int]
-_Entry = tuple[bytes, dict[bytes, bytes]]
+Entry = tuple[bytes, dict[bytes, bytes]]
+"""A dead letter as the store has it: its dead id, and its fields."""
 
 
 def described(letters: Sequence[PendingDeadLetter]) -> dict[SessionName, list[bytes | str | int]]:
@@ -292,11 +293,12 @@ async def get(store: Store, dead_ids: Sequence[str]) -> list[StoredDeadLetter]:
     pipeline = store.reader.pipeline(transaction=False)
     for dead_id in filter(is_dead_id, dead_ids):
         pipeline.execute_command("XRANGE", store.keys.dead, dead_id, dead_id)
-    return await _whole(store, [entry for answer in await pipeline.execute() for entry in answer])
+    return await whole(store, [entry for answer in await pipeline.execute() for entry in answer])
 
 
-async def _whole(store: Store, entries: Sequence[_Entry]) -> list[StoredDeadLetter]:
-    """The dead letters that these entries hold, with their texts. One that has gone meanwhile is left out."""
+async def whole(store: Store, entries: Sequence[Entry]) -> list[StoredDeadLetter]:
+    """Return the dead letters that these entries hold, with their texts. One that has gone meanwhile is left out. Raises
+    StoreError."""
     names = list(dict.fromkeys(name for _, fields in entries for name in shared_texts(fields)))
     found: Any = await store.reader.hmget(store.keys.letter_texts, names) if names else []
     texts = {name: text for name, text in zip(names, found, strict=True) if text is not None}
@@ -329,7 +331,7 @@ async def _portions(
     while True:
         if keys is None:
             entries = await _ask(store, span.command(store.keys.dead, count))
-            letters = await _whole(store, entries)
+            letters = await whole(store, entries)
             place = entries[-1][0].decode() if len(entries) == count else ""
         else:
             ids, place = await _merged(store, keys, span, count)
