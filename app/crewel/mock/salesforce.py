@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from aiohttp import web
 
@@ -34,6 +34,8 @@ from crewel.testing.instance import Instance, settings_of
 from crewel.transports.http_connection import mark_requests
 from crewel.transports.listener import bind
 from crewel.transports.tls import certificate_of
+
+T = TypeVar("T")
 
 _SETTINGS: Final[Mapping[str, Any]] = {
     "bayeux.timeout_ms": shapes.TIMEOUT_MS,
@@ -203,10 +205,10 @@ class Salesforce:
 
     # What happens in the org
 
-    def _call(self, function: Callable[[], Any]) -> Any:
+    def _call(self, function: Callable[[], T]) -> T:
         """Call it in the server's own thread."""
 
-        async def called() -> Any:
+        async def called() -> T:
             return function()
 
         return self._thread.run(called())
@@ -215,8 +217,7 @@ class Salesforce:
         """Publish an event and return its replay id. `data` is the `sobject` of a PushTopic, otherwise the `payload`. `age` is
         how long ago it was published. `type` is for a PushTopic, `header` has fields of a ChangeEventHeader, `user_ids` are the
         only users that get a generic event. Raises ValueError, and TypeError for any other option."""
-        event: Event = self._call(lambda: self._instance.extension.publish(channel, data, seconds_of(age), **more))
-        return event.replay_id
+        return self._call(lambda: self._instance.extension.publish(channel, data, seconds_of(age), **more)).replay_id
 
     def publish_while_away(self, channel: str, data: Any = None) -> int:
         """Forget all sessions and publish an event at the same moment, so that clients get it only by a replay. Returns its
@@ -226,8 +227,7 @@ class Salesforce:
             self._instance.extension.forget_all()
             return self._instance.extension.publish(channel, data)
 
-        event: Event = self._call(both)
-        return event.replay_id
+        return self._call(both).replay_id
 
     def push_topic(self, name: str, query: str) -> None:
         """Create a PushTopic, as `POST …/sobjects/PushTopic` does."""
@@ -235,8 +235,7 @@ class Salesforce:
 
     def forget_sessions(self) -> int:
         """Forget all sessions, as when an instance is refreshed; returns how many there were."""
-        forgotten: int = self._call(self._instance.extension.forget_all)
-        return forgotten
+        return self._call(self._instance.extension.forget_all)
 
     def revoke(self, token: str | None = None) -> None:
         """Withdraw a token, or all; clients with a held connect get the error at once."""
@@ -249,8 +248,7 @@ class Salesforce:
 
     def new_token(self) -> str:
         """A further valid token."""
-        token: str = self._call(self.org.new_token)
-        return token
+        return self._call(self.org.new_token)
 
     def user_id(self, username: str) -> str:
         """The id of a user, as in the responses of the logins."""
@@ -312,13 +310,11 @@ class Salesforce:
     @property
     def history(self) -> list[dict[str, Any]]:
         """Every Bayeux message of clients: `at` (virtual seconds), `operation`, `message`, `client`, `fault`, `error`."""
-        shown: list[dict[str, Any]] = self._call(self.org.shown_history)
-        return shown
+        return self._call(self.org.shown_history)
 
     def count(self, operation: str) -> int:
         """How many messages of this kind clients have sent: `count("subscribe")`."""
-        found: int = self._call(lambda: sum(each.operation == operation for each in self.org.history))
-        return found
+        return self._call(lambda: sum(each.operation == operation for each in self.org.history))
 
     @property
     def handshakes(self) -> int:
@@ -328,13 +324,11 @@ class Salesforce:
     @property
     def is_script_over(self) -> bool:
         """Whether every rule of the script has applied."""
-        over: bool = self._call(lambda: self.org.script.is_over)
-        return over
+        return self._call(lambda: self.org.script.is_over)
 
     def delivered(self, channel: str) -> list[int]:
         """The replay ids of the events of this channel that were sent, one for each time."""
-        ids: list[int] = self._call(lambda: self.org.delivered(channel))
-        return ids
+        return self._call(lambda: self.org.delivered(channel))
 
     def wait_for(self, condition: Callable[[Salesforce], Any], timeout: float = WAIT_S) -> None:
         """Wait until `condition(org)` is true. Raises AssertionError after `timeout` seconds of the machine's clock."""
@@ -360,8 +354,7 @@ class Salesforce:
     @property
     def missed(self) -> dict[str, list[int]]:
         """By channel, the replay ids of retained events that were not sent to a client that had subscribed before them."""
-        found: dict[str, list[int]] = self._call(self.org.missed)
-        return found
+        return self._call(self.org.missed)
 
     def assert_nothing_missed(self, timeout: float = 2.0) -> None:
         """Check that every event was sent to every client that had subscribed before it and not unsubscribed, in any of the

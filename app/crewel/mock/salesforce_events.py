@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-_DAY: Final = 86_400.0
 SHORT_S: Final = 24 * 3600.0
 """How long PushTopic and generic events are retained."""
 LONG_S: Final = 72 * 3600.0
