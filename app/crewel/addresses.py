@@ -18,6 +18,9 @@ _REMEMBERED: Final = 4096
 _NETWORK_BITS: Final = 64  # one customer of a provider has at least so many IPv6 addresses
 _MAPPED_BITS: Final = 96  # before an IPv4 address in the form of IPv6
 
+HTTP_SCHEMES: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
+"""The schemes of the addresses of a server, and under which of them it is asked by HTTP."""
+
 _WITH_PORT: Final = re.compile(r"\[([^\[\]]+)\](?::[0-9]+)?|([0-9.]+):[0-9]+")
 
 

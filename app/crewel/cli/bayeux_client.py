@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import typer
 
 from crewel import outgoing_proxy
+from crewel.addresses import HTTP_SCHEMES
 from crewel.errors import CrewelError
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 ResultT = TypeVar("ResultT")
 
 DEFAULT_URL = "http://127.0.0.1:8080/cometd"
-_HTTP = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 Config = Annotated[
     Path | None,
@@ -250,14 +250,14 @@ def site(url: str) -> str:
     """The address of the site that has this Bayeux address: http://127.0.0.1:8080. Wrong usage ends the command with 2."""
     try:
         parts = urlsplit(url)
-        is_known = parts.scheme in _HTTP and bool(parts.hostname) and parts.port != 0
+        is_known = parts.scheme in HTTP_SCHEMES and bool(parts.hostname) and parts.port != 0
     except ValueError:  # of a bracket that is not closed, or a port that is none
         is_known = False
     if not is_known:
         raise typer.BadParameter(
             f"--url takes an address such as {DEFAULT_URL}, not {outgoing_proxy.without_password(url)}"
         )
-    return f"{_HTTP[parts.scheme]}://{parts.netloc}"
+    return f"{HTTP_SCHEMES[parts.scheme]}://{parts.netloc}"
 
 
 def check_channels(channels: Iterable[str]) -> None:

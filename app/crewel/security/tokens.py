@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from crewel.addresses import is_loopback_host, parse
+from crewel.addresses import HTTP_SCHEMES, is_loopback_host, parse
 from crewel.errors import SettingsError
 from crewel.processes import ProcessId, this_process
 
@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 _FILE: Final = "admin.token"
 _ADDRESS: Final = "admin.url"
-_SECURE: Final = {"http": False, "ws": False, "https": True, "wss": True}
 
 
 class AdminToken:
@@ -113,7 +112,11 @@ def _listed(asked: SplitResult) -> str | None:
     if servers is None:
         return None
     try:
-        return (servers / str(asked.port or (443 if _SECURE.get(asked.scheme) else 80))).read_text("utf-8").strip()
+        return (
+            (servers / str(asked.port or (443 if HTTP_SCHEMES.get(asked.scheme) == "https" else 80)))
+            .read_text("utf-8")
+            .strip()
+        )
     except (OSError, UnicodeDecodeError, ValueError):
         return None
 
@@ -139,7 +142,7 @@ def _noted(data_dir: str) -> SplitResult | None:
 def _is_made_for(data_dir: str, asked: SplitResult) -> bool:
     noted = _noted(data_dir)
     try:
-        if noted is None or noted.port != asked.port or _SECURE[noted.scheme] is not _SECURE[asked.scheme]:
+        if noted is None or noted.port != asked.port or HTTP_SCHEMES[noted.scheme] != HTTP_SCHEMES[asked.scheme]:
             return False
     except (ValueError, KeyError):
         return False

@@ -165,7 +165,7 @@ class Origins:
             return origin if declared == "cross-site" else None
         # Browsers leave that header out where the server has no TLS and is not on their machine.
         scheme, _, page = origin.lower().partition("://")
-        if scheme not in _DEFAULT_PORTS:
+        if scheme not in addresses.HTTP_SCHEMES:
             return origin
         return None if _site(_name(page)) in (_site(_name(client.host)), self._own_site) else origin
 
@@ -196,8 +196,7 @@ def _site(name: str) -> str:
     return ".".join(name.rstrip(".").split(".")[-2:])
 
 
-_DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-_PAGE_SCHEMES = {"ws": "http", "wss": "https"}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def _normal(origin: str) -> str:
@@ -209,6 +208,6 @@ def _normal(origin: str) -> str:
         return origin
     if not parts.hostname:
         return origin
-    scheme = _PAGE_SCHEMES.get(parts.scheme, parts.scheme)
+    scheme = addresses.HTTP_SCHEMES.get(parts.scheme, parts.scheme)
     suffix = "" if port is None or port == _DEFAULT_PORTS.get(scheme) else f":{port}"
     return f"{scheme}://{parts.hostname}{suffix}"
