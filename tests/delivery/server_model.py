@@ -442,7 +442,7 @@ class Server:
         for durable in node.sessions.values():
             letters = durable.dead_letters
             # A letter may wait behind one that the cursor has not passed.
-            is_blocked = letters is not None and letters.withheld and letters.first > node._committed
+            is_blocked = letters is not None and letters.withheld and letters._letters[0].id > node._committed
             withheld = letters.withheld_messages.keys() if letters is not None and is_blocked else set()
             ended = durable._stored.keys() - durable.pending.keys() - withheld
             if late := [each for each in ended if each <= node._committed]:

@@ -46,7 +46,7 @@ async def test_redrive_puts_the_message_into_the_inbox_of_its_receiver(store: St
     assert await last_id(store) == log_id
     assert (await owner.record())[f"i:{log_id}"] == "0:16:/a:9"
     assert await log.fetch_inbox(store, JOE, [log_id]) == {
-        log_id: Logged(log_id, "/a", b'{"data":"again"}', ANN, "", b'{"priority":9}', each.dead_id, 1)
+        log_id: Logged(log_id, "/a", b'{"data":"again"}', ANN, "", b'{"priority":9}', each.dead_id)
     }
     assert await all_letters(owner) == []
     assert await owner.log_ids() == [newest]
@@ -59,7 +59,7 @@ async def test_redrive_to_the_channel_puts_the_message_into_the_log(store: Store
     outcome, log_id, size = await redrive(owner, each, to_channel=True)
     assert (outcome, size) == (MOVED, 10)
     assert await log.read(store, LogId(0), 10) == [
-        Logged(log_id, "/a", b'{"data":1}', ANN, "", b'{"priority":9}', each.dead_id, 1)
+        Logged(log_id, "/a", b'{"data":1}', ANN, "", b'{"priority":9}', each.dead_id)
     ]
     assert await last_id(store) == log_id
     assert await store.reader.exists(store.keys.inbox(JOE)) == 0
@@ -74,7 +74,7 @@ async def test_redrive_to_the_channel_puts_the_message_into_the_queues_of_groups
     groups = ("group:/a x", "group:/** y")
     moved = await redrive(owner, each, to_channel=True, groups=groups)
     assert moved.outcome is MOVED
-    logged = Logged(moved.id, "/a", b'{"data":1}', ANN, "", b'{"priority":9}', each.dead_id, 1)
+    logged = Logged(moved.id, "/a", b'{"data":1}', ANN, "", b'{"priority":9}', each.dead_id)
     assert await log.read(store, LogId(0), 10) == [logged]
     for queue in groups:
         assert await read_queue(store, queue, 9) == [(logged, 9, 0, 0, ())]
@@ -110,7 +110,7 @@ async def test_redriven_message_that_dies_again_is_counted(store: Store) -> None
         await owner.commit(log_id, change(removed=[log_id]))
     log_id = (await redrive(owner, each, to_channel=True)).id
     (back,) = await log.read(store, LogId(0), 10)
-    assert (back.id, back.returns, back.redrive_of) == (log_id, 4, each.dead_id)
+    assert (back.id, back.redrive_of) == (log_id, each.dead_id)
     each = await one_letter(owner, PendingDeadLetter(JOE, log_id, "user.again", "why", 1))
     assert (each.returns, each.redrive_of) == (4, back.redrive_of)
     assert await dead_letter_store.returned(store) == 4
@@ -213,7 +213,7 @@ async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: 
         (str(known), "user.x"),
         (str(unknown), "communication.noConnection.dead"),
     ]
-    assert (found[1].body, found[1].redrive_of, found[1].returns) == (b'{"data":"again"}', each.dead_id, 1)
+    assert (found[1].body, found[1].redrive_of, found[1].returns) == (b'{"data":"again"}', each.dead_id)
     assert (await owner.facts("ended"))[-1]["ended"] == [
         {"session": JOE, "reason": "dead", "code": "user.x", "ids": [known]},
         {"session": JOE, "reason": "lapsed", "ids": [lapsed]},

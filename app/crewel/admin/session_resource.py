@@ -84,10 +84,6 @@ def _without_wait(holdback: dict[str, Any] | None) -> dict[str, Any] | None:
     return holdback and {name: value for name, value in holdback.items() if name != "waits"}
 
 
-def _failures(call: Call) -> int:
-    return call.session.mailbox.view().failures
-
-
 async def _set_active(call: Call) -> None:
     if call.value:
         await call.admin.dispatchers.activate(call.session)
@@ -142,7 +138,7 @@ SESSION_COMMANDS: Final = (
     _read(
         "numCallbackExceptions",
         "How often in a row its client has failed; any OK resets it to 0.",
-        _failures,
+        lambda c: c.session.mailbox.view().failures,
     ),
     _field(
         "pingRoundTripDelay", "Round trip of its last ping in milliseconds; -1 without a ping.", "pingMs", _or_without

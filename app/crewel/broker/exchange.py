@@ -49,9 +49,6 @@ class Forwarded(Protocol):
     def caught_up(self) -> None:
         """The client takes again what it is sent."""
 
-    def forward(self, elements: list[Any]) -> None:
-        """Forward a further frame of a socket."""
-
 
 class Peer(ABC):
     """One HTTP request (answered once), or one WebSocket (sent to at any time)."""

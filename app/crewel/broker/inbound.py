@@ -81,7 +81,7 @@ class Inbound:
         self._outbound, self._dispatchers, self._times = mailboxes.outbound, mailboxes.dispatchers, mailboxes.times
         self._connects, self._browsers = mailboxes.connects, mailboxes.connects.browsers
         self._pressure, self._host = mailboxes.pressure, mailboxes.host
-        self._settings, self._access = self._runtime.settings, self._runtime.access
+        self._settings = self._runtime.settings
         self._loop = self._runtime.loop
         self._spawn = self._runtime.spawn
         self._turns = self._runtime.turns

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from crewel.delivery.durable_session import DurableSession
     from crewel.delivery.entry import Entry
     from crewel.delivery.pending_dead_letters import Payers
-    from crewel.settings import Settings
 
 
 class State(Enum):
@@ -94,10 +93,6 @@ for _state in State:
 
 class Host(Protocol):
     """What a session needs of its server."""
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of the server."""
 
     @property
     def no_ledger(self) -> NoLedger:

@@ -61,11 +61,6 @@ class DeadLetterBacklog:
         self.by_payer: dict[str, Debt] = {}
         """The others by account; each may have several. Accounts without any are left out."""
 
-    @property
-    def by_channel(self) -> dict[str, int]:
-        """Those that no account pays for, by channel."""
-        return self.shared.by_channel
-
     def add(self, channel: str, cost: int, payers: Payers = ()) -> None:
         """One more is pending."""
         self.size += cost
@@ -127,11 +122,6 @@ class PendingDeadLetters:
     def withheld(self) -> int:
         """How many of them are withheld."""
         return self._withheld
-
-    @property
-    def first(self) -> LogId:
-        """The message of the first of them."""
-        return self._letters[0].id
 
     @property
     def withheld_messages(self) -> dict[LogId, PendingMessage]:

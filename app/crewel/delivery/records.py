@@ -107,8 +107,6 @@ class Logged:
     qos: bytes = b""
     redrive_of: str = ""
     """The dead letter that it was, if an operator has sent it again."""
-    returns: int = 0
-    """How often it has been a dead letter."""
     to: str = ""
     """Whom it was addressed to (`client/joe`, `client/joe/1`), if it was published point to point."""
     addressed: bytes = b""

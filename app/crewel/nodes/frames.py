@@ -164,7 +164,6 @@ class Introduction:
         self._theirs = b""
         self.token = ""
         """The other node's token, once it has proved itself."""
-        self.version = 0
 
     @property
     def hello(self) -> bytes:
@@ -198,7 +197,7 @@ class Introduction:
             )
         if self._expected not in ("", token):
             raise LinkError("another node has this address now")
-        self._theirs, self.version = payload, min(version, VERSION)
+        self._theirs = payload
 
     def _proof(self, own: bytes, theirs: bytes, *, dials: bool) -> bytes:
         role = b"dial" if dials else b"accept"

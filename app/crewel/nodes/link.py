@@ -74,8 +74,6 @@ class Link(asyncio.Protocol):
         """This node's token when the link was made; it changes when the node begins again."""
         self.token = ""
         """The other node's."""
-        self.version = 0
-        """What both nodes speak; 0 before the introduction has ended."""
         self.is_clogged = False
         """Whether the other node does not read what it is sent."""
         self.is_open = False
@@ -136,7 +134,7 @@ class Link(asyncio.Protocol):
         if reply:
             self._transport.write(reply)
             return
-        self.token, self.version, self._introduction = introduction.token, introduction.version, None
+        self.token, self._introduction = introduction.token, None
         self._reader.most_bytes, self.is_open = MOST_BYTES, True
         self._taken_at = self._heard_at
         self._strangers.left(self)

@@ -169,7 +169,7 @@ REQUESTS: Final[dict[str, Request[Any, Any]]] = {}
 """All, by what they are about."""
 
 OPERATOR: Final = Request("operator", OperatorQuestion, OperatorAnswer)
-"""Answer an operator. Nodes of the first versions do not say what this one is about."""
+"""Answer an operator."""
 LOG: Final = Request("log", Nothing, Nothing)
 """Read what is in the log now, and then answer."""
 TOPIC: Final = Request("topic", OfTopic, TopicAnswer)

@@ -54,10 +54,6 @@ class Scope:
             return True
         return channel is not None and any(role >= needed and _covers(names, channel) for role, names in self.parts)
 
-    def on(self, channel: Channel) -> Role | None:
-        """The highest role for this channel."""
-        return max((role for role in Role if self.allows(role, channel)), default=None)
-
     def patterns(self, needed: Role) -> frozenset[str]:
         """The patterns for which the role holds; none if it holds for all channels."""
         if self.allows(needed):

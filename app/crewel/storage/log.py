@@ -359,9 +359,8 @@ def _id(entry: bytes) -> LogId:
 def logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
     """The message that an entry of the log, of a history or of an inbox holds."""
     sender, excluded = fields.get(b"s", b"").decode(), fields.get(b"x", b"").decode()
-    redrive_of, returns = fields.get(b"r", b"").decode(), int(fields.get(b"n", 0))
-    qos, to = fields.get(b"q", b""), fields.get(b"t", b"").decode()
-    addressed = fields.get(b"w", b"")
+    redrive_of, qos = fields.get(b"r", b"").decode(), fields.get(b"q", b"")
+    to, addressed = fields.get(b"t", b"").decode(), fields.get(b"w", b"")
     node, changed_by = fields.get(b"o", b"").decode(), fields.get(b"k", b"").decode()
     return Logged(
         log_id,
@@ -371,7 +370,6 @@ def logged(log_id: LogId, fields: Mapping[bytes, bytes]) -> Logged:
         excluded,
         qos,
         redrive_of,
-        returns,
         to,
         addressed,
         node,

@@ -448,10 +448,6 @@ class Durability:
             self._dispatchers.back(session)
         return self.backlog.load(session)
 
-    def on_disconnect(self, session: Session) -> None:
-        """The client has been away for long: memory keeps of what is stored no more than the ids."""
-        session.go_away()
-
     def note_away(self, session: Session, seconds: float) -> None:
         """The client has gone, and the session ends in so many seconds, also if another server has it by then."""
         if session.durable is not None:

@@ -143,14 +143,14 @@ class LogAppender:
                 continue
             elif outcome is PublishOutcome.GONE:
                 self._topics.refused(outgoing.channel.name)
-                outgoing.resolve(Published("", is_repeated=True))
+                outgoing.resolve(Published(""))
                 continue
             if outgoing.submission.history_max and outcome is not PublishOutcome.REPEATED:
                 self._topics.added_to_history(outgoing.channel.name, log_id)
             if outgoing.submission.key:
                 self._ids.stored.remember(outgoing.submission.key, str(log_id))
             self._metrics.publishes += 1
-            outgoing.resolve(Published(str(log_id), outcome is PublishOutcome.REPEATED))
+            outgoing.resolve(Published(str(log_id)))
         return []
 
     async def _answer_rest(self, rest: list[_Stored], *, is_next: bool, node: LogConsumer) -> None:

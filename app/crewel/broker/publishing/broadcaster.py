@@ -94,7 +94,7 @@ class Broadcaster:
         first = self._ids.stored.first_of(key) if key else None
         if first is not None:
             known: Promise[Published] = Promise()
-            known.resolve(Published(first, is_repeated=True))
+            known.resolve(Published(first))
             return known
         for_services = dict(fields) if self._registry.subscribed else None
         pipe = self._outbound.pipe

@@ -80,7 +80,7 @@ class SilentSessions:
             and not session.mailbox.view().is_absent
             and self._mailboxes.times.is_gone(session, now)
         ):
-            self._durability.on_disconnect(session)
+            session.go_away()
             self._mailboxes.dispatchers.await_client(session, now)
             self._durability.note_away(session, session.expires_at - now)
         if session.grants is not None:

@@ -53,7 +53,7 @@ class TopicTable:
 
     def __post_init__(self) -> None:
         runtime, addressing = self._runtime, self._addressing
-        self._loop, self._access = runtime.loop, runtime.access
+        self._access = runtime.access
         self._channels, self._groups = addressing.channels, addressing.groups
         self._limits = self._admission.limits
         self._rules = read_rules(runtime.settings)

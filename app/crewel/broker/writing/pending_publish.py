@@ -16,8 +16,7 @@ class Published(NamedTuple):
     """What a persistent publish is answered with."""
 
     id: str
-    is_repeated: bool = False
-    """Whether its key had been published before: the id is the first one's, and nothing was delivered again."""
+    """If its key had been published before, the first one's: nothing was delivered again."""
 
 
 class PendingPublish(Promise[Published]):
