@@ -23,10 +23,9 @@ class First(Generic[T]):
     """The first so many of what is added, in their order. What cannot be among them goes now and then, so that there is never
     much to sort: to sort all of it at once would hold the loop."""
 
-    def __init__(self, count: int, key: Callable[[T], Any] = lambda item: item, *, largest: bool = False) -> None:
-        """`key`: by what they are compared; the items unless given. `largest`: the largest are the first."""
+    def __init__(self, count: int, key: Callable[[T], Any] = lambda item: item) -> None:
+        """`key`: by what they are compared; the items unless given."""
         self._count, self._key = count, key
-        self._is_largest, self._pick = largest, heapq.nlargest if largest else heapq.nsmallest
         self._found: list[T] = []
         self._beaten: Any = None  # what only better ones can replace
         self.added = 0
@@ -34,7 +33,7 @@ class First(Generic[T]):
 
     def admits(self, key: Any) -> bool:
         """Whether an item with this key can be among the first. If not, there were more than those already."""
-        return self._beaten is None or (key > self._beaten if self._is_largest else key < self._beaten)
+        return self._beaten is None or bool(key < self._beaten)
 
     def add(self, item: T) -> None:
         """Take one more into account."""
@@ -46,7 +45,7 @@ class First(Generic[T]):
 
     def items(self) -> list[T]:
         """The first of those so far."""
-        return self._pick(self._count, self._found, key=self._key)
+        return heapq.nsmallest(self._count, self._found, key=self._key)
 
 
 async def sorted_page(

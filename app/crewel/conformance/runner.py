@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Final
@@ -66,7 +66,6 @@ async def run(
     only: Collection[str] = (),
     root: str = "/conformance",
     expiry_s: float | None = None,
-    progress: Callable[[Result], None] = lambda _: None,
 ) -> Report:
     """Run the checks, all or those that are named, on the transports of these that the server offers. `root` is the channel
     below which messages are published. `expiry_s`: within so many seconds the server has ended a silent session. Raises
@@ -78,11 +77,8 @@ async def run(
 
     async def place(check: Check, transport: str) -> Result:
         async with places:
-            result = await _result(
-                check, transport, Trial(site, transport, f"{root}/{run_id}/n{next(numbers)}", expiry_s), report.offered
-            )
-        progress(result)
-        return result
+            trial = Trial(site, transport, f"{root}/{run_id}/n{next(numbers)}", expiry_s)
+            return await _result(check, transport, trial, report.offered)
 
     chosen = sorted((each for each in CHECKS.values() if not only or each.id in only), key=_place_in_the_report)
     for is_last in (False, True):
