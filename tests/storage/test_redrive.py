@@ -213,7 +213,7 @@ async def test_a_session_that_ends_before_it_hears_of_it_leaves_a_letter(store: 
         (str(known), "user.x"),
         (str(unknown), "communication.noConnection.dead"),
     ]
-    assert (found[1].body, found[1].redrive_of, found[1].returns) == (b'{"data":"again"}', each.dead_id)
+    assert (found[1].body, found[1].redrive_of, found[1].returns) == (b'{"data":"again"}', each.dead_id, 1)
     assert (await owner.facts("ended"))[-1]["ended"] == [
         {"session": JOE, "reason": "dead", "code": "user.x", "ids": [known]},
         {"session": JOE, "reason": "lapsed", "ids": [lapsed]},
