@@ -62,6 +62,7 @@ class World:
         self.client_id = "first"
         self.asked: list[Any] = []
         self.unsubscribed: list[str] = []
+        self.together: list[int] = []
         self.refused: dict[str, str] = {}
         self.closes_beyond = 100
         self.answers: list[Fields] = []
@@ -79,11 +80,12 @@ class World:
         if not self.takes(messages):
             raise MessageTooLargeError("too many bytes")
         written(messages)
+        self.together.append(len(messages))
         if messages[0]["channel"] == "/meta/unsubscribe":
-            [channel] = [message["subscription"] for message in messages]
-            self.unsubscribed.append(channel)
-            error = self.refused.get(channel)
-            return [{"channel": "/meta/unsubscribe", "successful": error is None, "error": error}]
+            channels = [message["subscription"] for message in messages]
+            self.unsubscribed += channels
+            errors = [self.refused.get(channel) for channel in channels]
+            return [{"channel": "/meta/unsubscribe", "successful": not error, "error": error} for error in errors]
         self.asked += [message.get("ext", {}).get("subscribe") for message in messages]
         return [self._reply(message["subscription"]) for message in messages]
 
@@ -251,6 +253,37 @@ async def test_after_a_socket_was_closed_for_a_subscribe_fewer_go_together() -> 
     assert world.router.unconfirmed() == []
 
 
+async def test_the_next_session_is_asked_for_more_together() -> None:
+    """The limit of the server may be another one by then, as after a restart."""
+    world = World()
+    for number in range(20):
+        await world.subscribe({}, channel=f"/a/{number}")
+    world.closes_beyond = 6
+    for _ in range(2):
+        with pytest.raises(SocketClosedError):
+            await world.renew()
+    await world.renew(*[{}] * 20)
+    world.closes_beyond = 100
+    for together in ([5, 5, 5, 5], [10, 10], [20]):
+        assert world.together[-len(together) :] == together
+        await world.renew(*[{}] * 20)
+
+
+async def test_while_the_server_puts_some_off_no_more_are_asked_for_together() -> None:
+    world = World()
+    channels = [f"/a/{number}" for number in range(20)]
+    for channel in channels:
+        await world.subscribe({}, channel=channel)
+    world.closes_beyond = 6
+    for _ in range(2):
+        with pytest.raises(SocketClosedError):
+            await world.renew()
+    world.refused = dict.fromkeys(channels, "429:limits.subscribes_per_s:resource.temporary.unavailable")
+    for _ in range(3):
+        await world.subscriber.catch_up()
+        assert world.together[-4:] == [5] * 4
+
+
 async def test_what_is_unsubscribed_while_others_are_asked_for_is_not_subscribed() -> None:
     world = World()
     _, second = [await world.subscribe({}, channel=channel) for channel in ("/a", "/b")]
@@ -344,6 +377,53 @@ async def test_an_unsubscribe_that_was_not_sent_goes_before_the_next_connect() -
         assert world.unsubscribed == ["/a"]
 
 
+async def abandoned(count: int) -> tuple[World, list[str]]:
+    """Subscriptions to so many channels, which have been ended while there is no connection."""
+    world, channels = World(), [f"/a/{number}" for number in range(count)]
+    for channel in channels:
+        left(world, await world.subscribe({}, channel=channel))
+    world.together = []
+    return world, channels
+
+
+async def test_unsubscribes_go_in_one_payload() -> None:
+    world, channels = await abandoned(5)
+    world.refused = {channels[1]: "404::no", channels[2]: "503::resource.unavailable"}
+    for _ in range(2):
+        await world.subscriber.catch_up()
+    assert (world.together, world.unsubscribed) == ([5, 1], [*channels, channels[2]])
+
+
+async def test_unsubscribes_that_are_too_large_together_go_in_parts() -> None:
+    world, channels = await abandoned(25)
+    world.takes = lambda messages: len(messages) <= 10 and "/a/7" not in [each["subscription"] for each in messages]
+    await world.subscriber.catch_up()
+    assert world.unsubscribed == [each for each in channels if each != "/a/7"]
+    assert world.router.left == []
+
+
+async def test_after_a_socket_was_closed_for_an_unsubscribe_fewer_go_together() -> None:
+    world, channels = await abandoned(10)
+    world.closes_beyond = 4
+    for _ in range(2):
+        with pytest.raises(SocketClosedError):
+            await world.subscriber.catch_up()
+        assert sorted(world.router.left) == channels
+    await world.subscriber.catch_up()
+    assert (sorted(world.unsubscribed), world.router.left) == (channels, [])
+
+
+async def test_an_unsubscribe_that_follows_others_is_not_sent_where_the_channel_is_wanted_again() -> None:
+    world, _ = await abandoned(2)
+    world.subscriber._together = 1
+    catching_up = asyncio.create_task(world.subscriber.catch_up())
+    await asyncio.sleep(0)
+    subscribed(world.router, "/a/1")
+    world.answers = [{}]
+    await catching_up
+    assert world.unsubscribed == ["/a/0"]
+
+
 @pytest.mark.parametrize("is_reconnected", [True, False])
 async def test_an_unsubscribe_goes_to_the_session_that_has_the_subscription(is_reconnected: bool) -> None:
     world = World()
@@ -375,7 +455,7 @@ async def test_an_unsubscribe_that_the_server_puts_off_is_repeated(error: str, t
 async def test_an_unsubscribe_without_an_answer_is_repeated() -> None:
     world = World()
     left(world, await world.subscribe({}))
-    unsubscribing = asyncio.create_task(world.subscriber.unsubscribe("/a"))
+    unsubscribing = asyncio.create_task(world.subscriber.unsubscribe(["/a"]))
     await asyncio.sleep(0)
     unsubscribing.cancel()
     await asyncio.wait([unsubscribing])
@@ -388,7 +468,7 @@ async def test_an_unsubscribe_is_repeated_if_the_next_subscribe_was_never_sent(i
     world = World()
     left(world, await world.subscribe({}))
     if is_under_way:
-        unsubscribing = asyncio.create_task(world.subscriber.unsubscribe("/a"))
+        unsubscribing = asyncio.create_task(world.subscriber.unsubscribe(["/a"]))
         await asyncio.sleep(0)
         later = subscribed(world.router, "/a")
         unsubscribing.cancel()

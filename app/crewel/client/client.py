@@ -500,7 +500,7 @@ class Client:
         # Refused or unanswered, the local subscription is gone all the same: messages that still come are dropped.
         try:
             await self._session.usable()
-            await self._session.subscriber.unsubscribe(subscription.channel)
+            await self._session.subscriber.unsubscribe([subscription.channel])
         except ClientError as error:
             log.info("unsubscribe from %s: %s", subscription.channel, error)
 

@@ -176,13 +176,14 @@ class Router:
         self._left.pop(channel, None)
         return is_left
 
-    def leave_again(self, channel: str) -> None:
-        """The unsubscribe may not have arrived. It is repeated, unless there is a local subscription again."""
-        interest = self._interests.get(channel)
-        if interest is None:
-            self._left[channel] = None
-        else:
-            interest.may_exist = True
+    def leave_again(self, channels: Iterable[str]) -> None:
+        """The unsubscribes may not have arrived. They are repeated, unless there is a local subscription again."""
+        for channel in channels:
+            interest = self._interests.get(channel)
+            if interest is None:
+                self._left[channel] = None
+            else:
+                interest.may_exist = True
 
     def refuse(self, interest: Interest, error: Exception) -> None:
         """The server refused this channel: all its local subscriptions end with `error`."""

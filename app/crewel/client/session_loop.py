@@ -17,8 +17,9 @@ import copy
 import logging
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 from crewel.bayeux.message import AWAITS, Fields
 from crewel.client.client_extension import Extension
@@ -69,6 +70,7 @@ from crewel.client.token_source import Tokens
 
 log = logging.getLogger("crewel.client")
 
+_T = TypeVar("_T")
 _ROOM_WAIT = 2.0
 """Seconds for which a connect is put off while the application is behind: well below any server's patience."""
 _ASK_AGAIN = 1.0
@@ -426,6 +428,12 @@ class Session:
             self._is_disconnected = True
 
 
+def _is_put_off(reply: Fields) -> bool:
+    """Whether the same may succeed later."""
+    refusal = _refusal(reply)
+    return refusal is not None and (is_of_session(refusal) or is_temporary(refusal))
+
+
 def _refusal(reply: Fields) -> RefusedError | None:
     return None if is_successful(reply) else RefusedError(reply)
 
@@ -465,54 +473,61 @@ class Subscriber:
         await self._life.ready(self._network_delay)
         return not interest.confirmed
 
-    async def unsubscribe(self, channel: str) -> None:
-        """Tell the server that the channel is not wanted any more, unless it knows or the channel is wanted again. What may not
-        have arrived is sent again before the next connect. Raises TransportError, MessageDroppedError."""
-        if not self._router.take_left(channel):
+    async def unsubscribe(self, channels: list[str]) -> None:
+        """Tell the server in one payload that these channels are not wanted any more, but for those of which it knows and those
+        that are wanted again. What may not have arrived is sent again before the next connect. Raises TransportError,
+        MessageDroppedError."""
+        channels = [each for each in channels if self._router.take_left(each)]
+        if not channels:
             return
+        # Not one message with all of them: the server would stop at the first one that it refuses.
+        messages: list[Fields] = [{"channel": UNSUBSCRIBE, "subscription": each} for each in channels]
         try:
-            [reply] = await self._connection.exchange(
-                [{"channel": UNSUBSCRIBE, "subscription": channel}], self._network_delay
-            )
-        except NEVER_TAKEN:
+            replies = await self._connection.exchange(messages, self._network_delay)
+        except BaseException as error:
+            if len(channels) > 1 or not isinstance(error, NEVER_TAKEN):
+                self._router.leave_again(channels)
             raise
-        except BaseException:
-            self._router.leave_again(channel)
-            raise
-        if not is_successful(reply) and (is_of_session(refusal := RefusedError(reply)) or is_temporary(refusal)):
-            self._router.leave_again(channel)
+        self._router.leave_again(
+            channel for channel, reply in zip(channels, replies, strict=True) if _is_put_off(reply)
+        )
 
     async def catch_up(self) -> None:
         """Tell the server of every channel that it does not know yet, and of those that are not wanted any more. Those it
         refuses end."""
-        for channel in self._router.left:
-            with suppress(*NEVER_TAKEN):
-                await self.unsubscribe(channel)
-        interests, most = self._router.unconfirmed(), self._together
-        for first in range(0, len(interests), most):
-            await self._ask_in_parts(interests[first : first + most])
+        await self._in_parts(self._router.left, self.unsubscribe, lambda channel, error: None)
+        interests = self._router.unconfirmed()
+        await self._in_parts(interests, self._ask_unconfirmed, self._router.refuse)
+        if interests and not self._router.unconfirmed():
+            # The server has taken all, so the next session may ask for more: by then, its limit may be another one.
+            self._together = min(2 * self._together, _TOGETHER)
 
-    async def _ask_in_parts(self, interests: list[Interest]) -> None:
-        """Tell the server of these channels in as many payloads as it takes. A single one that cannot be sent, or that it does
-        not take, ends: the session must not fail by it."""
+    async def _in_parts(
+        self, items: list[_T], ask: Callable[[list[_T]], Awaitable[object]], give_up: Callable[[_T, ClientError], None]
+    ) -> None:
+        """Ask for these in as many payloads as the server takes. A single one that cannot be sent, or that it does not take, is
+        given up: the session must not fail by it."""
+        parts = [items[first : first + self._together] for first in range(0, len(items), self._together)]
+        while parts:
+            part = parts.pop(0)
+            middle = len(part) // 2
+            try:
+                await ask(part)
+            except SocketClosedError as error:
+                # Over HTTP this is an answer; here, the next connection asks for fewer.
+                if error.is_about_a_payload or error.code == _POLICY:
+                    self._together = max(1, middle)
+                raise
+            except NEVER_TAKEN as error:
+                if middle:
+                    parts[:0] = part[:middle], part[middle:]
+                else:
+                    give_up(part[0], error)
+
+    async def _ask_unconfirmed(self, interests: list[Interest]) -> None:
         # While others were asked for, some may have been unsubscribed, or another call may ask for them.
-        interests = [each for each in interests if self._router.is_unconfirmed(each)]
-        if not interests:
-            return
-        try:
+        if interests := [each for each in interests if self._router.is_unconfirmed(each)]:
             await self._ask(interests)
-        except SocketClosedError as error:
-            # Over HTTP this is an answer; here, the next connection asks for fewer.
-            if error.is_about_a_payload or error.code == _POLICY:
-                self._together = max(1, len(interests) // 2)
-            raise
-        except NEVER_TAKEN as error:
-            if len(interests) == 1:
-                self._router.refuse(interests[0], error)
-                return
-            middle = len(interests) // 2
-            await self._ask_in_parts(interests[:middle])
-            await self._ask_in_parts(interests[middle:])
 
     async def _next_move(self, moved: asyncio.Event) -> None:
         try:
