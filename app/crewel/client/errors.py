@@ -71,8 +71,8 @@ class UntrustedCertificateError(TransportError):
 
 
 class WrongAddressError(TransportError):
-    """The server has nothing at this path (404, 405): the address is wrong, or a proxy in front of the server is. Opening a
-    client does not try again; an open client does."""
+    """The server has nothing at this path (404, 405), or redirects to another address (301, 302, 303, 307, 308). The address is
+    wrong, or a proxy in front of the server is. Opening a client does not try again; an open client does."""
 
 
 class ProxyDeniedError(TransportError):

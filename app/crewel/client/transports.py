@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
+from typing import Final, Protocol
 
 import aiohttp
 import orjson
@@ -31,7 +31,7 @@ from crewel.client.errors import (
 )
 from crewel.client.payload import written
 from crewel.errors import REFUSED_HEADER
-from crewel.outgoing_proxy import HINTS, Proxy, place, refusal
+from crewel.outgoing_proxy import HINTS, Proxy, place, refusal, without_password
 
 log = logging.getLogger("crewel.client")
 
@@ -41,6 +41,7 @@ _CLOSE = aiohttp.ClientWSTimeout(ws_close=1.0)  # pyright: ignore[reportCallIssu
 _NO_SOCKET = ": either the server offers no WebSocket, or a proxy does not forward the Upgrade and Connection headers"
 _UPGRADE_HINTS = {400: _NO_SOCKET, 426: _NO_SOCKET, **HINTS}
 """The likely causes, by the status."""
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PATH_HINT = ": Crewel's path is /cometd, unless the server's bayeux.path names another one"
 _ANSWER_HINTS = {
     400: ": this is not the answer of a Bayeux server; a port with TLS needs https",
@@ -50,7 +51,7 @@ _ANSWER_HINTS = {
 }
 """What to look at, by the status of an answer that is not Bayeux."""
 _KINDS: dict[int, type[TransportError]] = {
-    **dict.fromkeys(WRONG_PATHS, WrongAddressError),
+    **dict.fromkeys(WRONG_PATHS | _REDIRECTS, WrongAddressError),
     HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: ProxyDeniedError,
 }
 """The error of such an answer, if it has one of its own."""
@@ -153,6 +154,14 @@ def reason_of(error: Exception, proxy: Proxy | None = None) -> str:
     return str(error) or type(error).__name__
 
 
+def _redirected(response: aiohttp.ClientResponse) -> str:
+    """Where an answer redirects to, and what to do; empty if it does not."""
+    target = response.headers.get("Location")
+    if response.status not in _REDIRECTS or not target:
+        return ""
+    return f", a redirect to {without_password(target)}: if the server is there, give the client that address"
+
+
 def _encode(payload: list[Fields], limit: int | None) -> bytes:
     """One payload: always an array.
 
@@ -241,14 +250,17 @@ class LongPolling:
         self._wiring.receive(_decode(answer), True)
 
     async def _exchange(self, body: bytes) -> bytes:
-        async with self._wiring.http.post(self._wiring.url, data=body, headers=_HEADERS) as response:
+        # A redirect that is followed makes a GET of a POST (301 to 303), or shows the token of a handshake to another server.
+        async with self._wiring.http.post(
+            self._wiring.url, data=body, headers=_HEADERS, allow_redirects=False
+        ) as response:
             if response.status == 413:
                 raise _too_large(f"{self._wiring.place} refused {len(body)} bytes", self._wiring.limit())
             if response.status == 400 and REFUSED_HEADER in response.headers:  # else it is not about the payload
                 reason = (await response.content.read(_LONGEST_REASON)).decode(errors="replace")
                 raise PayloadRefusedError(f"{self._wiring.place} refused the request: {reason}")
             if response.status != 200:
-                hint = _ANSWER_HINTS.get(response.status, "")
+                hint = _redirected(response) or _ANSWER_HINTS.get(response.status, "")
                 error = _KINDS.get(response.status, TransportError)
                 raise error(f"{self._wiring.place} answered {response.status} {response.reason}{hint}")
             return await self._read(response)
@@ -302,7 +314,9 @@ class WebSocket:
         except TimeoutError as error:
             raise RequestTimeoutError(f"no WebSocket from {place} within {timeout:g} s") from error
         except aiohttp.WSServerHandshakeError as error:
-            text = f"{place} answered {error.status} to the upgrade{_UPGRADE_HINTS.get(error.status, '')}"
+            # An upgrade is a GET, and aiohttp follows its redirects.
+            led = f", redirected to {without_password(str(error.request_info.real_url))}," if error.history else ""
+            text = f"{place}{led} answered {error.status} to the upgrade{_UPGRADE_HINTS.get(error.status, '')}"
             raise UpgradeRefusedError(text, error.status) from None  # it has the headers, with the password of a proxy
         except (aiohttp.ClientError, OSError) as error:
             raise self._wiring.failed(error) from None
