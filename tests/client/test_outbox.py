@@ -333,10 +333,11 @@ class World:
         self.sent.append([message["data"] for message in messages])
         return await self.answer(self.sent[-1])
 
-    async def put(self, *bodies: object) -> None:
+    async def put(self, *bodies: object, channel: str = "/a", **publish: object) -> None:
         """Put messages with these data into the outbox; their keys are the texts of the data."""
         for body in bodies:
-            await self.outbox.put({"channel": "/a", "data": body, "ext": {"publish": {"key": str(body)}}})
+            ext = {"publish": {"key": str(body), **publish}}
+            await self.outbox.put({"channel": channel, "data": body, "ext": ext})
 
     @property
     def table(self) -> Any:
@@ -453,6 +454,37 @@ async def test_a_message_that_is_put_off_keeps_no_others_waiting(world: World) -
     world.outbox.start(world.request)
     await world.outbox.drained(LIMIT_S / 10)
     assert world.sent == [[*range(100)], [0, *range(100, 199)], [0, *range(199, 250)], [0]]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("full", "free"),
+    [
+        ({"channel": "/full"}, {"channel": "/free"}),
+        ({"deliverAt": 1}, {}),
+        ({}, {"deliverAfter": 1}),
+    ],
+)
+async def test_a_cap_puts_off_only_the_publishes_that_it_counts(
+    world: World, full: dict[str, Any], free: dict[str, Any]
+) -> None:
+    capped = {"channel": "/full", "successful": False, "error": "429:limits:resource.exhaust"}
+    accepted: list[Any] = []
+
+    async def refuse_until_the_others_are_there(bodies: list[Any]) -> list[Fields]:
+        is_free = "last" in accepted
+        taken = [isinstance(body, str) or is_free for body in bodies]
+        accepted.extend(body for body, is_taken in zip(bodies, taken, strict=True) if is_taken)
+        return [{"channel": "/a", "successful": True} if is_taken else capped for is_taken in taken]
+
+    await world.put(*range(150), **full)
+    await world.put("first", "last", **free)
+    world.answer = refuse_until_the_others_are_there
+    world.outbox.start(world.request)
+    await world.outbox.drained(LIMIT_S / 10)
+    assert accepted == ["first", "last", *range(150)]
+    assert world.sent[:2] == [[*range(100)], ["first", "last"]]
+    assert world.refused == []
 
 
 @pytest.mark.unit

@@ -55,6 +55,10 @@ _ROOM: Final = 48 * 1024
 _CLOSES: Final = 3
 """How often in a row the server closes the socket for the same publish, sent alone, before this counts as its refusal. Once,
 something else that the application sent may have been the reason."""
+_CAP: Final = "resource.exhaust"
+"""The code of a refusal because a cap of the server is reached: something must end first."""
+_REST_S: Final = 1.0
+"""For how long a lane rests after that."""
 _VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS outbox (
@@ -91,7 +95,7 @@ class _Sent(Enum):
     """What has come of a payload."""
 
     ANSWERED = "answered"
-    """All of its messages have left the outbox."""
+    """All of its messages have left the outbox, or wait in lanes that rest."""
     PUT_OFF = "put off"
     """The server has replied, and some of them are to be sent again."""
     FAILED = "failed"
@@ -148,6 +152,7 @@ class Outbox:
         self._table: _Table | None = None
         self._traces = NO_TRACES
         self._task: asyncio.Task[None] | None = None
+        self._resting: dict[str, float] = {}  # lanes that a cap of the server stops, and until when
         self._added, self._is_empty = asyncio.Event(), asyncio.Event()
 
     async def put(self, message: Fields) -> str:
@@ -265,15 +270,20 @@ class Outbox:
 
     async def _send_all(self, request: SendPayload) -> None:
         pauses, together = Backoff(PAUSES, random), _TOGETHER
+        loop = asyncio.get_running_loop()
         table = self._opened()
         try:
             while True:
                 self._added.clear()
                 try:
                     await self._settle(table)  # what the file did not take before
-                    rows = await table.call(table.oldest, together)
+                    now = loop.time()
+                    self._resting = {lane: until for lane, until in self._resting.items() if until > now}
+                    rows = await table.call(table.oldest, together, frozenset(self._resting))
                     if not rows:
-                        await self._added.wait()
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout_at(min(self._resting.values(), default=None)):
+                                await self._added.wait()
                         continue
                     sent = await self._send(rows, request)
                     if self._outcomes:
@@ -315,7 +325,9 @@ class Outbox:
                 self._outcomes.append(_Outcome(row))
                 continue
             refusal = publish_refused(reply)
-            if may_be_repeated(refusal):
+            if refusal.error_code == _CAP:
+                self._resting[_lane(parse(row.message))] = asyncio.get_running_loop().time() + _REST_S
+            elif may_be_repeated(refusal):
                 sent = _Sent.PUT_OFF
             else:
                 code, text = refusal.error_code or str(refusal.code), refusal.message or refusal.text
@@ -354,6 +366,13 @@ class Outbox:
                 self._on_refused(refused)
             except (Exception, SystemExit):  # that would end the task, and the loop of all synchronous clients
                 log.exception("on_refused failed")
+
+
+def _lane(message: Fields) -> str:
+    """Within a lane, publishes keep their order: those of a channel, and apart from them those of it that are scheduled."""
+    publish = message["ext"]["publish"]
+    is_scheduled = "deliverAt" in publish or "deliverAfter" in publish
+    return f"{'scheduled ' if is_scheduled else ''}{message['channel']}"
 
 
 def _refused(key: str, message: bytes, code: str, text: str) -> RefusedPublish:
@@ -426,14 +445,17 @@ class _Table:
             command = "INSERT INTO outbox (key, message) VALUES (?, ?) ON CONFLICT (key) DO NOTHING"
             return self._database.execute(command, (key, message)).rowcount == 1
 
-    def oldest(self, most: int) -> list[_Row]:
-        """So many that have not been refused, the oldest first; one at least, and else no more than fit into a payload."""
-        query = "SELECT position, key, message FROM outbox WHERE error_code IS NULL ORDER BY position LIMIT ?"
+    def oldest(self, most: int, resting: frozenset[str]) -> list[_Row]:
+        """So many that have not been refused, and are not in these lanes, the oldest first; one at least, and else no more than
+        fit into a payload."""
+        query = "SELECT position, key, message FROM outbox WHERE error_code IS NULL ORDER BY position"
         taken: list[_Row] = []
         room = _ROOM
-        for row in map(_Row._make, self._database.execute(query, (most,))):
+        for row in map(_Row._make, self._database.execute(query)):
+            if resting and _lane(parse(row.message)) in resting:
+                continue
             room -= len(row.message)
-            if taken and room < 0:
+            if len(taken) == most or (taken and room < 0):
                 break
             taken.append(row)
         return taken
