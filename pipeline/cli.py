@@ -4,6 +4,7 @@ Jobs are imported when they are run: without Spark the commands are there still,
 with one line on stderr, 2 for wrong usage.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -385,7 +386,7 @@ def doctor(
     for result in examine(Options(common.address, directory, master, try_spark, common.settings)):
         worst = max(worst, result.state == "wrong")
         if as_json:
-            print(json.dumps(as_json(result)), flush=True)
+            print(json.dumps(dataclasses.asdict(result)), flush=True)
         else:
             advice = f"  ({result.advice})" if result.advice else ""
             print(f"{result.check:10} {result.state:8} {result.found}{advice}", flush=True)

@@ -78,17 +78,17 @@ def test_an_empty_proxy_is_none_whatever_the_environment_says(environ: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "shown", "authorization"),
     [
-        ("proxy.example:3128", "http://proxy.example:3128"),
-        ("http://joe:s%3Acret@proxy.example", "http://proxy.example:80"),
-        ("joe:s@cret@[::1]:3128", "http://[::1]:3128"),
+        ("proxy.example:3128", "http://proxy.example:3128", None),
+        ("http://joe:s%3Acret@proxy.example", "http://proxy.example:80", "Basic am9lOnM6Y3JldA=="),
+        ("joe:s@cret@[::1]:3128", "http://[::1]:3128", "Basic am9lOnNAY3JldA=="),
     ],
 )
-def test_the_text_of_a_proxy_has_no_password(text: str, shown: str) -> None:
+def test_the_text_of_a_proxy_has_no_password(text: str, shown: str, authorization: str | None) -> None:
     proxy = proxy_for("http://crewel.example", text)
     assert proxy is not None
-    assert str(proxy) == shown
+    assert (str(proxy), proxy.authorization) == (shown, authorization)
     assert "cret" not in repr(proxy)
 
 

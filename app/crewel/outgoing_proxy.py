@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from crewel.addresses import is_loopback_host
 
@@ -38,6 +39,13 @@ class Proxy:
         parts = urlsplit(self.url)
         host = parts.netloc.rpartition("@")[2].removesuffix(":")
         return host if parts.port is not None else f"{host}:80"
+
+    @property
+    def authorization(self) -> str | None:
+        """What `Proxy-Authorization` is to say; None for a proxy without a name."""
+        name, _, password = urlsplit(self.url).netloc.rpartition("@")[0].partition(":")
+        secret = f"{unquote(name)}:{unquote(password)}".encode()
+        return f"Basic {base64.b64encode(secret).decode()}" if name else None
 
 
 def proxy_for(url: str, proxy: str | None = None) -> Proxy | None:
