@@ -20,7 +20,6 @@ from crewel.errors import Behind, Fenced, SettingsError, StoreError, StoreFull, 
 from crewel.settings import Settings
 from crewel.storage import dead_letter_groups, log, message_shares, shared_queue_store
 from crewel.storage.admin_connection import admin_connection
-from crewel.storage.keys import FORMAT
 from crewel.storage.script_step import Script, Step, scripts
 from crewel.storage.store import Store
 from crewel.storage.store_connection import no_connection
@@ -455,7 +454,7 @@ async def test_a_store_that_starts_to_forget_is_not_used_any_more(
     await until(lambda: store.is_up)
 
 
-@pytest.mark.parametrize(("found", "words"), [("3", "use the newer version"), ("0", "no version of Crewel")])
+@pytest.mark.parametrize(("found", "words"), [("3", "use the newer version"), ("0", "no release of Crewel")])
 async def test_another_format_is_refused(server: StoreProcess, store: Store, found: str, words: str) -> None:
     await store.reader.set(store.keys.format, found)
     prefix = prefix_of(store)
@@ -499,16 +498,6 @@ async def test_the_format_is_written_once(server: StoreProcess, store: Store) ->
     other = Store(at(server, prefix_of(store)))
     await other.open()
     await other.close()
-
-
-async def test_a_store_of_an_earlier_release_has_the_layout_of_this_one_from_now_on(
-    server: StoreProcess, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("crewel.storage.store_requirements.FORMAT", FORMAT + 1)
-    other = Store(at(server, prefix_of(store)))
-    await other.open()
-    await other.close()
-    assert await store.reader.get(store.keys.format) == b"%d" % (FORMAT + 1)
 
 
 async def test_a_wrong_password_is_told_at_once(start_store: StartStore, open_store: OpenStore) -> None:
