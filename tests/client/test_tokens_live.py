@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from crewel.client import AccessDenied, Client, Event, Outbox, State, TokenUnavailableError, sync
+from crewel.bayeux.message import Fields
+from crewel.client import AccessDenied, Client, Event, Extension, Message, Outbox, State, TokenUnavailableError, sync
 from tests.client.support import LIMIT_S, QUICK, Steps
 from tests.conftest import StartServer
 from tests.security.issuer import secret_file, signed
@@ -103,6 +104,78 @@ async def test_a_message_that_the_application_has_does_not_come_again_with_the_n
         assert (first.data, second.data, client.login["reconnected"]) == (1, 2, True)
         first.settle()
         second.settle()
+
+
+class Renewed(Extension):
+    """Notes the channels to which a client sends, from the handshake with its second token on, which it passes on."""
+
+    def __init__(self, renewing: Callable[[Fields], object]) -> None:
+        self.channels: list[str] = []
+        self._renewing, self._handshakes = renewing, 0
+
+    def outgoing(self, message: Fields) -> Fields:
+        """Note one."""
+        self._handshakes += message["channel"] == "/meta/handshake"
+        if self._handshakes > 1:
+            self.channels.append(message["channel"])
+            if len(self.channels) == 1:
+                self._renewing(message)
+        return message
+
+
+@pytest.mark.parametrize("decide", [Message.settle, lambda message: message.reject("user.update.deadMessage")])
+@pytest.mark.parametrize("leave", [True, False])
+async def test_a_client_that_is_closed_during_a_renewal_sends_its_last_statuses_and_disconnects(
+    server: Server, transport: str, leave: bool, decide: Callable[[Message], None]
+) -> None:
+    channel, leaving = f"/chat/closed-{transport}-{leave}", asyncio.Event()
+
+    def settle(handshake: Fields) -> None:
+        decide(first)
+        leaving.set()
+
+    sent, issuer = Renewed(settle), Issuer(publish=["/chat/*"], configure=["/chat/*"])
+    options: Any = {"transports": [transport], "name": "joe/1", "update": True, "token": issuer}
+    client = Client(server.url, extensions=[sent], leave=leave, close_timeout=LIMIT_S, **options)
+    async with asyncio.timeout(LIMIT_S):
+        async with with_clock(client, ahead(1.0)):
+            messages = await client.subscribe(channel)
+            await client.publish(channel, 1, persistent=True)
+            first = await messages.receive(defer=True)
+            await leaving.wait()
+            assert client.state is State.HANDSHAKING
+        assert sent.channels == [
+            "/meta/handshake",
+            "/meta/connect",
+            "/service/update",
+            *["/meta/disconnect"] * (not leave),
+        ]
+        async with Client(server.url, **options) as again:
+            assert again.login["reconnected"] is leave
+            messages = await again.subscribe(channel)
+            await again.publish(channel, 2, persistent=True)
+            assert (await anext(messages)).data == 2
+
+
+async def test_a_renewal_that_takes_too_long_does_not_keep_a_client_from_closing(server: Server) -> None:
+    issuer, asked = Issuer(), asyncio.Event()
+
+    async def give() -> str:
+        if len(issuer.given) == 2:
+            asked.set()
+            await asyncio.Event().wait()
+        return issuer()
+
+    def spoil(handshake: Fields) -> None:
+        handshake["ext"]["session"]["token"] = "no token"
+
+    client = Client(
+        server.url, name="joe/2", token=give, extensions=[Renewed(spoil)], close_timeout=0.1, network_delay=LIMIT_S * 10
+    )
+    async with asyncio.timeout(LIMIT_S):
+        async with with_clock(client, ahead(1.0)):
+            await asked.wait()
+        assert client.state is State.CLOSED
 
 
 async def test_a_held_connect_does_not_keep_a_silent_client_from_its_next_token(server: Server, transport: str) -> None:

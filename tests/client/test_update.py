@@ -287,6 +287,24 @@ async def test_what_the_application_has_is_not_delivered_again_after_a_login() -
         ]
 
 
+@pytest.mark.parametrize("is_sent", [False, True])
+async def test_a_rejection_that_was_not_sent_before_a_login_is_sent_when_its_message_comes_again(is_sent: bool) -> None:
+    """The server knows of no open message until then. One that it has been told of it may send because it has failed."""
+    failure = {"id": "1", "errorCode": "communication.noConnection", "message": "later"}
+    async with World() as world:
+        failed = world.deliver("1")
+        assert world.connect() == []
+        failed.reject("communication.noConnection", "later")
+        if is_sent:
+            assert (await world.told())[0] == [failure]
+        world.shake({"update": True, "reconnected": True})
+        assert world.connect() == [failure]
+        world.answer()
+        assert world.update.repeats(delivery("1", redeliver=1)) is not is_sent
+        assert world.connect() == [failure] * (not is_sent)
+        assert not world.update.repeats(delivery("1", redeliver=2))
+
+
 async def test_what_no_listener_takes_comes_again_after_a_login() -> None:
     async with World() as world:
         world.shake({**GRANTED, "unclaimed": True})

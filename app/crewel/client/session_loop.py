@@ -131,16 +131,27 @@ class Session:
     async def close(self, *, leaves: bool = False) -> None:
         """Tell the server, within `close_timeout`, and let go of everything. `leaves`: the session stays there, as with the
         option `leave`."""
+        deadline = asyncio.get_running_loop().time() + self._config.close_timeout
         try:
+            if self._is_renewing:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(deadline):
+                        await self._renewed()
             if not self.life.is_ending:
                 self.life.move(Event.CLOSING)
             if self.life.state is State.DISCONNECTING:
-                await self._disconnect(leaves)
+                await self._disconnect(leaves, deadline)
         finally:
             await self._release()
 
-    async def _disconnect(self, leaves: bool) -> None:
-        timeout, update = self._config.close_timeout, self.connection.update
+    async def _renewed(self) -> None:
+        """Wait for the end of a renewal. No message is open at the server after its handshake: it takes their statuses when the
+        answer to the first connect has brought them again."""
+        while not (self.life.is_ending or self.life.state is State.CONNECTED):
+            await self.life.moved.wait()
+
+    async def _disconnect(self, leaves: bool, deadline: float) -> None:
+        update = self.connection.update
         messages = update.final_statuses()
         if not (leaves or self._config.leave):
             messages.append({"channel": DISCONNECT})
@@ -148,11 +159,11 @@ class Session:
             return
         unanswered = messages.copy()
         with suppress(ClientError, TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout_at(deadline):
                 await self.connection.reopen()  # it may be down at this moment, and statuses are worth an attempt
                 for message in messages:  # together they may be larger than the server takes
                     with suppress(PayloadRefusedError):
-                        update.report_refused(await self.connection.exchange([message], timeout))
+                        update.report_refused(await self.connection.exchange([message], self._config.close_timeout))
                         unanswered.remove(message)
         update.report_unanswered(unanswered)
 

@@ -63,6 +63,15 @@ class Statuses:
             return
         self._open[status["id"]] = (status, None)
 
+    @property
+    def unsent_failures(self) -> dict[str, Fields]:
+        """Those that say that a message has failed, and that no request carries, by the ids of their messages."""
+        return {
+            message_id: status
+            for message_id, (status, request) in self._open.items()
+            if request is None and "errorCode" in status
+        }
+
     def take(self, request: object, room: int) -> list[Fields]:
         """Those that no request carries, as many as fit into so many bytes, one at least; this request carries them now."""
         taken: list[Fields] = []
@@ -108,6 +117,7 @@ class Ledger:
         self._unclaimed: set[str] = set()
         self._named: set[str] = set()  # of these an acknowledgement says nothing any more
         self._resent: set[str] = set()  # those in progress at a login: the server sends each of them once more
+        self._failed: dict[str, Fields] = {}  # before a login, of which the server then knew nothing
         self._done: dict[str, None] = {}
 
     @property
@@ -121,7 +131,9 @@ class Ledger:
 
     def log_in_again(self) -> None:
         """This client has logged in to its session again, for example with its next token. What was not reported is reported
-        now. The server sends all open messages again, and the application has those that are in progress."""
+        now. The server sends all open messages again, and the application has those that are in progress, or has rejected
+        them."""
+        self._failed = self.statuses.unsent_failures
         self.statuses.release()
         self._resent = self._in_progress.keys() - self._unclaimed
 
@@ -130,6 +142,11 @@ class Ledger:
         history (`is_initial`) comes again after a login only."""
         if message_id in self._resent:
             self._resent.remove(message_id)
+            return True
+        if message_id in self._failed:
+            # It was not open when the server got the status after the login, if it has got it.
+            self.statuses.put(self._failed.pop(message_id))
+            self._changed()
             return True
         if is_initial:
             return False
