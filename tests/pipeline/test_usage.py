@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -215,6 +216,8 @@ def test_pipeline_doctor_prints_faults_with_advice(
     assert "apt-get install default-jre-headless" in found["java"]
     assert "wrong" in found["store"], "there is no server here"
     assert "spark" not in found, "which is not tried without Java"
+    as_json = [json.loads(line) for line in invoke("doctor", "--json").stdout.splitlines()]
+    assert {each["check"]: each["state"] for each in as_json} == {name: line.split()[1] for name, line in found.items()}
 
 
 def test_a_directory_that_may_not_be_looked_at_is_no_traceback(
