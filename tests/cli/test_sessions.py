@@ -70,7 +70,7 @@ def test_the_list_says_what_comes_next_and_a_retry_can_be_had_now(post: Post) ->
     listed = "".join(post.run("sessions", "list", "--no-json").out.split())  # the column may fold within a word
     found = re.search(r"retry1of3at([^,]+),endsifallfail;endsat", listed)
     assert found, listed
-    # Each answer computes the time anew, from another clock: it may differ by a millisecond.
+    # Each answer computes the time from another clock: it may differ by a millisecond.
     assert abs(datetime.fromisoformat(found[1]).timestamp() * 1000 - session["retry"]["at"]) < 1000
     assert post.run("sessions", "retry", name, "--no-json").out == "client/joe/1: tried again\n"
     assert [message["data"] for message in joe.take()] == [0]

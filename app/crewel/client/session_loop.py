@@ -67,6 +67,7 @@ from crewel.client.router import Interest, Router
 from crewel.client.states import USABLE, Event, Life, State
 from crewel.client.subscription import Progress
 from crewel.client.token_source import Tokens
+from crewel.errors import Fault
 
 log = logging.getLogger("crewel.client")
 
@@ -77,8 +78,6 @@ _ASK_AGAIN = 1.0
 """For how many seconds a connect is held while the server has put off a subscribe or an unsubscribe."""
 _TOGETHER = 100
 """How many are asked for in one payload, at most: servers bound its messages and its bytes."""
-_POLICY = 1008
-"""The code with which a server closes a socket for a payload with more messages than it takes."""
 
 
 class Session:
@@ -526,7 +525,7 @@ class Subscriber:
                 await ask(part)
             except SocketClosedError as error:
                 # Over HTTP this is an answer; here, the next connection asks for fewer.
-                if error.is_about_a_payload or error.code == _POLICY:
+                if error.is_about_a_payload or error.code == Fault.TOO_MANY.close_code:
                     self._together = max(1, middle)
                 raise
             except NEVER_TAKEN as error:
