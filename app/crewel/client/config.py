@@ -12,7 +12,6 @@ from typing import Any, Final, TypedDict
 
 from yarl import URL
 
-from crewel.addresses import HTTP_SCHEMES
 from crewel.bayeux.message import Fields
 from crewel.client.arguments import (
     check_count,
@@ -71,6 +70,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, object], None]]] = {
 """What checks the types that would fail later, in the session's loop."""
 _STORE: Final = "an object with the coroutine functions load and save, such as ResumeCallbacks(load, save)"
 _USUAL_PATH = "/cometd"  # the default of `bayeux.path`
+_SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
 class Options(TypedDict, total=False):
@@ -325,8 +325,8 @@ def _http(text: str) -> str:
     if "://" not in text:
         raise ValueError(f"the address needs a scheme: http://{shown.lstrip('/')}, not {shown}")
     url = URL(text)
-    if url.scheme not in HTTP_SCHEMES or not url.host:
+    if url.scheme not in _SCHEMES or not url.host:
         raise ValueError(f"not an http or ws URL: {shown}")
     if url.path in ("", "/"):
         url = url.with_path(_USUAL_PATH, keep_query=True)
-    return str(url.with_scheme(HTTP_SCHEMES[url.scheme]))
+    return str(url.with_scheme(_SCHEMES[url.scheme]))
