@@ -157,6 +157,22 @@ class Nodes:
             assert monotonic() < deadline, self.logs()
             await asyncio.sleep(0.05)
 
+    async def have_leases(self, store: StoreProcess) -> None:
+        """Wait until the store, which was away, has fresh leases of all of them and of no others. Until then one may be taken
+        for dead, and what was acknowledged there just before may come again."""
+        running = sum(each.is_up for each in self.all)
+
+        def do() -> bool:
+            with store.client() as client:
+                tokens = [each.decode() for each in client.smembers(f"{BASE}nodes") if isinstance(each, bytes)]
+                ends = [int(client.pttl(f"{BASE}lease:{each}")) for each in tokens]
+            return len(ends) == running and min(ends) > LEASE_S * 1000 / 2
+
+        deadline = monotonic() + KNOWN_S
+        while not await asyncio.to_thread(do):
+            assert monotonic() < deadline, self.logs()
+            await asyncio.sleep(0.05)
+
     def logs(self) -> str:
         """The last that each has logged."""
         return "\n".join(f"--- {each.name}\n{each.server.stderr[-1500:]}" for each in self.all)

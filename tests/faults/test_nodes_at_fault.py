@@ -111,6 +111,7 @@ async def store_killed(world: World) -> Shot:
     world.store.kill()
     await asyncio.sleep(world.rng.uniform(0, 2))
     await asyncio.to_thread(world.store.start)
+    await world.nodes.have_leases(world.store)
     return Shot(at, frozenset(each.name for each in world.nodes.all))
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -23,6 +24,7 @@ from crewel.settings.storage import Cluster, Storage
 from crewel.storage.keys import FORMAT
 from tests.cli.command import Running, assert_refused, crewel
 from tests.conftest import StartServer
+from tests.faults.health import store_pid
 from tests.functional.bayeux import Client
 from tests.functional.wire import Address, readiness
 from tests.patience import patience
@@ -75,6 +77,22 @@ def test_a_server_that_was_killed_is_followed_at_once(start_server: StartServer,
     again = start_server(*first.store_sets, port=first.port)
     assert publishes(again)
     assert "waiting" not in again.stderr
+
+
+def test_a_lease_is_renewed_as_soon_as_the_store_is_back(start_server: StartServer, tmp_path: Path) -> None:
+    """The store may have been away for most of the lease, and other nodes take over as soon as it ends."""
+    server = start_server(OWN_STORE, f"storage.data_dir={tmp_path / 'own'}", "cluster.lease_ms=600000")
+    with redis.Redis(unix_socket_path=str(tmp_path / "own" / "store.sock")) as client:
+        (lease,) = client.scan_iter("*lease:*")
+        client.pexpire(lease, 300_000)
+
+        def is_renewed() -> bool:
+            with suppress(redis.ConnectionError):
+                return int(client.pttl(lease)) > 300_000
+            return False
+
+        os.kill(store_pid(server), signal.SIGKILL)
+        until(is_renewed)
 
 
 def test_a_server_that_ended_in_order_leaves_no_lease(start_server: StartServer) -> None:

@@ -585,6 +585,7 @@ class Durability:
 
     def _store_is_back(self) -> None:
         self._asked_at = self._runtime.loop.time()
+        self.lease.renew_soon()
         store, is_reading = self._access.store, self._access.phase.is_reloading or self._is_recovering
         if store.generation == self._generation or store.keeps_everything:
             self._access.writing.probe()

@@ -18,6 +18,7 @@ from crewel.broker.cluster import Cluster
 from crewel.broker.ids import elapsed
 from crewel.delivery.records import LogId
 from crewel.errors import Fenced, StoreError, StoreTaken
+from crewel.event_loop import woken
 from crewel.storage import node_leases
 from crewel.storage.node_leases import Claimed, Owner, lock_directory
 
@@ -51,6 +52,7 @@ class StoreLease:
     _since: float = field(default=0.0, init=False)  # when it began, or was renewed after it had ended
     _owner: Owner | None = field(default=None, init=False)  # this process, as the lease has it
     _renewing: asyncio.Task[None] | None = field(default=None, init=False)
+    _soon: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # set when the next renewal should not wait
 
     async def claim(self) -> LogId:
         """Register under the server's token. Returns the newest log id; raises StoreTaken if another server lives."""
@@ -117,12 +119,17 @@ class StoreLease:
             return True
         return False
 
+    def renew_soon(self) -> None:
+        """The store is back. It may have been away for most of the lease, and other nodes take over the sessions of this one as
+        soon as that ends."""
+        self._soon.set()
+
     async def _renew_forever(self) -> None:
         """Renew it in time, however long the store takes to answer: a step that waits for replicas may take a second."""
         loop, pause = asyncio.get_running_loop(), self._lasts_ms / 1000 / _RENEWALS
         asked = loop.time()
         while True:
-            await asyncio.sleep(max(asked + pause - loop.time(), 0.0))
+            await woken(self._soon, max(asked + pause - loop.time(), 0.0))
             asked = loop.time()
             if not self._access.phase.is_superseded and self._access.store.is_up and self._access.token == self.own[-1]:
                 await self._renew(self._access.token, pause)
