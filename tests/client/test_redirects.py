@@ -1,12 +1,15 @@
 """A server whose address redirects to another one."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from crewel.client import Client, UpgradeRefusedError, WrongAddressError
+from tests.cli.command import assert_refused, crewel
 from tests.client.support import LIMIT_S
 from tests.server_process import Server, serving
 
@@ -76,6 +79,17 @@ async def test_a_redirect_to_nowhere_is_an_answer_as_any_other() -> None:
     async with redirecting(302, "") as redirects:
         with pytest.raises(WrongAddressError, match=r"/cometd answered 302 Found$"):
             await client_of(redirects.url, "long-polling").__aenter__()
+
+
+@pytest.mark.parametrize("words", [("list",), ("activate", "joe/1")], ids=["GET", "POST"])
+async def test_a_redirect_of_an_operators_command_is_not_followed_and_names_the_address(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with redirecting(302, "/elsewhere") as redirects:
+        options = f"--url={redirects.url}", "--token=secret"
+        ended = await asyncio.to_thread(crewel, "sessions", *words, *options, directory=tmp_path)
+        assert_refused(ended, "answered 302 Found, a redirect to /elsewhere", "give that server's --url")
+        assert redirects.found == []
 
 
 async def test_a_redirect_of_an_upgrade_is_followed(server: Server) -> None:

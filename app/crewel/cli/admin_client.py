@@ -11,7 +11,7 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
-from crewel.outgoing_proxy import HINTS, Proxy, place
+from crewel.outgoing_proxy import HINTS, Proxy, place, without_password
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -103,8 +103,10 @@ class Admin:
         try:
             # As it is encoded: `URL` would decode it, and encode it in its own way.
             url = URL(self._base + path, encoded=True)
-            async with self._session.request(method, url, headers=self._headers(), **options) as response:
-                if response.status >= 400:
+            # A redirect that is followed makes a GET of a POST, or shows the token to another server.
+            options = {**options, "headers": self._headers(), "allow_redirects": False}
+            async with self._session.request(method, url, **options) as response:
+                if response.status >= 300:
                     raise CrewelError(await self._refusal(response, where))
                 yield response
         except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
@@ -125,7 +127,9 @@ class Admin:
         try:
             message = str((await response.json(content_type=None))["message"])
         except (ValueError, KeyError, TypeError):
-            message = f"{where} answered {response.status} {response.reason}{HINTS.get(response.status, '')}"
+            target = response.headers.get("Location")
+            led = "" if target is None else f", a redirect to {without_password(target)}: give that server's --url"
+            message = f"{where} answered {response.status} {response.reason}{led or HINTS.get(response.status, '')}"
         if response.status == _UNAUTHORIZED:
             message += f"; {bayeux_client.how_to_get_token()}{bayeux_client.elsewhere(str(response.url))}"
         return message
