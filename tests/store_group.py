@@ -53,11 +53,15 @@ class Sentinel(StoreProcess):
         """Return a client for the commands of a sentinel."""
         return client_at(self.port)
 
-    def primary(self) -> int:
-        """Return the port of the server that it takes for the primary."""
+    def known(self) -> dict[str, Any]:
+        """Return what it knows of the service."""
         with self.client() as client:
             state: Any = client.sentinel_master(SERVICE)
-        return int(state["port"])
+        return dict(state)
+
+    def primary(self) -> int:
+        """Return the port of the server that it takes for the primary."""
+        return int(self.known()["port"])
 
 
 class WatchedStore:
@@ -86,7 +90,7 @@ class WatchedStore:
             place = directory / f"sentinel{port}"
             place.mkdir()
             self.sentinels.append(Sentinel(place, port, first))
-        until(lambda: all(self._knows_all(each) for each in self.sentinels))
+        until(lambda: all(self._knows_all(each) for each in self.sentinels), self._seen)
 
     @property
     def url(self) -> str:
@@ -139,10 +143,16 @@ class WatchedStore:
     def _good_replicas(self, port: int) -> int:
         return int(info(self.servers[port]).get("min_slaves_good_slaves", info(self.servers[port])["connected_slaves"]))
 
+    def _seen(self) -> str:
+        """What the sentinels know, what the servers report of themselves, and the last lines of all."""
+        lines = [f"{each.port}: {each.known()}" for each in self.sentinels]
+        lines += [f"{port}: {info(each)}" for port, each in self.servers.items()]
+        lines += [(each.directory / "log").read_text()[-2000:] for each in (*self.sentinels, *self.servers.values())]
+        return "\n".join(lines)
+
     def _knows_all(self, sentinel: Sentinel) -> bool:
-        with sentinel.client() as client:
-            state: Any = client.sentinel_master(SERVICE)
-        return bool(state["num-other-sentinels"] == 2 and state["num-slaves"] == 2)
+        known = sentinel.known()
+        return bool(known["num-other-sentinels"] == 2 and known["num-slaves"] == 2)
 
 
 class ClusterStore:

@@ -114,9 +114,9 @@ class StoreProcess:
             return False
 
 
-def until(is_so: Callable[[], object]) -> None:
-    """Wait until `is_so` says yes; fail after LIMIT_S."""
-    assert any(is_so() for _ in looks(LIMIT_S)), "it did not come about in time"
+def until(is_so: Callable[[], object], seen: Callable[[], object] = lambda: "") -> None:
+    """Wait until `is_so` says yes; fail after LIMIT_S, with what is `seen` then."""
+    assert any(is_so() for _ in looks(LIMIT_S)), f"it did not come about in time {seen()}"
 
 
 def looks(limit_s: float) -> Iterator[None]:
