@@ -87,6 +87,24 @@ def _text(lines: list[str], now: datetime) -> str:
     return "\n".join([*head, *lines, ""])
 
 
+class _Failures:
+    """Prints a failure at once: pytest itself prints it at the end of the run, which may be an hour later."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._plugins = config.pluginmanager
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            terminal = self._plugins.get_plugin("terminalreporter")
+            terminal.write_line(f"\n{report.nodeid}, {report.when}:\n{report.longreprtext}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Print failures from the process that starts the others."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Failures(config))
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Remember how each test ended."""
     row = _rows[row_name(report.nodeid)]
