@@ -60,7 +60,13 @@ _LATE: Final = "Python worker failed to connect back"
 take longer."""
 _MOST_LATE: Final = 20
 """How often that is tried again without a batch in between: a Python that cannot start at all never comes."""
-_GONE: Final = ("FileNotFoundException", "FileNotFoundError", "FAILED_READ_FILE.FILE_NOT_EXIST", "NoSuchFileException")
+_GONE: Final = (
+    "FileNotFoundException",
+    "FileNotFoundError",
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+    "NoSuchFileException",
+    "PATH_NOT_FOUND",  # before it was opened
+)
 """What is raised where a file of the tables was removed, as `compact --keep 0` does, while a batch needed it."""
 _MOST_GONE: Final = 5
 """How often such a batch is tried again: by then a file that is missing is missing for good."""

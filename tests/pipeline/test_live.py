@@ -288,7 +288,14 @@ def test_a_process_of_spark_that_starts_too_late_is_started_again_but_not_for_ev
     assert sum(words.endswith("trying again") for words in told) >= 2
 
 
-@pytest.mark.parametrize("words", ["Python worker failed to connect back.", "FileNotFoundError: part-0.parquet"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Python worker failed to connect back.",
+        "FileNotFoundError: part-0.parquet",
+        "[PATH_NOT_FOUND] Path does not exist: file:/tables/bronze/raw/v1/part-0.snappy.parquet.",
+    ],
+)
 @pytest.mark.parametrize(("batches_each", "ends_well"), [(1, True), (0, False)])
 def test_tries_are_those_of_one_batch_and_not_of_the_life_of_the_job(
     spark: SparkSession,
