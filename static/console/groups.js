@@ -44,7 +44,7 @@ export function group({words: [pattern, name]}) {
             ["With members", things(has, "message")],
             ["Rate", rates[0] && sparkline(rates[0][`${pattern} ${name}`])],
             ["Channel", topicLink(pattern)],
-            ["Without members", told.kept ? "it keeps its messages (groups.keep)" : "it ends, and its messages become dead letters"],
+            ["Without members", told.kept ? "it keeps its messages (groups.keep)" : "it ends, and its waiting messages with it"],
         ])));
         const rows = told.members.map(row);
         swap(members, h("h2", {}, `Members: ${count(told.members.length)}`),
