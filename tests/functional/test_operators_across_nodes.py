@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from itertools import count, product
 from pathlib import Path
@@ -26,6 +27,8 @@ from tests.security.issuer import secret_file, signed
 from tests.server_process import Server
 from tests.store_process import shared_store
 
+APART_MS = 200
+"""So much later something is later by the clocks of both nodes."""
 _numbers = count(1)
 
 
@@ -348,9 +351,12 @@ def test_requests_are_those_of_all_nodes(start_server: StartServer) -> None:
     first = start_server(*sets, "node.name=a", service=service)
     servers = [first, start_server(*first.store_sets, *sets, "node.name=b", service=service)]
     callers = [Receiver(server).be(f"joe/{number}") for number, server in enumerate(servers, 1)]
-    for caller in callers:
-        caller.publish("/service/print", 1)
-    for desk in (Desk(server, TOKEN) for server in servers):
+    desks = [Desk(server, TOKEN) for server in servers]
+    callers[0].publish("/service/print", 1)
+    since = desks[0].get("/requests")["requests"][0]["since"]
+    until(lambda: time.time() * 1000 > since + APART_MS)
+    callers[1].publish("/service/print", 1)
+    for desk in desks:
         told = desk.get("/requests")
         assert (told["count"], told["unreached"]) == (2, 0)
         assert [each["caller"] for each in told["requests"]] == ["client/joe/1", "client/joe/2"]
