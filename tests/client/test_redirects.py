@@ -88,7 +88,7 @@ async def test_a_redirect_of_an_operators_command_is_not_followed_and_names_the_
     async with redirecting(302, "/elsewhere") as redirects:
         options = f"--url={redirects.url}", "--token=secret"
         ended = await asyncio.to_thread(crewel, "sessions", *words, *options, directory=tmp_path)
-        assert_refused(ended, "answered 302 Found, a redirect to /elsewhere", "give that server's --url")
+        assert_refused(ended, "answered 302 Found, a redirect to /elsewhere", "use that address")
         assert redirects.found == []
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from time import monotonic
@@ -152,10 +152,7 @@ class Nodes:
         def do() -> bool:
             return all(figures(each.server)["crewel_nodes"] == len(running) for each in running)
 
-        deadline = monotonic() + KNOWN_S
-        while not await asyncio.to_thread(do):
-            assert monotonic() < deadline, self.logs()
-            await asyncio.sleep(0.05)
+        await self._wait_for(do)
 
     async def have_leases(self, store: StoreProcess) -> None:
         """Wait until the store, which was away, has fresh leases of all of them and of no others. Until then one may be taken
@@ -168,6 +165,9 @@ class Nodes:
                 ends = [int(client.pttl(f"{BASE}lease:{each}")) for each in tokens]
             return len(ends) == running and min(ends) > LEASE_S * 1000 / 2
 
+        await self._wait_for(do)
+
+    async def _wait_for(self, do: Callable[[], bool]) -> None:
         deadline = monotonic() + KNOWN_S
         while not await asyncio.to_thread(do):
             assert monotonic() < deadline, self.logs()

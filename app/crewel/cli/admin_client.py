@@ -11,7 +11,7 @@ from crewel.bayeux.codec import encode
 from crewel.bayeux.numbers import parse
 from crewel.cli import bayeux_client
 from crewel.errors import CrewelError
-from crewel.outgoing_proxy import HINTS, Proxy, place, without_password
+from crewel.outgoing_proxy import HINTS, Proxy, place
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -127,9 +127,10 @@ class Admin:
         try:
             message = str((await response.json(content_type=None))["message"])
         except (ValueError, KeyError, TypeError):
-            target = response.headers.get("Location")
-            led = "" if target is None else f", a redirect to {without_password(target)}: give that server's --url"
-            message = f"{where} answered {response.status} {response.reason}{led or HINTS.get(response.status, '')}"
+            from crewel.client.transports import redirected
+
+            hint = redirected(response) or HINTS.get(response.status, "")
+            message = f"{where} answered {response.status} {response.reason}{hint}"
         if response.status == _UNAUTHORIZED:
             message += f"; {bayeux_client.how_to_get_token()}{bayeux_client.elsewhere(str(response.url))}"
         return message

@@ -154,12 +154,12 @@ def reason_of(error: Exception, proxy: Proxy | None = None) -> str:
     return str(error) or type(error).__name__
 
 
-def _redirected(response: aiohttp.ClientResponse) -> str:
+def redirected(response: aiohttp.ClientResponse) -> str:
     """Where an answer redirects to, and what to do; empty if it does not."""
     target = response.headers.get("Location")
     if response.status not in _REDIRECTS or not target:
         return ""
-    return f", a redirect to {without_password(target)}: if the server is there, give the client that address"
+    return f", a redirect to {without_password(target)}: if the server is there, use that address"
 
 
 def _encode(payload: list[Fields], limit: int | None) -> bytes:
@@ -260,7 +260,7 @@ class LongPolling:
                 reason = (await response.content.read(_LONGEST_REASON)).decode(errors="replace")
                 raise PayloadRefusedError(f"{self._wiring.place} refused the request: {reason}")
             if response.status != 200:
-                hint = _redirected(response) or _ANSWER_HINTS.get(response.status, "")
+                hint = redirected(response) or _ANSWER_HINTS.get(response.status, "")
                 error = _KINDS.get(response.status, TransportError)
                 raise error(f"{self._wiring.place} answered {response.status} {response.reason}{hint}")
             return await self._read(response)
